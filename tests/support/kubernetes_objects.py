@@ -1,4 +1,4 @@
-"""Read rendered Kubernetes objects: the containers that start, their arguments, and the services that reach them."""
+"""Read rendered Kubernetes objects: the started containers, their arguments, and the Services that lead to them."""
 
 import json
 import re
@@ -11,8 +11,8 @@ import yaml
 from tests.support.memory_cluster import packed
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.cluster import Cluster
-from tfprov.render.options import settle
-from tfprov.render.render import ask, options_of, render
+from tfprov.render.options import parse_settings
+from tfprov.render.render import build_request, options_of, render
 from tfprov.render.target import find_target
 from tfprov.settings.load import parse_extra_vars
 from tfprov.settings.resolve import RoleSettings, resolve
@@ -21,50 +21,50 @@ from tfprov.yamltext.load import parse
 Json = dict[str, Any]
 
 KUBE = ("kubernetes", "kubeflow-tfjob", "jobset", "kubeflow-trainer")
-"""The targets whose output Kubernetes runs."""
+"""The targets on Kubernetes."""
 
 
 def roles_of(inventory: str, *extra: str) -> Sequence[RoleSettings]:
-    """Return the settings in an inventory that is given as text."""
+    """Return the settings of an inventory's text."""
     read = replace(read_groups(parse(inventory, "inventory.yml"), "inventory.yml"), extra=parse_extra_vars(extra))
     return resolve(read)
 
 
-def files_of(inventory: str, target: str, *given: str) -> dict[str, str]:
-    """Return what `target` is rendered to, with the code of an inventory that names some."""
+def files_of(inventory: str, target: str, *settings: str) -> dict[str, str]:
+    """Return the rendered files of `target`, with the code that the inventory names."""
     roles = roles_of(inventory)
     codes = {(role.role, role.host): packed(role.values.code) for role in roles if role.values.code}
-    return render(roles, find_target(target), given, codes=codes)
+    return render(roles, find_target(target), settings, codes=codes)
 
 
-def objects_of(inventory: str, target: str, *given: str) -> list[Json]:
+def objects_of(inventory: str, target: str, *settings: str) -> list[Json]:
     """Return the Kubernetes objects, in order."""
-    (text,) = files_of(inventory, target, *given).values()
+    (text,) = files_of(inventory, target, *settings).values()
     return list(yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
-def cluster_of(inventory: str, target: str, *given: str) -> Cluster:
+def cluster_of(inventory: str, target: str, *settings: str) -> Cluster:
     """Return the cluster with the addresses of `target`."""
-    found = find_target(target)
-    return ask(roles_of(inventory), found, settle(target, options_of(found), given)).cluster
+    chosen = find_target(target)
+    return build_request(roles_of(inventory), chosen, parse_settings(target, options_of(chosen), settings)).cluster
 
 
 def kinds(objects: Sequence[Json]) -> list[str]:
-    return [one["kind"] for one in objects]
+    return [item["kind"] for item in objects]
 
 
 def of_kind(objects: Sequence[Json], *wanted: str) -> list[Json]:
-    return [one for one in objects if one["kind"] in wanted]
+    return [item for item in objects if item["kind"] in wanted]
 
 
 def object_named(objects: Sequence[Json], kind: str, name: str) -> Json:
-    (found,) = (one for one in of_kind(objects, kind) if one["metadata"]["name"] == name)
-    return found
+    (match,) = (candidate for candidate in of_kind(objects, kind) if candidate["metadata"]["name"] == name)
+    return match
 
 
 @dataclass(frozen=True)
 class StartedContainer:
-    """A pod as the kubelet starts it: `argv` and `env` of the container that runs the task. `host` leads to it."""
+    """A pod as the kubelet starts it, with its host name, and `argv` and `env` of the task's container."""
 
     host: str
     labels: Mapping[str, str]
@@ -83,19 +83,19 @@ class StartedContainer:
 
 
 def started_containers(objects: Sequence[Json]) -> list[StartedContainer]:
-    """Return every pod that these objects lead to."""
-    found = []
-    for one in objects:
-        if one["kind"] in ("Job", "StatefulSet", "Deployment"):
-            found.append(_start(objects, one["spec"]["template"], {}))
-        elif one["kind"] == "JobSet":
-            found += _of_jobset(objects, one["metadata"]["name"], one["spec"])
-        elif one["kind"] == "TrainingRuntime":
+    """Return a container for every pod of these objects."""
+    containers = []
+    for item in objects:
+        if item["kind"] in ("Job", "StatefulSet", "Deployment"):
+            containers.append(_start(objects, item["spec"]["template"], {}))
+        elif item["kind"] == "JobSet":
+            containers += _of_jobset(objects, item["metadata"]["name"], item["spec"])
+        elif item["kind"] == "TrainingRuntime":
             (job,) = of_kind(objects, "TrainJob")
-            found += _of_jobset(objects, job["metadata"]["name"], one["spec"]["template"]["spec"])
-        elif one["kind"] == "TFJob":
-            found += _of_tfjob(objects, one)
-    return found
+            containers += _of_jobset(objects, job["metadata"]["name"], item["spec"]["template"]["spec"])
+        elif item["kind"] == "TFJob":
+            containers += _of_tfjob(objects, item)
+    return containers
 
 
 def _of_jobset(objects: Sequence[Json], name: str, spec: Json) -> Iterator[StartedContainer]:
@@ -118,7 +118,7 @@ def _of_tfjob(objects: Sequence[Json], job: Json) -> Iterator[StartedContainer]:
 
 
 def operators_tf_config(job: Json, kind: str, index: int) -> dict[str, str]:
-    """Return what the training operator puts into the environment: nothing where there is one replica."""
+    """Return the variables that the training operator adds; none for a single replica."""
     replicas = job["spec"]["tfReplicaSpecs"]
     if sum(spec["replicas"] for spec in replicas.values()) == 1:
         return {}
@@ -133,7 +133,11 @@ def operators_tf_config(job: Json, kind: str, index: int) -> dict[str, str]:
 
 
 def _tfjob_port(spec: Json) -> int:
-    (container,) = (one for one in spec["template"]["spec"]["containers"] if one["name"] == "tensorflow")
+    (container,) = (
+        container_spec
+        for container_spec in spec["template"]["spec"]["containers"]
+        if container_spec["name"] == "tensorflow"
+    )
     return next((port["containerPort"] for port in container["ports"] if port["name"] == "tfjob-port"), 2222)
 
 
@@ -141,14 +145,14 @@ def _start(
     objects: Sequence[Json], template: Json, marks: Mapping[str, str], operator_env: Mapping[str, str] = {}
 ) -> StartedContainer:
     labels = {**template["metadata"]["labels"], **marks}
-    everyone = [*template["spec"].get("initContainers", ()), *template["spec"]["containers"]]
-    (container,) = (one for one in everyone if one["name"] in ("tensorflow", "node"))
+    all_containers = [*template["spec"].get("initContainers", ()), *template["spec"]["containers"]]
+    (container,) = (item for item in all_containers if item["name"] in ("tensorflow", "node"))
     env = _environment(objects, container, labels)
     argv = tuple(_expanded(word, {**env, **operator_env}) for word in container["command"])
     hosts = [
-        one["metadata"]["name"]
-        for one in of_kind(objects, "Service")
-        if one["spec"]["selector"].items() <= labels.items()
+        item["metadata"]["name"]
+        for item in of_kind(objects, "Service")
+        if item["spec"]["selector"].items() <= labels.items()
     ]
     return StartedContainer(
         hosts[0] if len(hosts) == 1 else "", labels, template["spec"], container, argv, {**env, **operator_env}
@@ -157,23 +161,23 @@ def _start(
 
 def _environment(objects: Sequence[Json], container: Json, labels: Mapping[str, str]) -> dict[str, str]:
     env: dict[str, str] = {}
-    for one in container["env"]:
-        if "value" in one:
-            env[one["name"]] = _expanded(one["value"], env)
-        elif "fieldRef" in one["valueFrom"]:
-            label = re.fullmatch(r"metadata\.labels\['(.*)'\]", one["valueFrom"]["fieldRef"]["fieldPath"])
+    for variable in container["env"]:
+        if "value" in variable:
+            env[variable["name"]] = _expanded(variable["value"], env)
+        elif "fieldRef" in variable["valueFrom"]:
+            label = re.fullmatch(r"metadata\.labels\['(.*)'\]", variable["valueFrom"]["fieldRef"]["fieldPath"])
             assert label is not None
-            env[one["name"]] = labels[label[1]]
-        elif "configMapKeyRef" in one["valueFrom"]:
-            where = one["valueFrom"]["configMapKeyRef"]
-            env[one["name"]] = object_named(objects, "ConfigMap", where["name"])["data"][where["key"]]
+            env[variable["name"]] = labels[label[1]]
+        elif "configMapKeyRef" in variable["valueFrom"]:
+            key_ref = variable["valueFrom"]["configMapKeyRef"]
+            env[variable["name"]] = object_named(objects, "ConfigMap", key_ref["name"])["data"][key_ref["key"]]
     return env
 
 
 def _expanded(text: str, env: Mapping[str, str]) -> str:
-    """Return what the kubelet makes of a word: `$(NAME)` is a variable if there is one, and `$$` a `$`."""
+    """Expand `$(NAME)` of known variables, and `$$`, as the kubelet does."""
 
-    def one(found: re.Match[str]) -> str:
-        return "$" if found[0] == "$$" else env.get(found[1], found[0])
+    def expand(match: re.Match[str]) -> str:
+        return "$" if match[0] == "$$" else env.get(match[1], match[0])
 
-    return re.sub(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_]*)\)", one, text)
+    return re.sub(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_]*)\)", expand, text)

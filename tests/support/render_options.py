@@ -1,10 +1,10 @@
-"""Fill in the options of a rendered text, as `render --set` does."""
+"""Render a template from its text."""
 
 from pathlib import Path
 
-from tfprov.render.quoting import fill
+from tfprov.render.quoting import render_templates
 
 
 def filled(directory: Path, template: str, **values: object) -> str:
     (directory / "kubernetes.yml.j2").write_text(template)
-    return fill({"out": "kubernetes.yml.j2"}, values, directory)["out"]
+    return render_templates({"out": "kubernetes.yml.j2"}, values, directory)["out"]

@@ -33,7 +33,7 @@ END
 
 @dataclass(frozen=True)
 class TaskWiring:
-    """A task as its engine starts it; `host` is what the others call it."""
+    """A task as its engine starts it; `host` is its name for the others."""
 
     host: str
     argv: Sequence[str]
@@ -45,7 +45,7 @@ class TaskWiring:
 
 
 def assert_wiring(inventory: str, cluster: Cluster, task_wirings: Sequence[TaskWiring]) -> None:
-    """Every task reads who it is, in each of the ways that the inventory asks for, at the address of its own."""
+    """Check that every task reads its own wiring, from TF_CONFIG and from flags if the inventory uses them."""
     uses_flags = json.loads(inventory)["all"]["vars"]["tfprov"]["wiring"] != "tf_config"
     assert sorted(task_wiring.task for task_wiring in task_wirings) == sorted(task.name for task in cluster.tasks)
     for task_wiring in task_wirings:
@@ -66,7 +66,7 @@ def services(files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def by_service(files: Mapping[str, str]) -> Iterator[TaskWiring]:
-    """Yield the tasks of a Compose or stack file, with what Compose's interpolation leaves."""
+    """Yield the tasks of a Compose or stack file, after Compose's interpolation."""
     for name, service in services(files).items():
         env = {key: value.replace("$$", "$") for key, value in service["environment"].items()}
         yield TaskWiring(name, [word.replace("$$", "$") for word in service["entrypoint"]], env)
@@ -86,7 +86,7 @@ def by_app(files: Mapping[str, str]) -> Iterator[TaskWiring]:
 def by_rank(files: Mapping[str, str], directory: Path, count: int, chief: str) -> list[TaskWiring]:
     """Run a Slurm script with a program that records its wiring, and return it; its command begins with `python`."""
     (script,) = files.values()
-    folder = directory / "told"
+    folder = directory / "wiring"
     folder.mkdir()
     nodes = [count] if count < 2 else [count // 2, count - count // 2]
     allocation = Allocation(directory / "bin", nodes)

@@ -1,6 +1,6 @@
 """A stand-in for Slurm: `srun` and `scontrol` start real tasks on this machine. Addresses of 127.0.0.0/8 are nodes.
 
-As a program it is one of the two; what it knows of the allocation is in the environment, as with the real one.
+Run as a program, it is one of the two commands, with the allocation in the environment as in Slurm.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ from typing import IO
 
 
 class Allocation:
-    """Nodes that a job has, with some tasks on each. `directory` is where its commands lie."""
+    """The nodes of a job, with the number of tasks on each. `directory` gets its commands."""
 
     def __init__(self, directory: Path, tasks: Sequence[int], job: int = 7) -> None:
         self.nodes = [f"127.0.0.{number + 1}" for number in range(len(tasks))]
         self.directory = directory
         self.env = {
             "SLURM_JOB_ID": str(job),
-            "SLURM_JOB_NODELIST": "/".join(self.nodes),  # no list that a shell could read by itself
+            "SLURM_JOB_NODELIST": "/".join(self.nodes),  # only scontrol expands it
             "SLURM_TASKS_PER_NODE": _packed(tasks),
         }
         directory.mkdir()
@@ -32,7 +32,7 @@ class Allocation:
             command.chmod(0o755)
 
     def start(self, script: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
-        """Run `script` as the batch script of the job; what it prints comes through one pipe."""
+        """Start `script` as the batch script of the job, with its output in one pipe."""
         path = self.directory / "slurm_script"
         path.write_text(script)
         search = f"{self.directory}{os.pathsep}{os.environ['PATH']}"
@@ -43,7 +43,7 @@ class Allocation:
         )  # fmt: skip
 
     def run(self, script: str, env: Mapping[str, str] | None = None, timeout: float = 300) -> tuple[int, str]:
-        """Run it to its end; return its exit code and what it printed."""
+        """Run a script to its end and return its exit code and output."""
         process = self.start(script, env)
         try:
             printed, _ = process.communicate(timeout=timeout)
@@ -53,7 +53,7 @@ class Allocation:
 
 
 def _packed(tasks: Sequence[int]) -> str:
-    """Return `[2, 2, 1]` as Slurm does: `2(x2),1`."""
+    """Return `[2, 2, 1]` in Slurm's form: `2(x2),1`."""
     parts: list[tuple[int, int]] = []
     for count in tasks:
         if parts and parts[-1][0] == count:
@@ -64,10 +64,10 @@ def _packed(tasks: Sequence[int]) -> str:
 
 
 def _srun(argv: Sequence[str]) -> int:
-    """Start the tasks that `--ntasks` says, each with all of the standard input; forward signals as srun does."""
+    """Start `--ntasks` tasks, each with all of the standard input, and forward signals as srun does."""
     command = argv[argv.index("bash") :]
     count = next(int(word.partition("=")[2]) for word in argv if word.startswith("--ntasks="))
-    given = sys.stdin.buffer.read()
+    script_input = sys.stdin.buffer.read()
     tasks = []
     for rank in range(count):
         slurm_env = {
@@ -86,7 +86,7 @@ def _srun(argv: Sequence[str]) -> int:
         for task in tasks:
             for process in _members(task.pid):
                 with contextlib.suppress(ProcessLookupError):
-                    # The real one does not forward SIGTERM: it ends the step at once.
+                    # srun does not forward SIGTERM: it ends the step at once.
                     os.kill(process, signal.SIGKILL if number == signal.SIGTERM else number)
 
     for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
@@ -94,7 +94,7 @@ def _srun(argv: Sequence[str]) -> int:
     threads = []
     for rank, task in enumerate(tasks):
         assert task.stdin is not None
-        threads.append(threading.Thread(target=_feed, args=(task.stdin, given)))
+        threads.append(threading.Thread(target=_feed, args=(task.stdin, script_input)))
         outputs = (task.stdout, task.stderr)
         threads += [threading.Thread(target=_label, args=(rank, len(str(count)), one)) for one in outputs]
     for thread in threads:
@@ -106,13 +106,13 @@ def _srun(argv: Sequence[str]) -> int:
 
 
 def _members(session: int) -> list[int]:
-    """Return all processes of a task: Slurm signals every one of them, whatever group it is in."""
-    found = []
+    """Return all processes of a task: Slurm signals each of them, in any process group."""
+    processes = []
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if int((path / "stat").read_text().rpartition(")")[2].split()[3]) == session:
-                found.append(int(path.name))
-    return found
+                processes.append(int(path.name))
+    return processes
 
 
 def _feed(pipe: IO[bytes], data: bytes) -> None:

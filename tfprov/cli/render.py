@@ -9,7 +9,7 @@ import click
 
 from tfprov.cli.options import source_options, sources_of, vault_of, warn
 from tfprov.cli.screening import write_document
-from tfprov.errors import Usage
+from tfprov.errors import TfprovError, Usage, combine_errors
 
 if TYPE_CHECKING:
     from tfprov.render.target import Target
@@ -40,6 +40,8 @@ def render_command(
 ) -> None:
     """Writes the cluster of the inventory for TARGET, with nothing to edit. No host is asked anything."""
     from tfprov.api import Cluster  # noqa: PLC0415  `--help` needs none of it
+    from tfprov.render.options import parse_settings  # noqa: PLC0415
+    from tfprov.render.render import options_of  # noqa: PLC0415
     from tfprov.render.target import TARGETS, find_target  # noqa: PLC0415
 
     if lists:
@@ -47,14 +49,24 @@ def render_command(
         return
     if target is None:
         raise Usage("`tfprov render` needs a target", f"it is one of {', '.join(TARGETS)}")
-    find_target(target)  # raises for an unknown target before the inventory is read
-    cluster = Cluster.load(
-        *sources_of(options),
-        extra=options["extra"],
-        vault=vault_of(options),
-        lookup_dirs=options["lookup_dirs"],
-        on_warning=warn,
-    )
+    chosen = find_target(target)  # raises for an unknown target before the inventory is read
+    errors: list[TfprovError] = []
+    try:
+        parse_settings(chosen.name, options_of(chosen), given)
+    except TfprovError as error:
+        errors.append(error)
+    try:
+        cluster = Cluster.load(
+            *sources_of(options),
+            extra=options["extra"],
+            vault=vault_of(options),
+            lookup_dirs=options["lookup_dirs"],
+            on_warning=warn,
+        )
+    except TfprovError as error:
+        raise combine_errors([*errors, error]) from None
+    if errors:
+        raise errors[0]
     _show(cluster.render(target, given, template_dir=template_dir).files, output)
 
 
@@ -79,5 +91,5 @@ def _list(targets: "list[Target]", *, whole: bool) -> None:
         click.echo(f"{target.name:{width}}  {target.title}")
         for option in options_of(target).values() if whole else ():
             text = str(option.default).lower() if isinstance(option.default, bool) else option.default
-            default = "" if text in ("", (), {}, "unsaid") else f" (default: {text})"
+            default = "" if text in ("", (), {}) else f" (default: {text})"
             click.echo(f"  {option.name:18} {option.help}{default}")

@@ -1,1 +1,1 @@
-"""The same cluster for an engine that a user has already: Kubernetes, Kubeflow, Marathon, Swarm, Compose or Slurm."""
+"""Renders a cluster for other engines: Kubernetes, Kubeflow, Marathon, Swarm, Compose or Slurm."""

@@ -1,7 +1,7 @@
 """Compose: all tasks on one engine, each a service, with the checkpoints in a volume.
 
-The file is one that docker-compose 1.29 reads as well as today's `docker compose`. Compose can end a cluster with its
-chief only while it watches nobody else, so the chief depends on all others, and is the one that is started by name.
+Both docker-compose 1.29 and `docker compose` read the file. Compose ends a cluster with its chief only if it is attached to
+no other service, so the chief depends on all others and is started by name.
 """
 
 import re
@@ -14,26 +14,25 @@ from tfprov.images.code_layer import RUNTIME_DIRECTORY
 from tfprov.model.cluster import Task
 from tfprov.paths import PACKAGE
 from tfprov.render import options
-from tfprov.render.dns_names import short_name, too_long
+from tfprov.render.dns_names import long_name_problems, short_name
 from tfprov.render.options import Option, Values
 from tfprov.render.output import documents
 from tfprov.render.target import BaseTarget, Member, Rendering, RenderRequest
 from tfprov.settings.role_settings import data_path, resolve_path
 
 SHARED = "checkpoints"
-"""The volume of the chief, of the ps, and of those who read its files; others have one of their own."""
+"""The volume of the chief, the ps, and the readers of its files; each other task has its own."""
 
 Volume = Mapping[str, object]
-"""A volume or a directory of the machine in a container, in Compose's long form."""
+"""A volume or bind mount in Compose's long syntax."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """A member with the words that Compose has for what it needs.
+    """A member in Compose's terms.
 
-    `name` is what the others call it. `environment` has in place of each secret what makes Compose ask its own
-    environment for it; values are quoted for Compose's interpolation by the filter `compose`, `asked_for` must not be.
-    `build` is how the image is made where it is not pulled.
+    `name` is its host name. `required_env` maps secret variables to `${NAME:?…}`, which Compose reads from its own
+    environment; the filter `compose` quotes all other values, and not these. `build` is for an image that is not pulled.
     """
 
     name: str
@@ -42,18 +41,18 @@ class Service:
     build: Mapping[str, object] | None
     entrypoint: list[str]
     environment: Mapping[str, str]
-    asked_for: Mapping[str, str]
+    required_env: Mapping[str, str]
     volumes: list[Volume]
     memory: str | None
 
 
 def services(rendering: Rendering) -> list[Service]:
-    """Return every task as a service, without the code that would have to be brought to it."""
+    """Return every task as a service without its code."""
     rendered = []
     for member in rendering.members:
         task = rendering.cluster.find(member.task)
-        assert task is not None, "members are made of the cluster's tasks"
-        build = _build(rendering.asked, task) if not member.image else None
+        assert task is not None, "members come from the cluster's tasks"
+        build = _build(rendering.request, task) if not member.image else None
         rendered.append(
             Service(
                 name=short_name(task),
@@ -62,8 +61,8 @@ def services(rendering: Rendering) -> list[Service]:
                 build=build,
                 entrypoint=member.command,
                 environment=member.env,
-                asked_for={name: f"${{{name}:?is secret and not in this file}}" for name in member.secrets},
-                volumes=list(_volumes(rendering.asked, member, task)),
+                required_env={name: f"${{{name}:?is secret and not in this file}}" for name in member.secrets},
+                volumes=list(_volumes(rendering.request, member, task)),
                 memory=size(member.memory) if member.memory else None,
             )
         )
@@ -71,7 +70,7 @@ def services(rendering: Rendering) -> list[Service]:
 
 
 def _build(request: RenderRequest, task: Task) -> Mapping[str, object] | None:
-    """Return the directory of this machine that a task's image is made of."""
+    """Return the build section for a task whose image is built from a directory of this machine."""
     role = request.role(task)
     if role.values.image is None or role.values.image.build is None:
         return None
@@ -82,13 +81,13 @@ def _build(request: RenderRequest, task: Task) -> Mapping[str, object] | None:
 
 
 def volume_names(services: list[Service]) -> list[str]:
-    """Return the volumes that services have between them, each once."""
-    named = [str(volume["source"]) for service in services for volume in service.volumes if volume["type"] == "volume"]
-    return list(dict.fromkeys(named))
+    """Return the named volumes of all services, each once."""
+    names = [str(volume["source"]) for service in services for volume in service.volumes if volume["type"] == "volume"]
+    return list(dict.fromkeys(names))
 
 
 def size(amount: int) -> str:
-    """Return bytes in the largest unit that says them exactly: `2g`."""
+    """Return bytes in the largest unit without a fraction: `2g`."""
     for power, unit in ((3, "g"), (2, "m"), (1, "k")):
         if amount % 1024**power == 0:
             return f"{amount // 1024**power}{unit}"
@@ -96,7 +95,7 @@ def size(amount: int) -> str:
 
 
 def _volumes(request: RenderRequest, member: Member, task: Task) -> Iterator[Volume]:
-    # A ps shares the chief's: a program with TensorFlow's own saver has each ps write its part.
+    # A ps shares the chief's: with TensorFlow's own saver, each ps writes its part.
     shares = member.is_chief or task.job == "ps" or task.reads
     yield {"type": "volume", "source": SHARED if shares else short_name(task), "target": member.checkpoint_dir}
     role = request.role(task)
@@ -107,12 +106,12 @@ def _volumes(request: RenderRequest, member: Member, task: Task) -> Iterator[Vol
 
 
 def bind(source: str, target: str, *, read_only: bool = True) -> Volume:
-    """Return a directory of the machine inside a container; it must be there."""
+    """Return a bind mount of an existing directory."""
     return {"type": "bind", "source": source, "target": target, "read_only": read_only}
 
 
 def relative_data(request: RenderRequest, engine: str) -> Iterator[Problem]:
-    """Yield a problem for data whose path counts from a file of this machine, which others do not have there."""
+    """Yield a problem for data with a path relative to the inventory, which other machines do not have."""
     reported = set()
     for role in request.roles.values():
         at = role.at("data", "path")
@@ -123,26 +122,26 @@ def relative_data(request: RenderRequest, engine: str) -> Iterator[Problem]:
             and at not in reported
         ):
             reported.add(at)
-            what = f"`data.path` must be an absolute path: it is one of {engine}"
+            what = f"`data.path` must be an absolute path: it is on {engine}"
             yield Problem(at, what, "for example `path: /data/mnist`")
 
 
-_REMARKABLE = re.compile(r"[A-Za-z0-9_.-]+")
+_SERVICE_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def check_services(file: str, text: str) -> Mapping[str, object]:
-    """Return a rendered file as it is read; ValueError where a service lacks its image or its program, or there is none."""
-    found = documents(file, text)
-    rendered = found[0].get("services") if len(found) == 1 and isinstance(found[0], dict) else None
-    if not isinstance(rendered, dict) or not rendered:
+    """Return a rendered file, parsed; ValueError if it has no services, or one without image or program."""
+    parsed = documents(file, text)
+    services = parsed[0].get("services") if len(parsed) == 1 and isinstance(parsed[0], dict) else None
+    if not isinstance(services, dict) or not services:
         raise ValueError(f"{file} has no services")
-    for name, service in rendered.items():
-        if not isinstance(service, dict) or not _REMARKABLE.fullmatch(str(name)):
-            raise ValueError(f"{file}: the service `{name}` is none")
+    for name, service in services.items():
+        if not isinstance(service, dict) or not _SERVICE_NAME.fullmatch(str(name)):
+            raise ValueError(f"{file}: the service `{name}` is invalid")
         for key in ("image", "entrypoint"):
             if not service.get(key):
                 raise ValueError(f"{file}: the service `{name}` has no `{key}`")
-    document: Mapping[str, object] = found[0]
+    document: Mapping[str, object] = parsed[0]
     return document
 
 
@@ -153,25 +152,25 @@ _PATH = "PYTHONPATH"
 _PUBLISH = Option(
     "publish",
     "127.0.0.1",
-    "the address of this machine on which a TensorBoard is reached",
+    "the address of this machine on which TensorBoard is published",
     options.matching(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}", "an IPv4 address, such as 127.0.0.1"),
 )
 
 
 @dataclass(frozen=True)
 class Compose(BaseTarget):
-    """Services of one Compose project; the code lies on the machine already, as this is the one that runs it."""
+    """Services of one Compose project. The code is mounted, as this machine runs the project."""
 
     def address(self, cluster: str, task: Task, settings: Values) -> str:
-        """Return the name of the task's service, which is a host name in the project's network."""
+        """Return the name of the task's service, its host name in the project's network."""
         return short_name(task)
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield names that are too long."""
-        yield from too_long(request.first, map(short_name, request.cluster.tasks))
+        yield from long_name_problems(request.first, map(short_name, request.cluster.tasks))
 
     def values(self, rendering: Rendering) -> Mapping[str, object]:
-        """Return the services, that of the chief, the volumes, and what must be in the environment."""
+        """Return the services, the chief's service, the volumes, and the secret variables."""
         rendered = [_with_code(service) for service in services(rendering)]
         chief = next(service for service in rendered if service.member.is_chief)
         return {
@@ -179,28 +178,27 @@ class Compose(BaseTarget):
             "chief_service": chief,
             "others": [service.name for service in rendered if service is not chief],
             "volumes": volume_names(rendered),
-            "secrets": list(dict.fromkeys(name for service in rendered for name in service.asked_for)),
+            "secrets": list(dict.fromkeys(name for service in rendered for name in service.required_env)),
         }
 
     def check(self, files: Mapping[str, str]) -> None:
-        """Read the file again."""
+        """Check the services."""
         check_services(FILE, files[FILE])
 
 
 def _with_code(service: Service) -> Service:
-    """Return a service with its code and tfprov's runtime, from where they lie on this machine."""
+    """Return a service with its code and tfprov's runtime mounted from this machine."""
     member = service.member
     if member.code is None or member.workdir is None:
         return service
     path = ":".join(filter(None, (RUNTIME_DIRECTORY, member.env.get(_PATH))))
-    package = PACKAGE
     return replace(
         service,
         environment={**service.environment, _PATH: path},
         volumes=[
             *service.volumes,
             bind(str(Path(member.code.source).absolute()), member.workdir),
-            bind(str(package), f"{RUNTIME_DIRECTORY}/{package.name}"),
+            bind(str(PACKAGE), f"{RUNTIME_DIRECTORY}/{PACKAGE.name}"),
         ],
     )
 

@@ -1,7 +1,7 @@
-"""Marathon: an app group for Mesos, in which every task is an app with one instance on its agent's own network.
+"""Marathon: an app group for Mesos, where every task is an app with one instance on its agent's network.
 
-Marathon is for what never ends: it starts again whatever did, after a growing while, and has nothing that would end a
-group with one of its apps. A chief that is started again after its training finds the last checkpoint and ends at once.
+Marathon is for services: it restarts every app that ended, with a growing delay, and cannot end a group with one of its
+apps. A chief that is restarted after the training finds the last checkpoint and ends at once.
 """
 
 import json
@@ -12,7 +12,7 @@ from tfprov.errors import Problem, Usage
 from tfprov.model.cluster import Cluster, Task
 from tfprov.render import options
 from tfprov.render.compose import relative_data
-from tfprov.render.dns_names import short_name, too_long
+from tfprov.render.dns_names import long_name_problems, short_name
 from tfprov.render.options import Option, Values
 from tfprov.render.quoting import as_word
 from tfprov.render.target import BaseTarget, Member, Rendering, RenderRequest
@@ -20,43 +20,43 @@ from tfprov.settings.role_settings import RoleSettings
 
 FILE = "group.json"
 _MEBIBYTE = 1 << 20
-_ORDER = ("worker", "ps")
-"""Who takes the first ports; the others follow."""
+_PORT_ORDER = ("worker", "ps")
+"""The jobs with the first ports; the others follow."""
 
 _OPTIONS = (
-    Option("port", 2333, "the port of worker/0; the other tasks take those that follow", options.whole(1, 65535)),
+    Option("port", 2333, "the port of worker/0; the other tasks have the next ones", options.integer(1, 65535)),
     Option(
         "dns",
         "marathon.mesos",
-        "the domain under which Mesos-DNS has Marathon's apps",
+        "the domain of Marathon's apps in Mesos-DNS",
         options.matching(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*", "a domain, such as marathon.mesos"),
     ),
-    Option("cpus", 2, "the CPUs of a task whose settings say none", options.whole(1, 1024)),
-    Option("mem", 4096, "the MiB of memory of a task whose settings say none", options.whole(32, 1 << 24)),
+    Option("cpus", 2, "the CPUs of a task without `cpus`", options.integer(1, 1024)),
+    Option("mem", 4096, "the MiB of memory of a task without `memory`", options.integer(32, 1 << 24)),
     Option(
         "checkpoints",
         "",
-        "a directory that all agents share, for the checkpoints; without it, each task has one of its own",
+        "a directory that all agents share, for checkpoints; without it, each task has its own",
         options.matching(r"/[^\x00-\x1f\x7f]*[^\x00-\x1f\x7f/]", "an absolute path"),
     ),
     Option(
         "place",
         "any",
-        "where tasks run: on `any` agent, or on those that are called as the `hosts` of the inventory",
+        "where tasks run: on `any` agent, or on the agents with the names of the inventory's `hosts`",
         options.choice("any", "hosts"),
     ),
     Option(
         "reserve",
         False,
-        "whether Mesos keeps the ports for them; its agents offer 31000 to 32000 unless they are told otherwise",
-        options.switch,
+        "whether Mesos reserves the ports; by default, its agents offer 31000 to 32000 only",
+        options.boolean,
     ),
 )
 
 
 @dataclass(frozen=True)
 class App:
-    """A member with Marathon's words for what it needs: `mem` is in MiB, `volumes` are directories of the agent."""
+    """A member in Marathon's terms: `mem` is in MiB, `volumes` are directories of the agent."""
 
     id: str
     member: Member
@@ -69,81 +69,86 @@ class App:
 
 @dataclass(frozen=True)
 class Marathon(BaseTarget):
-    """Apps of a group, with the names and ports that Mesos-DNS makes of them."""
+    """An app group with the names of Mesos-DNS."""
 
     def address(self, cluster: str, task: Task, settings: Values) -> str:
-        """Return what Mesos-DNS calls the app `/linear/ps-0`: `ps-0-linear.marathon.mesos`."""
+        """Return the name of the app `/linear/ps-0` in Mesos-DNS: `ps-0-linear.marathon.mesos`."""
         return f"{short_name(task)}-{cluster}.{settings['dns']}"
 
-    def ports(self, cluster: Cluster, stated: Mapping[str, int], settings: Values) -> Mapping[str, int]:
-        """Return ports of which no two tasks have the same: several may run on one agent."""
+    def ports(self, cluster: Cluster, inventory_ports: Mapping[str, int], settings: Values) -> Mapping[str, int]:
+        """Return distinct ports, as several tasks may run on one agent."""
         first = settings["port"]
         assert isinstance(first, int)
         boards = [task for task in cluster.tasks if task.job == "tensorboard"]
-        servers = sorted((task for task in cluster.tasks if task not in boards), key=_in_turn)
+        servers = sorted((task for task in cluster.tasks if task not in boards), key=_by_port)
         end = first + len(servers)
         if end > 65535:
-            raise Usage(f"`--set port={first}` leaves no ports for {len(servers)} tasks", "give a lower one")
+            raise Usage(f"`--set port={first}` leaves too few ports for {len(servers)} tasks", "use a lower one")
         ports = {task.name: first + number for number, task in enumerate(servers)}
         for board in boards:
-            ports[board.name] = end if first <= stated[board.name] < end else stated[board.name]
+            ports[board.name] = end if first <= inventory_ports[board.name] < end else inventory_ports[board.name]
         return ports
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
-        """Yield what a Marathon group cannot do."""
+        """Yield the settings that a Marathon group does not support."""
         yield from relative_data(request, "the agents")
-        yield from request.refuse_secrets("put it into a file on the agents that `mounts` brings")
+        yield from request.refuse_secrets("put it into a file on the agents and list it in `mounts`")
         labels = [
             self.address(request.cluster.name, task, request.settings).partition(".")[0]
             for task in request.cluster.tasks
         ]
-        yield from too_long(request.first, labels)
+        yield from long_name_problems(request.first, labels)
         yield from request.refuse_all_gpus("Mesos counts GPUs")
         for role in request.roles.values():
             if (
                 role.role in ("evaluator", "tensorboard")
                 and not request.settings["checkpoints"]
-                and not _reads_far(role)
+                and not _uses_remote_storage(role)
             ):
-                what = f"{role.role} reads the chief's files, and on Mesos each task has a directory of its own"
-                yield Problem(role.group, what, "give `--set checkpoints=DIR`, a directory that all agents share")
+                what = f"{role.role} reads the chief's files, and on Mesos each task has its own directory"
+                yield Problem(role.group, what, "use `--set checkpoints=DIR`, a directory that all agents share")
 
     def values(self, rendering: Rendering) -> Mapping[str, object]:
         """Return the apps."""
-        return {"apps": [_app(rendering, one) for one in sorted(rendering.members, key=lambda one: _turn(one.job))]}
+        return {
+            "apps": [
+                _app(rendering, member)
+                for member in sorted(rendering.members, key=lambda member: _job_order(member.job))
+            ]
+        }
 
     def check(self, files: Mapping[str, str]) -> None:
-        """Read the file again: it is JSON, and every app has an id of its own, an image and a command."""
+        """Check that the file is JSON, and every app has a unique id, an image and a command."""
         group = json.loads(files[FILE])
         ids = [app["id"] for app in group["apps"]]
         if len(set(ids)) != len(ids):
-            raise ValueError(f"{FILE} has two apps with one id")
+            raise ValueError(f"{FILE} has two apps with the same id")
         for app in group["apps"]:
             if not app["container"]["docker"]["image"] or not app["cmd"]:
                 raise ValueError(f"{FILE}: the app {app['id']} has no image or no command")
 
 
-def _turn(job: str) -> int:
-    return _ORDER.index(job) if job in _ORDER else len(_ORDER)
+def _job_order(job: str) -> int:
+    return _PORT_ORDER.index(job) if job in _PORT_ORDER else len(_PORT_ORDER)
 
 
-def _in_turn(task: Task) -> tuple[int, str, int]:
-    return _turn(task.job), task.job, task.index
+def _by_port(task: Task) -> tuple[int, str, int]:
+    return _job_order(task.job), task.job, task.index
 
 
 def _app(rendering: Rendering, member: Member) -> App:
     settings, task = rendering.settings, rendering.cluster.find(member.task)
-    assert task is not None, "members are made of the cluster's tasks"
+    assert task is not None, "members come from the cluster's tasks"
     command = " ".join(as_word(word) for word in member.command)
-    goes = f"cd {as_word(member.workdir)} && " if member.workdir else ""
+    change_directory = f"cd {as_word(member.workdir)} && " if member.workdir else ""
     cpus, mem = settings["cpus"], settings["mem"]
     assert isinstance(cpus, int)
     assert isinstance(mem, int)
     return App(
         id=short_name(task),
         member=member,
-        # `exec`: the program is what Mesos sends SIGTERM to, and the chief saves then.
-        cmd=f"{goes}exec {command}",
+        # `exec`, so that the program gets the SIGTERM of Mesos, at which the chief saves.
+        cmd=f"{change_directory}exec {command}",
         cpus=member.cpus or cpus,
         mem=-(-member.memory // _MEBIBYTE) if member.memory else mem,
         volumes=list(_volumes(rendering, member, task)),
@@ -165,8 +170,8 @@ def _volumes(rendering: Rendering, member: Member, task: Task) -> Iterator[Mappi
         }
 
 
-def _reads_far(role: RoleSettings) -> bool:
-    """Whether what it is told names a directory that is none of a machine's: `hdfs://…`, `gs://…`."""
+def _uses_remote_storage(role: RoleSettings) -> bool:
+    """Whether its command or flags have the URL of a remote directory: `hdfs://…`, `gs://…`."""
     words = [*(role.values.command or ()), *map(str, role.values.flags.values())]
     return any("://" in word for word in words)
 

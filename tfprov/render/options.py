@@ -1,16 +1,16 @@
-"""What `--set` can say: every option has a type, a default and a line of help, and a value of a wrong type is refused."""
+"""Options of `--set`: each has a parser, a default and a line of help."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from tfprov.errors import Usage, shown
+from tfprov.errors import TfprovError, Usage, combine_errors, shown
 from tfprov.model.field_types import check_image_name
 from tfprov.model.validators import InvalidValue
 
 Value = str | int | bool | tuple[str, ...] | Mapping[str, str]
-"""What an option holds: text, a number, a switch, a list of texts, or texts by name."""
+"""An option's value: text, a number, a boolean, a list of texts, or a mapping of texts."""
 
 Values = Mapping[str, Value]
 """The value of every option of a target."""
@@ -18,9 +18,9 @@ Values = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Option:
-    """One thing that `--set name=value` can say.
+    """An option of `--set name=value`.
 
-    `read` makes a value of the text on the command line; it raises ValueError with what the text must be.
+    `read` parses the text of the command line; its ValueError describes a valid text.
     """
 
     name: str
@@ -30,21 +30,21 @@ class Option:
 
 
 def text(value: str) -> str:
-    """Read a text that says something."""
-    if not value.strip() or any(not mark.isprintable() for mark in value):
+    """Parse a non-empty line of text."""
+    if not value.strip() or any(not character.isprintable() for character in value):
         raise ValueError("one line of text, and not empty")
     return value
 
 
-def switch(value: str) -> bool:
-    """Read true or false."""
+def boolean(value: str) -> bool:
+    """Parse true or false."""
     if value not in ("true", "false"):
         raise ValueError("`true` or `false`")
     return value == "true"
 
 
-def whole(least: int, most: int) -> Callable[[str], int]:
-    """Return what reads a whole number from `least` to `most`."""
+def integer(least: int, most: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers from `least` to `most`."""
 
     def read(value: str) -> int:
         if not re.fullmatch(r"[0-9]{1,12}", value) or not least <= int(value) <= most:
@@ -55,7 +55,7 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 
 def choice(*words: str) -> Callable[[str], str]:
-    """Return what reads one of `words`."""
+    """Return a parser that accepts one of `words`."""
 
     def read(value: str) -> str:
         if value not in words:
@@ -65,58 +65,66 @@ def choice(*words: str) -> Callable[[str], str]:
     return read
 
 
-def matching(pattern: str, words: str) -> Callable[[str], str]:
-    """Return what reads a text that is `words`, which is what `pattern` says as a regular expression."""
+def matching(pattern: str, description: str) -> Callable[[str], str]:
+    """Return a parser of texts that match the regular expression `pattern`; `description` is the same in words."""
     compiled = re.compile(pattern)
 
     def read(value: str) -> str:
         if not compiled.fullmatch(value):
-            raise ValueError(words)
+            raise ValueError(description)
         return value
 
     return read
 
 
-def listed(one: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
-    """Return what reads a list, with commas between what `one` reads."""
-    return lambda value: tuple(one(item.strip()) for item in value.split(","))
+def list_of(item: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
+    """Return a parser of comma-separated items."""
+    return lambda value: tuple(item(part.strip()) for part in value.split(","))
 
 
-def named(name: Callable[[str], str], one: Callable[[str], str]) -> Callable[[str], Mapping[str, str]]:
-    """Return what reads `name=value` pairs, with commas between them."""
+def pairs_of(name: Callable[[str], str], item: Callable[[str], str]) -> Callable[[str], Mapping[str, str]]:
+    """Return a parser of comma-separated `name=value` pairs."""
 
     def read(value: str) -> Mapping[str, str]:
-        pairs = [item.strip().partition("=") for item in value.split(",")]
+        pairs = [part.strip().partition("=") for part in value.split(",")]
         if not all(equals for _, equals, _ in pairs):
-            raise ValueError("`name=value`, and commas between several")
-        return {name(key): one(said) for key, _, said in pairs}
+            raise ValueError("`name=value`, or several separated by commas")
+        return {name(key): item(text) for key, _, text in pairs}
 
     return read
 
 
 def image(value: str) -> str:
-    """Read the name of an image in a registry."""
+    """Parse the name of an image in a registry."""
     try:
         return check_image_name(value)
     except InvalidValue as error:
-        what = str(error)
-        is_form = what.startswith("must be ")
-        raise ValueError(what.removeprefix("must be ") if is_form else "the name of an image in a registry") from None
+        message = str(error)
+        says_valid_form = message.startswith("must be ")
+        valid_form = message.removeprefix("must be ") if says_valid_form else "the name of an image in a registry"
+        raise ValueError(valid_form) from None
 
 
-def settle(target: str, options: Mapping[str, Option], texts: Sequence[str]) -> Values:
-    """Return the value of every option, from the `name=value` texts of `--set`; Usage says what is wrong with them."""
+def parse_settings(target: str, options: Mapping[str, Option], settings: Sequence[str]) -> Values:
+    """Return the value of every option of `target`. `settings` are the `name=value` texts of `--set`.
+
+    Raises Usage for an invalid one, Several for more.
+    """
     values = {option.name: option.default for option in options.values()}
-    for item in texts:
-        name, equals, value = item.partition("=")
+    errors: list[TfprovError] = []
+    for setting in settings:
+        name, equals, value = setting.partition("=")
         if not equals:
-            raise Usage(f"`--set {shown(item)}` says nothing of a value", "write `--set name=value`")
-        if name not in options:
+            errors.append(Usage(f"`--set {shown(setting)}` has no value", "write `--set name=value`"))
+        elif name not in options:
             close = get_close_matches(name, options, n=1)
             fix = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(options)}"
-            raise Usage(f"`{target}` has no option `{shown(name)}`", fix)
-        try:
-            values[name] = options[name].read(value)
-        except ValueError as error:
-            raise Usage(f"`--set {name}` must be {error}, not `{shown(value)}`", options[name].help) from None
+            errors.append(Usage(f"`{target}` has no option `{shown(name)}`", fix))
+        else:
+            try:
+                values[name] = options[name].read(value)
+            except ValueError as error:
+                errors.append(Usage(f"`--set {name}` must be {error}, not `{shown(value)}`", options[name].help))
+    if errors:
+        raise combine_errors(errors)
     return values

@@ -1,4 +1,4 @@
-"""Rendered files to where they are wanted, whole or not at all; and a second look at what was rendered."""
+"""Writes rendered files atomically, and parses rendered YAML fast enough to check it."""
 
 import json
 import re
@@ -6,53 +6,53 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfprov import atomic_write as safely
+from tfprov import atomic_write
 from tfprov.errors import Usage
 
 
 def documents(name: str, text: str) -> list[Any]:
-    """Return the YAML documents in `text`, the content of the file `name`; ValueError where it is no YAML."""
+    """Return the YAML documents in `text`, the content of the file `name`; ValueError if it is not YAML."""
     import yaml  # noqa: PLC0415  templates that are no YAML are rendered without it
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast
     try:
-        return [one for one in yaml.load_all(text, loader) if one is not None]
+        return [document for document in yaml.load_all(text, loader) if document is not None]
     except yaml.YAMLError as error:
-        raise ValueError(f"{name} is no YAML: {error}") from None
+        raise ValueError(f"{name} is not YAML: {error}") from None
 
 
 def objects(name: str, text: str) -> Iterator[tuple[Any, list[Any]]]:
-    """Yield every YAML document in `text`, as a shape and its quoted texts: `text_of(shape…, texts)` is one of them.
+    """Yield every YAML document in `text` as a shape and its quoted texts; `text_of(value, texts)` is a value of it.
 
-    Documents that differ only in what they quote are read once, which makes a thousand tasks a matter of one second. Of
-    the entries of a list that do, one behind the other, only the first is in the shape. ValueError where a document is
-    no YAML.
+    Documents that differ only in quoted texts are parsed once: a thousand tasks take a second. For the same reason only
+    the first of consecutive list entries that differ only in quoted texts is in the shape. ValueError if a document is
+    not YAML.
     """
-    known: dict[str, Any] = {}
+    shapes: dict[str, Any] = {}
     for part in f"\n{text}".split("\n---\n"):
         texts = _QUOTED.findall(part)
-        shape = _QUOTED.sub(_Numbered(), part)
+        shape = _QUOTED.sub(_Numbering(), part)
         try:
-            # In single quotes, or in a text block, what looks like a quoted text is none.
+            # Inside single quotes and text blocks, double quotes do not delimit a text.
             parsed = None if "'" in shape or "|\n" in shape else json.loads(f"[{','.join(texts)}]")
         except ValueError:
             parsed = None
         if parsed is None:
-            yield from ((one, []) for one in documents(name, part))
+            yield from ((document, []) for document in documents(name, part))
             continue
-        if shape not in known:
-            known[shape] = documents(name, _without_repeats(shape))
-        yield from ((one, parsed) for one in known[shape])
+        if shape not in shapes:
+            shapes[shape] = documents(name, _without_repeats(shape))
+        yield from ((document, parsed) for document in shapes[shape])
 
 
 _QUOTED = re.compile(r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"')
-_STANDS_FOR = "\x1a"
+_PLACEHOLDER = "\x1a"
 
 
 def _without_repeats(shape: str) -> str:
-    """Return a shape without the entries of lists that are as the one before them, but for what is quoted.
+    """Return a shape without list entries that repeat the previous entry except for quoted texts.
 
-    Where the first of them can be read, so can the others: they are whole lines with the same marks at the same places.
+    If the first of them is valid YAML, so are the others: they are whole lines with the same punctuation.
     """
     lines = shape.split("\n")
     alike = [_QUOTED.sub('""', line) for line in lines]
@@ -69,11 +69,12 @@ def _without_repeats(shape: str) -> str:
 
 
 def _end_of_entry(lines: list[str], begin: int) -> int:
-    """Return where the entry of a list that begins in a line ends; what is none ends with its line."""
+    """Return the end of the list entry that begins at a line; any other line ends by itself."""
     if not _begins_entry(lines[begin]):
         return begin + 1
     depth = _depth(lines[begin])
-    return next((at for at in range(begin + 1, len(lines)) if lines[at] and _depth(lines[at]) <= depth), len(lines))
+    after = range(begin + 1, len(lines))
+    return next((end for end in after if lines[end] and _depth(lines[end]) <= depth), len(lines))
 
 
 def _begins_entry(line: str) -> bool:
@@ -84,8 +85,8 @@ def _depth(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
 
 
-class _Numbered:
-    """Puts a number in place of every quoted text."""
+class _Numbering:
+    """Replaces every quoted text by its number."""
 
     def __init__(self) -> None:
         self.count = -1
@@ -96,26 +97,26 @@ class _Numbered:
 
 
 def text_of(value: object, texts: list[Any]) -> object:
-    """Return what `value`, from a shape, stands for."""
-    if isinstance(value, str) and value.startswith(_STANDS_FOR):
+    """Return the text for a placeholder from a shape, and any other value as it is."""
+    if texts and isinstance(value, str) and value.startswith(_PLACEHOLDER):
         return texts[int(value[1:])]
     return value
 
 
 def write(rendered: Mapping[str, str], destination: Path) -> Iterator[Path]:
-    """Write the files of a target to `destination`, and yield the path of each.
+    """Write the files of a target to `destination` and yield the path of each.
 
-    A directory, or a name that ends in `/`, takes all of them under their own names; anything else is the file itself,
-    and Usage says so where there are several. Nobody ever sees half of a file.
+    A directory receives all of them under their own names; any other path is the file itself, and Usage is raised for
+    several files. Each file is replaced atomically.
     """
     into = destination.is_dir() or len(rendered) > 1
     if into and destination.exists() and not destination.is_dir():
-        raise Usage(f"{destination} is a file, and there are {len(rendered)} to write", "give `-o` a directory")
+        raise Usage(f"{destination} is a file, and there are {len(rendered)} to write", "use a directory with `-o`")
     for name, text in rendered.items():
         path = destination / name if into else destination
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            safely.replace(path, text.encode())
+            atomic_write.replace(path, text.encode())
         except OSError as error:
-            raise Usage(f"{path} cannot be written: {error.strerror}", "choose another place with `-o`") from None
+            raise Usage(f"{path} cannot be written: {error.strerror}", "choose another path with `-o`") from None
         yield path

@@ -1,4 +1,4 @@
-"""The filters through which every value goes into a template: nothing a user wrote can end the quotes it stands in."""
+"""Templates and their filters: every value is quoted, so no text of a user can end its quotes."""
 
 import json
 import re
@@ -17,130 +17,116 @@ from tfprov.errors import InvalidInput, Position, Problem, Usage, one_line
 
 
 class Unquoted(ValueError):
-    """A template puts a text out as it is."""
+    """A template writes a value without quoting it."""
 
 
-_UNSEEN = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
-"""Marks that JSON allows in a text as they are, and YAML does not."""
+_UNSAFE = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
+"""Characters that JSON allows unescaped, and YAML does not."""
 
 
 def as_json(value: object) -> Markup:
     """Return `value` as JSON on one line, which is YAML as well."""
-    # Not all in ASCII: JSON writes an emoji as two halves, which YAML does not put together again.
-    text = json.dumps(value, ensure_ascii=False, default=_odd)
-    text = text if text.isascii() and "\x7f" not in text else _UNSEEN.sub(_escaped, text)
-    return Markup(text)  # noqa: S704  nothing here is HTML: it marks what is quoted
+    return Markup(_escape(_encode(value)))  # noqa: S704  not HTML: Markup marks quoted text
 
 
-def _odd(value: object) -> NoReturn:
-    str(value)  # raises for what is undefined, with its name
-    raise Unquoted(f"a {type(value).__name__} is no value that can be written")
+def _reject(value: object) -> NoReturn:
+    str(value)  # an undefined value raises here, with its name
+    raise Unquoted(f"a {type(value).__name__} cannot be written as JSON")
 
 
-def _escaped(mark: re.Match[str]) -> str:
-    return f"\\u{ord(mark[0]):04x}"
+# Not in ASCII: JSON writes an emoji as two surrogates, which YAML does not combine.
+_encode = json.JSONEncoder(ensure_ascii=False, default=_reject).encode
+
+
+def _escape(text: str) -> str:
+    """Return JSON with the characters escaped that are unsafe in YAML."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def as_word(value: object) -> Markup:
-    """Return `value` as one word of a shell's command line."""
+    """Return `value` as one word for a shell."""
     return Markup(shlex.quote(str(value)))  # noqa: S704  see as_json
 
 
 def as_remark(value: object) -> Markup:
-    """Return `value` for a comment: on one line, whatever is in it."""
+    """Return `value` on one line, for a comment."""
     return Markup(one_line(str(value)))  # noqa: S704  see as_json
 
 
 def as_compose(value: object) -> Markup:
-    """Return `value` for a Compose file: as JSON, with each `$` doubled, which Compose would take for a variable."""
+    """Return `value` as JSON for a Compose file, with each `$` doubled against interpolation."""
     return Markup(as_json(value).replace("$", "$$"))  # noqa: S704  see as_json
 
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_OTHERWISE = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
-"""Words that YAML 1.1 reads as something else than text."""
+_YAML11_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+"""Words that YAML 1.1 reads as booleans or null."""
 
 
 def as_block(value: object, indent: int) -> Markup:
-    """Return nested mappings and lists as YAML, one entry a line; all lines but the first begin with `indent` blanks."""
-    return Markup(_joined(str(as_json(value)), indent))  # noqa: S704  see as_json
-
-
-@lru_cache(maxsize=4096)
-def _joined(value: str, indent: int) -> str:
-    """Most tasks have most of their blocks in common, and a thousand of them are to take a second."""
-    return f"\n{' ' * indent}".join(_lines(json.loads(value)))
-
-
-def inset(text: Markup, indent: int) -> Markup:
-    """Return what a macro has written, with `indent` blanks before each line but the first."""
-    if not isinstance(text, Markup):
-        raise Unquoted("`inset` is for what a macro has written")
-    return Markup(str(text).strip().replace("\n", "\n" + " " * indent))  # noqa: S704  see as_json
+    """Return nested mappings and lists as YAML, one entry a line; all lines but the first begin with `indent` spaces."""
+    _, lines = _layout(json.loads(_encode(value)))  # turns tuples into lists, rejects undefined values
+    return Markup(_escape(f"\n{' ' * indent}".join(lines)))  # noqa: S704  see as_json
 
 
 def as_lines(text: str, indent: int) -> Markup:
-    """Return a text of several lines for people to read, `indent` blanks before each; as JSON where YAML could not."""
-    whole = text.endswith("\n") and not text.endswith("\n\n") and not text[:1].isspace()
-    if not whole or " \n" in text or not text.replace("\n", "").isascii() or not text.replace("\n", "").isprintable():
+    """Return a text as a literal block with `indent` spaces, or as JSON if a block cannot hold it."""
+    is_plain = text.endswith("\n") and not text.endswith("\n\n") and not text[:1].isspace()
+    if (
+        not is_plain
+        or " \n" in text
+        or not text.replace("\n", "").isascii()
+        or not text.replace("\n", "").isprintable()
+    ):
         return as_json(text)
     return Markup("|\n" + "\n".join(f"{' ' * indent}{line}".rstrip() for line in text.splitlines()))  # noqa: S704
 
 
 _SHORT = 72
-"""Characters up to which a mapping or list stands on one line."""
+"""Maximum characters of a mapping or list on one line."""
 
 
-def _lines(value: object) -> list[str]:
-    if isinstance(value, Mapping) and value:
-        lines = []
+def _layout(value: object) -> tuple[str, list[str]]:
+    """Return a value as JSON on one line, and as the lines of a block."""
+    parts: list[str] = []
+    lines: list[str] = []
+    if isinstance(value, dict) and value:
         for name, below in value.items():
-            inner = _short(below)
-            lines += (
-                [f"{_key(name)}: {inner[0]}"] if len(inner) == 1 else [f"{_key(name)}:", *(f"  {n}" for n in inner)]
-            )
-        return lines
-    if isinstance(value, list | tuple) and value:
-        return [
-            f"{'  ' if number else '- '}{line}"
-            for item in value
-            for number, line in enumerate(_short(item, first=True))
-        ]
-    return [str(as_json(value))]
-
-
-def _short(value: object, *, first: bool = False) -> list[str]:
-    """Return what fits on one line as JSON; a list never does, unless it has one entry or is an entry itself."""
-    whole = str(as_json(value))
-    if len(whole) <= _SHORT or not isinstance(value, Mapping | list | tuple):
-        return [whole]
-    lines = _lines_of(whole)
-    return lines if len(lines) > 1 or first else [whole]
-
-
-@lru_cache(maxsize=4096)
-def _lines_of(value: str) -> list[str]:
-    return _lines(json.loads(value))
+            text, block = _layout(below)
+            parts.append(f"{_encode(name)}: {text}")
+            is_short = len(text) <= _SHORT or len(block) == 1
+            lines += [f"{_key(name)}: {text}"] if is_short else [f"{_key(name)}:", *(f"  {line}" for line in block)]
+        return f"{{{', '.join(parts)}}}", lines
+    if isinstance(value, list) and value:
+        for item in value:
+            text, block = _layout(item)
+            parts.append(text)
+            first, *rest = [text] if len(text) <= _SHORT else block
+            lines += [f"- {first}", *(f"  {line}" for line in rest)]
+        return f"[{', '.join(parts)}]", lines
+    text = _encode(value)
+    return text, [text]
 
 
 def _key(name: str) -> str:
-    return name if _PLAIN_KEY.fullmatch(name) and name.lower() not in _OTHERWISE else str(as_json(name))
+    return name if _PLAIN_KEY.fullmatch(name) and name.lower() not in _YAML11_WORDS else _encode(name)
 
 
 FILTERS = {
     "json": as_json,
     "block": as_block,
     "lines": as_lines,
-    "inset": inset,
     "sh": as_word,
     "remark": as_remark,
     "compose": as_compose,
 }
-"""By the names that templates use."""
+"""Filters by their names in templates."""
 
 
-def finished(value: object) -> object:
-    """Let out what is quoted, and plain numbers; Unquoted for everything else. Jinja2 calls it for every `{{ … }}`."""
+def require_quoted(value: object) -> object:
+    """Return quoted text and numbers; Unquoted for any other value. Jinja2 calls it for every `{{ … }}`."""
     if isinstance(value, str) and not isinstance(value, Markup):
         raise Unquoted("a text leaves the template unquoted: write `{{ value | json }}`, `| sh` or `| remark`")
     if value is None or isinstance(value, bool | list | tuple | dict):
@@ -152,11 +138,13 @@ SHIPPED = Path(__file__).parent / "templates"
 """The templates that come with tfprov."""
 
 
-def fill(templates: Mapping[str, str], values: Mapping[str, object], override: Path | None = None) -> dict[str, str]:
-    """Return the text of every file in `templates`, which names the template of each.
+def render_templates(
+    templates: Mapping[str, str], values: Mapping[str, object], override: Path | None = None
+) -> dict[str, str]:
+    """Return the text of every file in `templates`, a mapping of files to their templates.
 
-    A template of the same name in `override` is used instead. InvalidInput names the line of a template that fails,
-    Usage an `override` in which there is none.
+    A template of the same name in `override` is used instead. Raises InvalidInput with the line of a failed template, and
+    Usage for an `override` without templates.
     """
     _check_override(override, set(templates.values()))
     environment = _environment(override)
@@ -166,30 +154,28 @@ def fill(templates: Mapping[str, str], values: Mapping[str, object], override: P
         try:
             files[file] = environment.get_template(name).render(values)
         except (TemplateError, ValueError, TypeError, LookupError, ArithmeticError) as error:
-            problems.append(Problem(_where(error, name, override), _said(error), "correct the template"))
+            problems.append(Problem(_error_position(error, name, override), _message(error), "correct the template"))
     if problems:
         raise InvalidInput(problems)
     return files
 
 
-def _check_override(override: Path | None, wanted: set[str]) -> None:
+def _check_override(override: Path | None, names: set[str]) -> None:
     if override is not None and not any((override / path.name).is_file() for path in SHIPPED.glob("*.j2")):
-        what = (
-            f"{override} has none of {', '.join(sorted(wanted))}" if override.is_dir() else f"no directory {override}"
-        )
+        what = f"{override} has none of {', '.join(sorted(names))}" if override.is_dir() else f"no directory {override}"
         raise Usage(f"`--template`: {what}", f"copy one from {SHIPPED}")
 
 
 @lru_cache(maxsize=4)
 def _environment(override: Path | None) -> ImmutableSandboxedEnvironment:
-    """Return what fills templates; it keeps those it has compiled, and looks whether their files have changed."""
+    """Return the Jinja2 environment; it caches compiled templates and reloads changed files."""
     directories = [*([override] if override else []), SHIPPED]
     environment = ImmutableSandboxedEnvironment(
         loader=ChoiceLoader([FileSystemLoader(directory) for directory in directories]),
         undefined=StrictUndefined,
-        # What a macro or a filter gives is marked as finished; everything else is not, and `finished` refuses it.
+        # The results of macros and filters are Markup; everything else is not, and `require_quoted` refuses it.
         autoescape=True,
-        finalize=finished,
+        finalize=require_quoted,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -198,17 +184,17 @@ def _environment(override: Path | None) -> ImmutableSandboxedEnvironment:
     return environment
 
 
-def _where(error: Exception, name: str, override: Path | None) -> Position:
-    """Return where in a template something is wrong, as far as Jinja2 says."""
+def _error_position(error: Exception, name: str, override: Path | None) -> Position:
+    """Return the position of an error in a template, as far as Jinja2 reports it."""
     if isinstance(error, TemplateSyntaxError):
         return Position(error.filename or error.name or name, error.lineno)
     if isinstance(error, TemplateNotFound):
         return Position(name)
-    return _deepest(error.__traceback__, override) or Position(name)
+    return _last_template_line(error.__traceback__, override) or Position(name)
 
 
-def _deepest(trace: TracebackType | None, override: Path | None) -> Position | None:
-    """Return the last line of a template on the way to an error: Jinja2 makes tracebacks name them."""
+def _last_template_line(trace: TracebackType | None, override: Path | None) -> Position | None:
+    """Return the innermost template line of a traceback; Jinja2 puts template lines into tracebacks."""
     directories = {SHIPPED, *([override] if override else [])}
     position = None
     while trace is not None:
@@ -219,5 +205,5 @@ def _deepest(trace: TracebackType | None, override: Path | None) -> Position | N
     return position
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return one_line(str(error) or type(error).__name__)

@@ -1,4 +1,4 @@
-"""The door of this package: what an inventory says, as the files of a target."""
+"""Renders a cluster as the files of a target."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from tfprov.planning.tasks import DEFAULT_PORT, TENSORBOARD_PORT, assign_tasks
 from tfprov.render import options
 from tfprov.render.dns_names import long_name
 from tfprov.render.options import Option, Values
-from tfprov.render.quoting import fill
+from tfprov.render.quoting import render_templates
 from tfprov.render.target import WITH_GPUS, Data, Member, Rendering, RenderRequest, Target, find_target
 from tfprov.settings.role_settings import RoleSettings, data_dir, dataset_of
 from tfprov.templating.host_values import is_secret, is_template
@@ -26,75 +26,78 @@ from tfprov.templating.magic_vars import add_task_variables
 from tfprov.vault.redaction import KeyedHash, is_secret_name
 
 
-def ask(
+def build_request(
     roles: Sequence[RoleSettings], target: Target, settings: Values, codes: Mapping[RoleHost, Code] | None = None
 ) -> RenderRequest:
-    """Return the cluster that `roles` describe, with the addresses and ports that `target` gives it."""
-    here = assign_tasks(roles)
-    settled = {(role.role, role.host): role for role in roles}
-    stated = {task.name: settled[task.role, task.host].values.port or _usual_port(task) for task in here.tasks}
-    ports = target.ports(here, stated, settings)
+    """Return the cluster of `roles` with the addresses and ports of `target`."""
+    planned = assign_tasks(roles)
+    by_place = {(role.role, role.host): role for role in roles}
+    inventory_ports = {
+        task.name: by_place[task.role, task.host].values.port or _default_port(task) for task in planned.tasks
+    }
+    ports = target.ports(planned, inventory_ports, settings)
     tasks = [
-        replace(task, address=target.address(here.name, task, settings), port=ports[task.name]) for task in here.tasks
+        replace(task, address=target.address(planned.name, task, settings), port=ports[task.name])
+        for task in planned.tasks
     ]
-    cluster = Cluster(here.name, tuple(tasks))
+    cluster = Cluster(planned.name, tuple(tasks))
     first = {(task.role, task.host): task for task in reversed(tasks)}
-    secrets = {place: _secrets(settled[place], cluster, task) for place, task in first.items()}
+    secrets = {place: _secrets(by_place[place], cluster, task) for place, task in first.items()}
     return RenderRequest(
-        cluster, settled, settings, {place: names for place, names in secrets.items() if names}, codes or {}
+        cluster, by_place, settings, {place: names for place, names in secrets.items() if names}, codes or {}
     )
 
 
-def _usual_port(task: Task) -> int:
+def _default_port(task: Task) -> int:
     return TENSORBOARD_PORT if task.role == "tensorboard" else DEFAULT_PORT
 
 
-def unfit(request: RenderRequest, target: Target) -> Iterator[Problem]:
-    """Yield what no target of this kind can do: an image it cannot have, code that does not get there."""
+def unsupported(request: RenderRequest, target: Target) -> Iterator[Problem]:
+    """Yield the settings that `target` does not support: images it cannot pull, fetched data, links and code."""
     image = request.first.values.image
     kind = image.kind if image else "none"
     if not request.settings["image"] and kind not in target.images:
         what = "no `image`" if image is None else f"`image.{kind}` is not in a registry"
-        fix = f"{'' if image is None else 'push the image to one and '}give `--set image=REGISTRY/NAME:TAG`"
+        fix = f"{'' if image is None else 'push the image to one and '}use `--set image=REGISTRY/NAME:TAG`"
         at = request.first.at("image", kind) if image else request.first.at("image")
         yield Problem(at, f"{what}: {target.name} has to pull it", fix)
     if not (request.settings.get("data_claim") or request.settings.get("data_path")):
         fetching = next((role for role in request.roles.values() if dataset_of(role)), None)
         if fetching is not None:
-            what = f"`data.fetch` is for hosts of tfprov: {target.name} fetches nothing"
-            fix = "say where the data is, with `data: {path: …}`"
-            if "data_claim" in request.settings:  # of the targets for Kubernetes
-                fix = "give `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
+            what = f"`data.fetch` works on tfprov's own hosts only: {target.name} does not fetch data"
+            fix = "set `data: {path: …}`"
+            if "data_claim" in request.settings:  # a target on Kubernetes
+                fix = "use `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
             yield Problem(fetching.at("data", "fetch"), what, fix)
     if linked := next((role for role in request.roles.values() if role.values.checkpoints.link), None):
-        what = f"`checkpoints.link` is for hosts of tfprov: {target.name} makes no links"
+        what = f"`checkpoints.link` works on tfprov's own hosts only: {target.name} does not create links"
         fix = "remove it, and have the program save to `{{ checkpoint_dir }}`"
         yield Problem(linked.at("checkpoints", "link"), what, fix)
-    if request.settings["code"] == "unsaid":
+    if not request.settings["code"]:
         reported = set()
         for role in request.roles.values():
             if role.values.code is not None and role.at("code") not in reported:
                 reported.add(role.at("code"))
-                what = f"{target.name} does not bring `code` to its tasks"
-                fix = f"put it into the image, at {DIRECTORY}, and say `--set code=image`"
+                what = f"{target.name} does not deliver `code` to its tasks"
+                fix = f"put it into the image, at {DIRECTORY}, and use `--set code=image`"
                 yield Problem(role.at("code"), what, fix)
 
 
 _NO_HASHES = KeyedHash(lambda: b"")
-"""Specs are not compared here, and not written."""
+"""Rendered specs are neither compared nor stored."""
 
 
 def members(request: RenderRequest) -> tuple[Member, ...]:
-    """Return every task as templates see it; InvalidInput carries the templates of the inventory that fail for some."""
+    """Return every task as templates see it; InvalidInput carries the inventory's templates that fail."""
     cluster = request.cluster
     directories = {place: role.values.checkpoints.dir for place, role in request.roles.items()}
-    boxes = {place: RoleImage(_image(role, request.settings), "", "0.0.0.0") for place, role in request.roles.items()}  # noqa: S104
+    images = {place: RoleImage(_image(role, request.settings), "", "0.0.0.0") for place, role in request.roles.items()}  # noqa: S104
     containers = desired_containers(
         cluster,
         list(request.roles.values()),
         {},
         lambda task: directories[task.role, task.host],
-        boxes,
+        images,
         hashed=_NO_HASHES,
     )
     return tuple(_member(container, request) for container in containers)
@@ -107,12 +110,11 @@ def _image(role: RoleSettings, settings: Values) -> str:
 
 def _member(container: Container, request: RenderRequest) -> Member:
     task, role, box = container.task, request.role(container.task), container.box
-    assert box is not None, "each task was given a box"
-    told = tuple(task_args.wiring_flags(request.cluster, task, role))
+    assert box is not None, "each task has a container image here"
+    wiring_flags = tuple(task_args.wiring_flags(request.cluster, task, role))
     flags = len(container.spec["flags"])
-    program = container.argv[: len(container.argv) - flags - len(told)]
+    program = container.argv[: len(container.argv) - flags - len(wiring_flags)]
     secrets = request.secrets.get((task.role, task.host), ())
-    carried = role.values.code is not None
     chief = request.cluster.chief
     return Member(
         name=long_name(request.cluster.name, task),
@@ -124,7 +126,7 @@ def _member(container: Container, request: RenderRequest) -> Member:
         port=task.port,
         image=box.image,
         program=program,
-        wiring_flags=told,
+        wiring_flags=wiring_flags,
         flags=container.argv[len(container.argv) - flags :] if flags else (),
         env={name: value for name, value in container.env.items() if name not in secrets},
         secrets=secrets,
@@ -138,7 +140,7 @@ def _member(container: Container, request: RenderRequest) -> Member:
         checkpoint_dir=container.checkpoint_dir,
         files_of=long_name(request.cluster.name, chief) if task.reads else None,
         code=request.codes.get((task.role, task.host)) if request.settings["code"] == "carried" else None,
-        workdir=DIRECTORY if carried else None,
+        workdir=DIRECTORY if role.values.code is not None else None,
         restart=container.restart,
         max_restarts=container.max_restarts,
         start_timeout=container.start_timeout,
@@ -150,23 +152,23 @@ def _member(container: Container, request: RenderRequest) -> Member:
 
 
 def _secrets(role: RoleSettings, cluster: Cluster, task: Task) -> tuple[str, ...]:
-    """Return the variables whose values are secret: encrypted, computed from that, or named as secrets are."""
-    written = role.node.get("env")
-    if not isinstance(written, Map) or not written.entries:
+    """Return the variables whose values are secret: encrypted, computed from a secret, or with a secret's name."""
+    env = role.node.get("env")
+    if not isinstance(env, Map) or not env.entries:
         return ()
-    named = {name for name in written.entries if is_secret_name(name) and name not in role.values.public_env}
-    closed = [name for name, node in written.entries.items() if not _is_open(node)]
+    named = {name for name in env.entries if is_secret_name(name) and name not in role.values.public_env}
+    computed = [name for name, node in env.entries.items() if not _is_plain(node)]
     data = data_dir(role)
     cluster_values = task_args.cluster_variables(cluster, task)
     variables = add_task_variables(
         role.variables, cluster.name, task.name, role.values.checkpoints.dir, data, cluster_values=cluster_values
     )
-    computed = {name for name in closed if is_secret(written.entries[name], variables)}
-    return tuple(name for name in written.entries if name in named | computed)
+    secret = {name for name in computed if is_secret(env.entries[name], variables)}
+    return tuple(name for name in env.entries if name in named | secret)
 
 
-def _is_open(node: Node) -> bool:
-    """Whether a value is written in plain, with nothing to compute."""
+def _is_plain(node: Node) -> bool:
+    """Whether a value is unencrypted text without a template."""
     return (
         isinstance(node, Scalar)
         and not node.secret
@@ -179,18 +181,16 @@ _IMAGE = Option("image", "", "the image of all tasks, such as registry.example.c
 
 
 def options_of(target: Target) -> Mapping[str, Option]:
-    """Return everything that `--set` can say about `target`: what is common to all, and its own."""
-    own = target.options
-    carried = "carried" if target.carries_code else "unsaid"
+    """Return all options of `target`: the common ones and its own."""
     words = ("carried", "image") if target.carries_code else ("image",)
     code = Option(
         "code",
-        carried,
-        "where `code` and tfprov's runtime come from: `image`, which has both"
-        + ("; `carried`, with what is written here" if target.carries_code else ""),
+        "carried" if target.carries_code else "",
+        "where `code` and tfprov's runtime come from: `image`: the image has both"
+        + ("; `carried`: the rendered files bring them" if target.carries_code else ""),
         options.choice(*words),
     )
-    return {**{option.name: option for option in (_IMAGE, code)}, **own}
+    return {**{option.name: option for option in (_IMAGE, code)}, **target.options}
 
 
 def render_cluster(
@@ -200,14 +200,14 @@ def render_cluster(
     never_code: Callable[[], frozenset[Path]],
     template_dir: Path | None = None,
 ) -> dict[str, str]:
-    """Return the files of the target called `target`, with the code packed if the target carries it.
+    """Return the files of `target`, with the code packed if the target carries it.
 
-    `settings` are the texts of `--set`; `never_code` returns the files that are never part of `code:`.
+    `settings` are the `name=value` texts of `--set`; `never_code` returns the files that are never part of `code:`.
     """
-    from tfprov.engine.artifacts import pack_all  # noqa: PLC0415  only targets that carry the code need it
+    from tfprov.engine.artifacts import pack_all  # noqa: PLC0415  only targets that carry code need it
 
     chosen = find_target(target)
-    carried = options.settle(chosen.name, options_of(chosen), settings)["code"] == "carried"
+    carried = options.parse_settings(chosen.name, options_of(chosen), settings)["code"] == "carried"
     codes = pack_all(roles, never_code()) if carried else {}
     return render(roles, chosen, settings, codes=codes, template_dir=template_dir)
 
@@ -215,41 +215,40 @@ def render_cluster(
 def render(
     roles: Sequence[RoleSettings],
     target: Target,
-    texts: Sequence[str] = (),
+    options_set: Sequence[str] = (),
     *,
     codes: Mapping[RoleHost, Code] | None = None,
     template_dir: Path | None = None,
 ) -> dict[str, str]:
-    """Return the text of every file that `target` has for the cluster in `roles`.
+    """Return the text of every file of `target` for the cluster of `roles`.
 
-    `texts` are the texts of `--set`, `codes` the packed `code:` of each role on each host, for targets that carry it.
-    InvalidInput carries everything that the target cannot do, each at its line of the inventory.
+    `options_set` are the `name=value` texts of `--set`, `codes` the packed `code:` of each role on each host, for targets
+    that carry it. InvalidInput carries every setting that the target does not support, with its line.
     """
-    settings = options.settle(target.name, options_of(target), texts)
-    roles = [target.adapted(role, settings) for role in roles]
-    request = ask(roles, target, settings, codes)
-    problems = [*unfit(request, target), *target.problems(request)]
+    settings = options.parse_settings(target.name, options_of(target), options_set)
+    roles = [target.adapt_role(role, settings) for role in roles]
+    request = build_request(roles, target, settings, codes)
+    problems = [*unsupported(request, target), *target.problems(request)]
     if problems:
         raise InvalidInput(problems)
-    settings = target.settled(request)
+    settings = target.complete_settings(request)
     request = replace(request, settings=settings)
-    ready = members(request)
-    rendering = Rendering(request.cluster, ready, settings, roles[0].values.strategy, request)
+    rendering = Rendering(request.cluster, members(request), settings, roles[0].values.strategy, request)
     values = {
         "rendering": rendering,
         "cluster": request.cluster,
         "name": rendering.name,
-        "members": ready,
+        "members": rendering.members,
         "chief": rendering.chief,
         "settings": settings,
         **target.values(rendering),
     }
-    files = fill(target.templates, values, template_dir)
+    files = render_templates(target.templates, values, template_dir)
     try:
         target.check(files)
     except ValueError as error:
         if template_dir is None:
-            raise TfprovError(f"{target.name}: {one_line(str(error))}", "this is a fault of tfprov's") from None
+            raise TfprovError(f"{target.name}: {one_line(str(error))}", "this is a bug in tfprov") from None
         at = Position(str(template_dir))
         raise InvalidInput([Problem(at, one_line(str(error)), "correct the template")]) from None
     return files

@@ -1,7 +1,7 @@
-"""Swarm: a stack file for `docker stack deploy`, in which every task is a service with one replica.
+"""Swarm: a stack file for `docker stack deploy`, where every task is a service with one replica.
 
-A name leads to the task itself (dnsrr) and not to a virtual address, which forgets connections that are idle for 15
-minutes. Volumes belong to one node, so the chief and those who read its files are kept on one.
+Names resolve to the task itself (dnsrr): a virtual IP drops connections that are idle for 15 minutes. A volume belongs to
+one node, so the chief and the readers of its files are placed on the same one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from tfprov.errors import Problem
 from tfprov.model.cluster import Task
 from tfprov.render import options
 from tfprov.render.compose import Service, check_services, relative_data, services, volume_names
-from tfprov.render.dns_names import short_name, too_long
+from tfprov.render.dns_names import long_name_problems, short_name
 from tfprov.render.options import Option, Values
 from tfprov.render.target import BaseTarget, Member, Rendering, RenderRequest
 
@@ -21,25 +21,25 @@ _OPTIONS = (
     Option(
         "place",
         "any",
-        "where tasks run: on `any` node, or on the nodes that are called as the `hosts` of the inventory",
+        "where tasks run: on `any` node, or on the nodes with the names of the inventory's `hosts`",
         options.choice("any", "hosts"),
     ),
     Option(
         "node",
         "",
-        "the node that has the checkpoints, by its host name; without it, the manager",
+        "the host name of the node with the checkpoints; without it, the manager",
         options.matching(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", "the host name of a node"),
     ),
     Option(
         "publish",
         0,
-        "the port of its node at which a TensorBoard is reached, from everywhere; without it, it is not",
-        options.whole(1, 65535),
+        "the port on which TensorBoard's node publishes it, for everyone; without it, it is not published",
+        options.integer(1, 65535),
     ),
     Option(
         "gpu_resource",
         "NVIDIA-GPU",
-        "what the engines of the nodes call a GPU, in their `node-generic-resources`",
+        "the name of a GPU in the `node-generic-resources` of the nodes' engines",
         options.matching(r"[A-Za-z0-9_-]{1,63}", "letters, digits, `_` and `-`"),
     ),
 )
@@ -47,7 +47,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class Placed:
-    """A service and what it says of the node it runs on."""
+    """A service with its placement constraints."""
 
     service: Service
     constraints: list[str]
@@ -55,44 +55,44 @@ class Placed:
 
 @dataclass(frozen=True)
 class Swarm(BaseTarget):
-    """Services of a stack."""
+    """A stack."""
 
     def address(self, cluster: str, task: Task, settings: Values) -> str:
-        """Return the name of the task's service, which is a host name in the stack's network."""
+        """Return the name of the task's service, its host name in the stack's network."""
         return short_name(task)
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
-        """Yield what a swarm cannot do: count `all` GPUs, find data beside the inventory, have long names."""
-        yield from too_long(
+        """Yield problems of too long names, of data next to the inventory, and of `gpus: all`."""
+        yield from long_name_problems(
             request.first, (f"{request.cluster.name}_{short_name(task)}" for task in request.cluster.tasks)
         )
         yield from relative_data(request, "the swarm's nodes")
         yield from request.refuse_all_gpus("a swarm counts GPUs")
 
     def values(self, rendering: Rendering) -> Mapping[str, object]:
-        """Return the services with their places, that of the chief, the volumes, and what must be in the environment."""
+        """Return the services with their placement, the chief's service, the volumes, and the secret variables."""
         rendered = services(rendering)
         return {
             "placed": [Placed(service, _constraints(rendering, service.member)) for service in rendered],
             "chief_service": next(service for service in rendered if service.member.is_chief),
             "volumes": volume_names(rendered),
-            "secrets": list(dict.fromkeys(name for service in rendered for name in service.asked_for)),
+            "secrets": list(dict.fromkeys(name for service in rendered for name in service.required_env)),
         }
 
     def check(self, files: Mapping[str, str]) -> None:
-        """Read the file again."""
+        """Check the services and the version."""
         if not str(check_services(FILE, files[FILE]).get("version", "")).startswith("3."):
             raise ValueError(f"{FILE}: `docker stack deploy` reads version 3")
 
 
 def _constraints(rendering: Rendering, member: Member) -> list[str]:
     settings, task = rendering.settings, rendering.cluster.find(member.task)
-    keeps = member.is_chief or member.files_of is not None or member.role == "dispatcher"
-    if settings["node"] and keeps:
+    is_pinned = member.is_chief or member.files_of is not None or member.role == "dispatcher"
+    if settings["node"] and is_pinned:
         return [f"node.hostname == {settings['node']}"]
     if settings["place"] == "hosts" and task is not None:
         return [f"node.hostname == {task.host}"]
-    return ["node.role == manager"] if keeps else []
+    return ["node.role == manager"] if is_pinned else []
 
 
 TARGET = Swarm(

@@ -1,4 +1,4 @@
-"""What a target is, and what its templates loop over: tasks that are ready, with nothing left to compute."""
+"""Targets to render for, and the tasks that their templates loop over."""
 
 import pkgutil
 from collections.abc import Iterator, Mapping
@@ -26,16 +26,16 @@ TARGETS = {
     "compose": "tfprov.render.compose:TARGET",
     "slurm": "tfprov.render.slurm:TARGET",
 }
-"""Every target by its name on the command line, and where it is: MODULE:NAME."""
+"""Every target by its name on the command line: MODULE:NAME."""
 
 
 WITH_GPUS = ("chief", "worker")
-"""The roles that compute: the others are given no GPU."""
+"""The roles that get GPUs."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """Where a task's data is: `path` on the machine it runs on (absolute, or as it was written), `to` in its container."""
+    """A task's data: `path` on its machine (absolute, or as in the inventory), mounted at `to` in its container."""
 
     path: str
     to: str
@@ -45,11 +45,11 @@ class Data:
 class Member:
     """One task, as templates see it.
 
-    `name` is safe for DNS. The command line is `program`, `wiring_flags` and `flags`, in this order; `env` holds the
-    wiring as well, but no variable of `secrets`, whose values nobody may read in a file. `memory` is in bytes, `cpus` in
-    cores, None means no limit; `gpus` is -1 for all, and 0 for everybody but the chief and the workers. `files_of` is the
-    name of the member whose checkpoint directory it works on, None where that is its own. `code` is what is to lie in
-    `workdir`, its working directory; both are None where the image says it all.
+    `name` is a DNS label. The command line is `program`, `wiring_flags` and `flags`, in this order. `env` includes the
+    wiring, but not the variables in `secrets`, whose values must not be rendered. `memory` is in bytes, `cpus` in cores;
+    None means no limit. `gpus` is -1 for all, and 0 for all roles but the chief and workers. `files_of` is the name of the
+    member whose checkpoint directory it uses, None for its own. `code` is to be unpacked in `workdir`, the working
+    directory; both are None if the image has them.
     """
 
     name: str
@@ -92,10 +92,10 @@ class Member:
 
 @dataclass(frozen=True)
 class RenderRequest:
-    """What is to be rendered, before anything is: for a target's own rules.
+    """A cluster to render, for the checks of a target.
 
-    `roles` has what was said of each task, `secrets` the environment variables whose values are secret, and `codes` the
-    code that is to be brought to each.
+    `roles` has the settings of each role on each host, `secrets` the names of its secret environment variables, and
+    `codes` the code to deliver.
     """
 
     cluster: Cluster
@@ -105,22 +105,22 @@ class RenderRequest:
     codes: Mapping[RoleHost, Code] = field(default_factory=dict)
 
     def role(self, task: Task) -> RoleSettings:
-        """Return what was said of `task`."""
+        """Return the settings of `task`."""
         return self.roles[task.role, task.host]
 
     @property
     def first(self) -> RoleSettings:
-        """What was said of the first task, for what is the same for all: the cluster's name, say."""
+        """The settings of the first role, for those that all roles share, such as the cluster's name."""
         return next(iter(self.roles.values()))
 
     def refuse_all_gpus(self, why: str) -> Iterator[Problem]:
-        """Yield a problem wherever a task that trains is to have `all` GPUs of a machine; `why` says who minds."""
+        """Yield a problem for each training role with `gpus: all`; `why` is the reason."""
         reported = set()
         for role in self.roles.values():
             at = role.at("gpus")
             if role.values.gpus == "all" and role.role in WITH_GPUS and at not in reported:
                 reported.add(at)
-                yield Problem(at, f"`gpus: all`: {why}", "give their number, such as `gpus: 1`")
+                yield Problem(at, f"`gpus: all`: {why}", "set a number, such as `gpus: 1`")
 
     def refuse_secrets(self, fix: str) -> Iterator[Problem]:
         """Yield a problem for every secret variable; `fix` may hold `{name}`."""
@@ -131,19 +131,19 @@ class RenderRequest:
                 if at not in reported:
                     reported.add(at)
                     yield Problem(
-                        at, f"`env.{name}` is secret, and others can read what is rendered", fix.format(name=name)
+                        at, f"`env.{name}` is secret, and others can read the rendered files", fix.format(name=name)
                     )
 
 
 @dataclass(frozen=True)
 class Rendering:
-    """All that a template can use. `cluster` has the addresses of the target; `asked` knows what was written where."""
+    """The input of templates. `cluster` has the addresses of the target; `request` has the settings with their lines."""
 
     cluster: Cluster
     members: tuple[Member, ...]
     settings: Values
     strategy: str
-    asked: RenderRequest
+    request: RenderRequest
 
     @property
     def name(self) -> str:
@@ -152,50 +152,50 @@ class Rendering:
 
     @cached_property
     def chief(self) -> Member:
-        """The member whose end is the end of the training."""
+        """The member that ends the training."""
         return next(member for member in self.members if member.is_chief)
 
 
 class Target(Protocol):
-    """Where a cluster can be rendered for; `BaseTarget` has the answers that most of them share."""
+    """An engine to render for. `BaseTarget` has the defaults."""
 
     name: str
     title: str
-    """In a few words, for the list of targets."""
+    """A few words for the list of targets."""
     options: Mapping[str, Option]
-    """What `--set` can say, besides `image` and `code`."""
+    """The options of `--set`, besides `image` and `code`."""
     templates: Mapping[str, str]
-    """The template of each file it writes, by the file's name."""
+    """The template of each rendered file, by the file's name."""
     images: tuple[str, ...]
-    """Which kinds of image it can run: "name", "build", "archive", or "none" where it needs none."""
+    """The kinds of image it can run: "name", "build", "archive", or "none" if it needs none."""
     carries_code: bool
-    """Whether it brings `code:` and tfprov's runtime to the tasks; otherwise the image must have both."""
+    """Whether it delivers `code:` and tfprov's runtime to the tasks; otherwise the image must have both."""
 
-    def adapted(self, role: RoleSettings, settings: Values) -> RoleSettings:
-        """Return what was said of a role, with the paths that the target has in place of a container's."""
+    def adapt_role(self, role: RoleSettings, settings: Values) -> RoleSettings:
+        """Return the settings of a role with the target's paths in place of a container's."""
 
     def address(self, cluster: str, task: Task, settings: Values) -> str:
-        """Return where the other tasks reach `task`; `cluster` is the cluster's name."""
+        """Return the host name at which other tasks reach `task`; `cluster` is the cluster's name."""
 
-    def ports(self, cluster: Cluster, stated: Mapping[str, int], settings: Values) -> Mapping[str, int]:
-        """Return the port of every task of `cluster` by its name; `stated` are those that their settings say."""
+    def ports(self, cluster: Cluster, inventory_ports: Mapping[str, int], settings: Values) -> Mapping[str, int]:
+        """Return the port of every task by its name; `inventory_ports` are those of the settings, or the defaults."""
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
-        """Yield what this target cannot do of what was asked, each at the line that asks for it."""
+        """Yield the settings that this target does not support, each with its line."""
 
-    def settled(self, request: RenderRequest) -> Values:
-        """Return the values of the options, with those that follow from the cluster where nothing was said."""
+    def complete_settings(self, request: RenderRequest) -> Values:
+        """Return the values of the options; unset ones may follow from the cluster."""
 
     def values(self, rendering: Rendering) -> Mapping[str, object]:
-        """Return what the templates can use besides `cluster`, `name`, `members`, `chief` and `settings`."""
+        """Return the variables of the templates besides `cluster`, `name`, `members`, `chief` and `settings`."""
 
     def check(self, files: Mapping[str, str]) -> None:
-        """Read the rendered files again; ValueError says which is not what it should be, and why."""
+        """Check the rendered files; ValueError names the invalid file and the reason."""
 
 
 @dataclass(frozen=True)
 class BaseTarget:
-    """What most targets have in common."""
+    """The defaults of a target."""
 
     name: str
     title: str
@@ -204,36 +204,36 @@ class BaseTarget:
     images: tuple[str, ...] = ("name",)
     carries_code: bool = False
 
-    def adapted(self, role: RoleSettings, settings: Values) -> RoleSettings:
-        """Return what was said: the paths are those of a container."""
+    def adapt_role(self, role: RoleSettings, settings: Values) -> RoleSettings:
+        """Return the settings unchanged: the paths are those of a container."""
         return role
 
-    def settled(self, request: RenderRequest) -> Values:
-        """Return what was said: nothing follows from the cluster."""
+    def complete_settings(self, request: RenderRequest) -> Values:
+        """Return the values unchanged."""
         return request.settings
 
     def address(self, cluster: str, task: Task, settings: Values) -> str:
-        """Return the name of a service of the task's own: `linear-ps-0`."""
+        """Return the name of the task's own service: `linear-ps-0`."""
         return long_name(cluster, task)
 
-    def ports(self, cluster: Cluster, stated: Mapping[str, int], settings: Values) -> Mapping[str, int]:
-        """Return the ports that were stated: every task has an address of its own."""
-        return stated
+    def ports(self, cluster: Cluster, inventory_ports: Mapping[str, int], settings: Values) -> Mapping[str, int]:
+        """Return the ports of the inventory: every task has its own address."""
+        return inventory_ports
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
-        """Yield nothing: whatever can be planned can be rendered."""
+        """Yield nothing: every valid inventory can be rendered."""
         yield from ()
 
     def values(self, rendering: Rendering) -> Mapping[str, object]:
-        """Return nothing."""
+        """Return no further variables."""
         return {}
 
     def check(self, files: Mapping[str, str]) -> None:
-        """Accept what was rendered."""
+        """Accept any files."""
 
 
 def find_target(name: str) -> Target:
-    """Return the target called `name`; Usage for an unknown one."""
+    """Return the target with this name; Usage for an unknown one."""
     if name not in TARGETS:
         close = get_close_matches(name, TARGETS, n=1)
         fix = f"did you mean `{close[0]}`?" if close else f"it is one of {', '.join(TARGETS)}"

@@ -1,4 +1,4 @@
-"""What all targets stand on: options, quoting, templates, files; and the command line in front of them."""
+"""Options, quoting, templates and files of all targets, and the command line."""
 
 import re
 from pathlib import Path
@@ -17,8 +17,8 @@ from tfprov.cli.render import render_command
 from tfprov.errors import InvalidInput, Usage
 from tfprov.render import output
 from tfprov.render.kubernetes.wiring import literal
-from tfprov.render.options import Option, choice, image, listed, named, settle, switch, text, whole
-from tfprov.render.quoting import SHIPPED, as_block, as_json, as_lines, fill
+from tfprov.render.options import Option, boolean, choice, image, integer, list_of, pairs_of, parse_settings, text
+from tfprov.render.quoting import SHIPPED, as_block, as_json, as_lines, render_templates
 from tfprov.render.render import options_of
 from tfprov.render.target import TARGETS, find_target
 
@@ -31,17 +31,17 @@ OPTIONS = {
     option.name: option
     for option in (
         Option("kind", "Job", "what runs a task", choice("Job", "Deployment")),
-        Option("user", 1000, "the user id", whole(1, 9999)),
-        Option("on", True, "whether", switch),
-        Option("secrets", (), "the Secrets", listed(text)),
-        Option("nodes", {}, "the labels", named(text, text)),
+        Option("user", 1000, "the user id", integer(1, 9999)),
+        Option("on", True, "whether", boolean),
+        Option("secrets", (), "the Secrets", list_of(text)),
+        Option("nodes", {}, "the labels", pairs_of(text, text)),
         Option("image", "", "the image", image),
     )
 }
 
 
 def test_every_option_has_its_default_and_its_type() -> None:
-    assert settle("x", OPTIONS, ()) == {
+    assert parse_settings("x", OPTIONS, ()) == {
         "kind": "Job",
         "user": 1000,
         "on": True,
@@ -49,8 +49,8 @@ def test_every_option_has_its_default_and_its_type() -> None:
         "nodes": {},
         "image": "",
     }
-    given = ("kind=Deployment", "user=7", "on=false", "secrets=a, b", "nodes=a=b=c,d=e", "image=r.example.com/a:1")
-    assert settle("x", OPTIONS, given) == {
+    settings = ("kind=Deployment", "user=7", "on=false", "secrets=a, b", "nodes=a=b=c,d=e", "image=r.example.com/a:1")
+    assert parse_settings("x", OPTIONS, settings) == {
         "kind": "Deployment",
         "user": 7,
         "on": False,
@@ -61,29 +61,29 @@ def test_every_option_has_its_default_and_its_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("setting", "message"),
     [
         ("kind=Pod", "`--set kind` must be `Job` or `Deployment`, not `Pod`; what runs a task"),
         ("user=0", "`--set user` must be a whole number from 1 to 9999, not `0`; the user id"),
         ("user=1e3", "`--set user` must be a whole number from 1 to 9999, not `1e3`; the user id"),
         ("on=yes", "`--set on` must be `true` or `false`, not `yes`; whether"),
-        ("nodes=a", "`--set nodes` must be `name=value`, and commas between several, not `a`; the labels"),
+        ("nodes=a", "`--set nodes` must be `name=value`, or several separated by commas, not `a`; the labels"),
         ("secrets=a,,b", "`--set secrets` must be one line of text, and not empty, not `a,,b`; the Secrets"),
         ("usr=1", "`x` has no option `usr`; did you mean `user`?"),
         ("colour=1", "`x` has no option `colour`; it has kind, user, on, secrets, nodes, image"),
-        ("user", "`--set user` says nothing of a value; write `--set name=value`"),
+        ("user", "`--set user` has no value; write `--set name=value`"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_with_what_can(given: str, message: str) -> None:
+def test_an_invalid_option_is_refused_with_a_description_of_a_valid_one(setting: str, message: str) -> None:
     with pytest.raises(Usage) as caught:
-        settle("x", OPTIONS, [given])
+        parse_settings("x", OPTIONS, [setting])
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("value", ["", "UPPER:case", "a b", "a:b:c:", "-x"])
 def test_an_image_that_no_engine_could_pull_is_refused(value: str) -> None:
     with pytest.raises(Usage, match="`--set image` must be"):
-        settle("x", OPTIONS, [f"image={value}"])
+        parse_settings("x", OPTIONS, [f"image={value}"])
 
 
 # -- quoting ----------------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ _VALUES = st.recursive(
 
 
 @given(_VALUES)
-def test_what_is_quoted_is_read_as_it_was(value: object) -> None:
+def test_a_quoted_value_survives_a_round_trip(value: object) -> None:
     assert yaml.safe_load(as_json(value)) == value
     assert yaml.safe_load(f"a:\n  {as_block({'b': value}, 2)}\nc: 1") == {"a": {"b": value}, "c": 1}
 
@@ -106,14 +106,14 @@ def test_what_is_quoted_is_read_as_it_was(value: object) -> None:
 @example(" ")
 @example("x  \ny")
 @example("\n")
-def test_a_text_of_several_lines_is_read_as_it_was(value: str) -> None:
+def test_a_multi_line_text_survives_a_round_trip(value: str) -> None:
     assert yaml.safe_load(f"a: {as_lines(value, 2)}\nb: 1") == {"a": value, "b": 1}
     lines = f"def x():\n    return 1\n\n{value}\n"
     assert yaml.safe_load(f"a: {as_lines(lines, 2)}\nb: 1") == {"a": lines, "b": 1}
 
 
 @pytest.mark.parametrize("word", ["$(HOME)", "$$", "5$", "$$(X)", "plain"])
-def test_kubernetes_reads_no_variable_where_a_user_wrote_a_dollar(word: str) -> None:
+def test_kubernetes_expands_no_dollar_of_a_user(word: str) -> None:
     assert literal(word).replace("$$", "$") == word
     assert "$(" not in literal(word).replace("$$", "")
 
@@ -121,14 +121,14 @@ def test_kubernetes_reads_no_variable_where_a_user_wrote_a_dollar(word: str) -> 
 # -- templates --------------------------------------------------------------------------------------------------------
 
 
-def test_a_template_of_the_users_own_is_used(tmp_path: Path) -> None:
+def test_a_users_template_is_used(tmp_path: Path) -> None:
     assert filled(tmp_path, "{% for x in xs %}\n- {{ x | json }} # {{ x | remark }}\n{% endfor %}\n", xs=["a\nb"]) == (
         '- "a\\nb" # a b\n'
     )
 
 
 @pytest.mark.parametrize(
-    ("template", "line", "what"),
+    ("template", "line", "message"),
     [
         ("a\n{{ nothing | json }}", 2, "`nothing` is undefined"),
         ("a\nb\n{{ x }}", 3, "a text leaves the template unquoted"),
@@ -140,68 +140,75 @@ def test_a_template_of_the_users_own_is_used(tmp_path: Path) -> None:
     ],
     ids=["undefined", "text", "joined", "list", "syntax", "filter", "attribute"],
 )
-def test_a_template_that_fails_is_told_at_its_line(tmp_path: Path, template: str, line: int, what: str) -> None:
+def test_an_error_in_a_template_names_its_line(tmp_path: Path, template: str, line: int, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         filled(tmp_path, template, x="text")
     (problem,) = caught.value.problems
     assert (problem.at.file, problem.at.line) == (str(tmp_path / "kubernetes.yml.j2"), line)
-    assert what in problem.what
+    assert message in problem.what
 
 
-def test_a_template_that_makes_no_yaml_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_template_that_renders_invalid_yaml_writes_no_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_files({f"{tmp_path}/i.yml": SMALLEST, f"{tmp_path}/t/kubernetes.yml.j2": "a: {\n"})
     out = tmp_path / "out.yml"
     out.write_text("before")
     argv = ("render", "kubernetes", "-i", f"{tmp_path}/i.yml", *SET, "--template", f"{tmp_path}/t", "-o", str(out))
-    told = run_command(capsys, *argv)
-    assert (told.code, out.read_text()) == (2, "before")
-    assert "kubernetes.yml is no YAML" in told.lines[0]
+    result = run_command(capsys, *argv)
+    assert (result.code, out.read_text()) == (2, "before")
+    assert "kubernetes.yml is not YAML" in result.lines[0]
 
 
-@pytest.mark.parametrize("what", ["nothing", "others"])
-def test_a_directory_without_a_template_is_refused(what: str, tmp_path: Path) -> None:
-    if what == "others":
+@pytest.mark.parametrize("content", ["nothing", "others"])
+def test_a_directory_without_a_template_is_refused(content: str, tmp_path: Path) -> None:
+    if content == "others":
         (tmp_path / "kubernets.yml.j2").write_text("")
     with pytest.raises(Usage, match="`--template`: "):
-        fill({"out": "kubernetes.yml.j2"}, {}, tmp_path if what == "others" else tmp_path / "none")
+        render_templates({"out": "kubernetes.yml.j2"}, {}, tmp_path if content == "others" else tmp_path / "none")
 
 
-def test_every_template_quotes_what_it_lets_out() -> None:
+def test_every_shipped_template_quotes_its_values() -> None:
     names = {name for target in TARGETS for name in find_target(target).templates.values()}
     assert names <= {path.name for path in SHIPPED.iterdir()}
     with pytest.raises(InvalidInput):
-        fill(dict.fromkeys(names, "kubernetes.yml.j2"), {"name": "x"})
+        render_templates(dict.fromkeys(names, "kubernetes.yml.j2"), {"name": "x"})
 
 
-# -- reading again ----------------------------------------------------------------------------------------------------
+# -- parsing rendered text --------------------------------------------------------------------------------------------
 
 
 @examples(40)
 @given(st.lists(st.dictionaries(_TEXTS, _TEXTS, min_size=1, max_size=3), min_size=1, max_size=5))
-def test_documents_are_seen_as_yaml_sees_them(documents: list[dict[str, str]]) -> None:
-    made = "\n---\n".join(str(as_block(document, 0)) for document in documents)
-    found = []
-    for shape, texts in output.objects("x", made):
-        found.append({output.text_of(key, texts): output.text_of(value, texts) for key, value in shape.items()})
-    assert found == documents == output.documents("x", made)
+def test_documents_are_parsed_as_yaml_does(documents: list[dict[str, str]]) -> None:
+    rendered = "\n---\n".join(str(as_block(document, 0)) for document in documents)
+    parsed = []
+    for shape, texts in output.objects("x", rendered):
+        parsed.append({output.text_of(key, texts): output.text_of(value, texts) for key, value in shape.items()})
+    assert parsed == documents == output.documents("x", rendered)
+
+
+def test_a_yaml_escape_that_json_does_not_have_is_read() -> None:
+    ((shape, texts),) = output.objects("x", 'a: "\\x1A1"')
+    assert output.text_of(shape["a"], texts) == "\x1a1"
 
 
 @examples(60)
 @given(st.lists(st.tuples(_TEXTS, st.integers(0, 2), st.lists(_TEXTS, min_size=1, max_size=3)), max_size=6), _TEXTS)
-def test_entries_of_a_list_are_read_once_where_they_differ_in_texts_only(
+def test_list_entries_that_differ_only_in_texts_are_parsed_once(
     entries: list[tuple[str, int, list[str]]], after: str
 ) -> None:
     lines = ["list:"]
-    for said, number, inner in entries:
-        lines += [f"  - name: {as_json(said)}", f"    number: {number}", "    inner:"]
-        lines += [f"    - {as_json(one)}" for one in inner]
-    made = "\n".join([*lines, f"after: {as_json(after)}"])
-    ((shape, texts),) = output.objects("x", made)
+    for name, number, inner in entries:
+        lines += [f"  - name: {as_json(name)}", f"    number: {number}", "    inner:"]
+        lines += [f"    - {as_json(value)}" for value in inner]
+    rendered = "\n".join([*lines, f"after: {as_json(after)}"])
+    ((shape, texts),) = output.objects("x", rendered)
     assert output.text_of(shape["after"], texts) == after
     kinds = [(number, len(inner)) for _, number, inner in entries]
-    once = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
-    assert [(one["number"], len(one["inner"])) for one in shape["list"] or ()] == once
-    assert output.documents("x", made)[0]["after"] == after
+    distinct = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
+    assert [(value["number"], len(value["inner"])) for value in shape["list"] or ()] == distinct
+    assert output.documents("x", rendered)[0]["after"] == after
 
 
 _BROKEN = ['a: "x', "a: [", "a: 'it\"s' \"", "\ta: 1", 'a: "\\q"', 'a: "x" "y"', 'a:\n  - "x"\n  - "x" "y"\n']
@@ -209,8 +216,8 @@ _BROKEN += ['a:\n  - b: "x"\n  - b: "x"\n   c: "x"\n', 'a:\n  - b: "x"\n    c: "
 
 
 @pytest.mark.parametrize("broken", _BROKEN)
-def test_what_is_no_yaml_is_never_taken_for_some(broken: str) -> None:
-    with pytest.raises(ValueError, match="x is no YAML"):
+def test_invalid_yaml_is_never_accepted(broken: str) -> None:
+    with pytest.raises(ValueError, match="x is not YAML"):
         list(output.objects("x", f"a: 1\n---\n{broken}\n---\nb: 2\n"))
 
 
@@ -224,9 +231,7 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_is_rendered_goes_to_stdout_or_to_a_file(
-    working_directory: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rendered_text_goes_to_stdout_or_to_a_file(working_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     printed = run_command(capsys, "render", "kubernetes", *SET)
     assert printed.code == 0
     assert run_command(capsys, "render", "kubernetes", *SET, "-o", "one.yml").lines == ("wrote one.yml",)
@@ -250,31 +255,42 @@ def test_what_is_rendered_goes_to_stdout_or_to_a_file(
             "error: `--set claim` and `--set storage",
         ),
         (("kubernetes", *SET, "--set", "credential_key=../x"), "error: `--set credential_key` must be the key of a S"),
-        (("kubernetes",), "inventory.yml:3:13: error: no `image`: kubernetes has to pull it; give `--set image="),
+        (("kubernetes",), "inventory.yml:3:13: error: no `image`: kubernetes has to pull it; use `--set image="),
     ],
     ids=["misspelt", "unknown", "none", "option", "no-place", "two-things", "path-as-key", "no-image"],
 )
 @pytest.mark.usefixtures("working_directory")
-def test_what_cannot_be_is_told_in_one_line(
-    argv: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]
+def test_an_error_is_reported_on_one_line(argv: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run_command(capsys, "render", *argv)
+    assert result.code == 2
+    assert len(result.lines) == 1
+    assert result.lines[0].startswith(line)
+    assert result.out == ""
+
+
+def test_errors_of_options_and_of_the_inventory_are_reported_at_once(
+    working_directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = run_command(capsys, "render", *argv)
-    assert told.code == 2
-    assert len(told.lines) == 1
-    assert told.lines[0].startswith(line)
-    assert told.out == ""
+    (working_directory / "inventory.yml").write_text(SMALLEST.replace("command:", "comand:"))
+    result = run_command(capsys, "render", "kubernetes", "--set", "imag=x", "--set", "user=0")
+    assert (result.code, result.out) == (2, "")
+    assert [line.split(";")[0] for line in result.lines[:2]] == [
+        "error: `kubernetes` has no option `imag`",
+        "error: `--set user` must be a whole number from 1 to 2147483647, not `0`",
+    ]
+    assert result.lines[2].startswith("inventory.yml:")
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_target_lists_what_can_be_set(target: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told = run_command(capsys, "render", target, "--list")
-    assert told.code == 0
-    assert all(f"  {name} " in told.out for name in options_of(find_target(target)))
+    result = run_command(capsys, "render", target, "--list")
+    assert result.code == 0
+    assert all(f"  {name} " in result.out for name in options_of(find_target(target)))
 
 
 def test_all_targets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    told = run_command(capsys, "render", "--list")
-    assert [line.split()[0] for line in told.out.splitlines()] == list(TARGETS)
+    result = run_command(capsys, "render", "--list")
+    assert [line.split()[0] for line in result.out.splitlines()] == list(TARGETS)
     assert render_command.name == "render"
 
 
@@ -286,12 +302,12 @@ def test_the_page_about_rendering_has_every_target_and_option(target: str) -> No
     assert missing == []
 
 
-def test_quotes_in_values_end_no_quotes() -> None:
+def test_quotes_in_values_are_escaped() -> None:
     nasty = """a "b' #: {x} [y] \\\\ $(z) %s {{"""
     text = SMALLEST.replace("[python, linear.py]", "[python, !unsafe '" + nasty.replace("'", "''") + "']")
-    for one in objects_of(text, "kubernetes", "image=img:v1"):
-        if one["metadata"]["name"] == "linear-worker-0" and one["kind"] == "Job":
-            command = one["spec"]["template"]["spec"]["containers"][0]["command"]
+    for item in objects_of(text, "kubernetes", "image=img:v1"):
+        if item["metadata"]["name"] == "linear-worker-0" and item["kind"] == "Job":
+            command = item["spec"]["template"]["spec"]["containers"][0]["command"]
             assert command[1] == literal(nasty)
 
 
@@ -317,16 +333,17 @@ all:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_data_that_hosts_would_fetch_is_refused_at_its_line(target: str) -> None:
+def test_data_fetch_is_refused_at_its_line(target: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         files_of(FETCHED, target)
-    told = [str(problem) for problem in raised.value.problems]
+    messages = [str(problem) for problem in raised.value.problems]
     assert any(
-        line.startswith("inventory.yml:9:") and "`data.fetch` is for hosts of tfprov" in line for line in told
-    ), told
+        line.startswith("inventory.yml:9:") and "`data.fetch` works on tfprov's own hosts only" in line
+        for line in messages
+    ), messages
 
 
-def test_kubernetes_can_have_it_from_a_claim() -> None:
+def test_kubernetes_mounts_fetched_data_from_a_claim() -> None:
     (text,) = files_of(FETCHED, "kubernetes", "data_claim=digits").values()
     assert '"--data_dir=/data"' in text
     assert "claimName" in text

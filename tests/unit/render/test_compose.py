@@ -1,4 +1,4 @@
-"""Compose and Swarm: the services of a file, against what the reference promises and what it gets wrong."""
+"""Compose and Swarm: the rendered services, compared with those of the reference."""
 
 from pathlib import Path
 from typing import Any
@@ -43,15 +43,15 @@ def with_setting(text: str) -> str:
 
 @each
 def test_the_references_defaults_are_four_services(target: str) -> None:
-    found = services(files_of(ECOSYSTEM, target))
-    assert list(found) == ["ps-0", "worker-0", "worker-1", "tensorboard-0"]
-    assert found["worker-1"]["image"] == "img:v1"
-    assert found["worker-1"]["entrypoint"] == [
+    rendered = services(files_of(ECOSYSTEM, target))
+    assert list(rendered) == ["ps-0", "worker-0", "worker-1", "tensorboard-0"]
+    assert rendered["worker-1"]["image"] == "img:v1"
+    assert rendered["worker-1"]["entrypoint"] == [
         "python", "mnist.py", "--job_name=worker", "--task_index=1", "--ps_hosts=ps-0:5000",
         "--worker_hosts=worker-0:5000,worker-1:5000", "--data_dir=hdfs://namenode/data_dir",
         "--train_dir=hdfs://namenode/train_dir",
     ]  # fmt: skip
-    assert found["tensorboard-0"]["entrypoint"][0] == "tensorboard"
+    assert rendered["tensorboard-0"]["entrypoint"][0] == "tensorboard"
 
 
 @each
@@ -61,8 +61,8 @@ def test_without_a_tensorboard_there_are_three(target: str) -> None:
 
 
 @each
-def test_the_images_own_entrypoint_is_not_in_the_way(target: str) -> None:
-    # The reference gave `command`, which an image with an ENTRYPOINT takes for that program's arguments.
+def test_the_images_entrypoint_is_replaced(target: str) -> None:
+    # The reference set `command`, which an image with an ENTRYPOINT takes as arguments.
     for service in services(files_of(ECOSYSTEM, target)).values():
         assert service["entrypoint"]
         assert "command" not in service
@@ -82,15 +82,15 @@ def test_no_port_of_a_server_is_published(target: str) -> None:
             assert "ports" not in service
 
 
-def test_a_tensorboard_is_reached_from_this_machine_only() -> None:
-    found = services(files_of(ECOSYSTEM, "compose"))
-    assert found["tensorboard-0"]["ports"] == ["127.0.0.1:6006:6006"]
+def test_a_tensorboard_is_published_on_this_machine_only() -> None:
+    rendered = services(files_of(ECOSYSTEM, "compose"))
+    assert rendered["tensorboard-0"]["ports"] == ["127.0.0.1:6006:6006"]
     assert "ports" not in services(files_of(ECOSYSTEM, "swarm"))["tensorboard-0"]
     published = services(files_of(ECOSYSTEM, "swarm", "publish=8006"))["tensorboard-0"]["ports"]
     assert published == [{"target": 6006, "published": 8006, "protocol": "tcp", "mode": "host"}]
 
 
-def test_what_ended_well_is_not_started_again() -> None:
+def test_a_task_that_succeeded_is_not_restarted() -> None:
     for service in services(files_of(ECOSYSTEM, "swarm")).values():
         assert service["deploy"]["restart_policy"] == {"condition": "on-failure", "max_attempts": 3}
         assert service["deploy"]["endpoint_mode"] == "dnsrr"
@@ -101,30 +101,30 @@ def test_what_ended_well_is_not_started_again() -> None:
     assert services(files_of(never, "swarm"))["ps-0"]["deploy"]["restart_policy"] == {"condition": "none"}
 
 
-def test_the_chief_starts_everybody_else() -> None:
-    found = services(files_of(ECOSYSTEM, "compose"))
-    assert {name: service.get("depends_on") for name, service in found.items() if service.get("depends_on")} == {
+def test_the_chief_depends_on_all_other_services() -> None:
+    rendered = services(files_of(ECOSYSTEM, "compose"))
+    assert {name: service.get("depends_on") for name, service in rendered.items() if service.get("depends_on")} == {
         "worker-0": ["ps-0", "worker-1", "tensorboard-0"]
     }
 
 
 @each
-def test_the_chiefs_files_are_in_one_volume_with_those_who_read_them(target: str) -> None:
+def test_readers_of_the_chiefs_files_share_its_volume(target: str) -> None:
     def volumes(service: dict[str, Any]) -> list[str]:
         return [volume["source"] for volume in service["volumes"]]
 
     (text,) = files_of(ECOSYSTEM, target).values()
-    found = {name: volumes(service) for name, service in yaml.safe_load(text)["services"].items()}
-    assert found == {
+    volumes_by_service = {name: volumes(service) for name, service in yaml.safe_load(text)["services"].items()}
+    assert volumes_by_service == {
         "ps-0": ["checkpoints"], "worker-0": ["checkpoints"], "worker-1": ["worker-1"], "tensorboard-0": ["checkpoints"],
     }  # fmt: skip
     assert yaml.safe_load(text)["volumes"] == {"checkpoints": {}, "worker-1": {}}
 
 
-def test_volumes_belong_to_a_node_so_the_chief_and_its_readers_are_kept_on_one() -> None:
-    def places(*given: str) -> dict[str, list[str]]:
-        found = services(files_of(ECOSYSTEM, "swarm", *given))
-        return {name: one["deploy"].get("placement", {}).get("constraints", []) for name, one in found.items()}
+def test_the_chief_and_readers_of_its_files_are_placed_on_one_node() -> None:
+    def places(*settings: str) -> dict[str, list[str]]:
+        stack = services(files_of(ECOSYSTEM, "swarm", *settings))
+        return {name: service["deploy"].get("placement", {}).get("constraints", []) for name, service in stack.items()}
 
     manager, named = ["node.role == manager"], ["node.hostname == big"]
     assert places() == {"ps-0": [], "worker-0": manager, "worker-1": [], "tensorboard-0": manager}
@@ -132,16 +132,20 @@ def test_volumes_belong_to_a_node_so_the_chief_and_its_readers_are_kept_on_one()
     assert places("place=hosts")["worker-1"] == ["node.hostname == b2"]
 
 
-def test_limits_and_gpus() -> None:
+def test_limits_and_gpus_are_rendered() -> None:
     inventory = with_setting("memory: 1.5g\n      cpus: 2.5\n      gpus: 2\n      pids: 100\n      read_only: true")
-    found = services(files_of(inventory, "compose"))
-    assert (found["ps-0"]["mem_limit"], found["ps-0"]["cpus"], found["ps-0"]["pids_limit"]) == ("1536m", 2.5, 100)
+    rendered = services(files_of(inventory, "compose"))
+    assert (rendered["ps-0"]["mem_limit"], rendered["ps-0"]["cpus"], rendered["ps-0"]["pids_limit"]) == (
+        "1536m",
+        2.5,
+        100,
+    )
     for target in ("compose", "swarm"):
-        closed = services(files_of(inventory, target))["worker-0"]
-        assert (closed["read_only"], closed["tmpfs"]) == (True, ["/tmp"])
-    devices = found["worker-0"]["deploy"]["resources"]["reservations"]["devices"]
+        read_only = services(files_of(inventory, target))["worker-0"]
+        assert (read_only["read_only"], read_only["tmpfs"]) == (True, ["/tmp"])
+    devices = rendered["worker-0"]["deploy"]["resources"]["reservations"]["devices"]
     assert devices == [{"driver": "nvidia", "count": 2, "capabilities": ["gpu"]}]
-    assert "deploy" not in found["ps-0"]
+    assert "deploy" not in rendered["ps-0"]
     stack = services(files_of(inventory, "swarm"))["worker-0"]["deploy"]["resources"]
     assert stack["limits"] == {"cpus": "2.5", "memory": "1536m"}
     assert stack["reservations"]["generic_resources"] == [
@@ -152,57 +156,57 @@ def test_limits_and_gpus() -> None:
 
 
 @each
-def test_a_dollar_stays_one(target: str) -> None:
+def test_a_dollar_is_not_interpolated(target: str) -> None:
     hard = '$HOME ${X:-y} $$ it\'s "q" \\ #: é'
     inventory = with_setting(f"env: {{HARD: {yaml.dump(hard, default_style=chr(39)).strip()}}}")
     inventory = inventory.replace("hdfs://namenode/data_dir", "$(id) $HOME {{ '{{ x }}' }}")
-    for told in by_service(files_of(inventory, target)):
-        assert told.env.get("HARD") == (None if told.task == "tensorboard/0" else hard)
-    (worker,) = (told for told in by_service(files_of(inventory, target)) if told.task == "worker/0")
+    for task in by_service(files_of(inventory, target)):
+        assert task.env.get("HARD") == (None if task.task == "tensorboard/0" else hard)
+    (worker,) = (task for task in by_service(files_of(inventory, target)) if task.task == "worker/0")
     assert "--data_dir=$(id) $HOME {{ x }}" in worker.argv
 
 
 @pytest.mark.parametrize("target", [*TARGETS, "slurm"])
-def test_what_is_secret_is_asked_of_the_environment(
+def test_a_secret_is_read_from_the_environment(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (ciphertext,) = encrypt("tell-nobody")
     Path("password").write_text("open sesame")
     Path("inventory.yml").write_text(with_setting(f"env:\n        TOKEN: {value(ciphertext, 10)}"))
-    told = run_command(capsys, "render", target, "--vault-password-file", "password")
-    assert told.code == 0
-    assert "${TOKEN:?is secret and not in this file}" in told.out
-    assert "tell-nobody" not in told.out
+    result = run_command(capsys, "render", target, "--vault-password-file", "password")
+    assert result.code == 0
+    assert "${TOKEN:?is secret and not in this file}" in result.out
+    assert "tell-nobody" not in result.out
     refused = run_command(
         capsys, "render", "marathon", "--vault-password-file", "password", "--set", "checkpoints=/shared"
     )
     assert refused.code == 2
-    assert "`env.TOKEN` is secret, and others can read what is rendered" in refused.lines[0]
+    assert "`env.TOKEN` is secret, and others can read the rendered files" in refused.lines[0]
 
 
-def test_code_lies_where_it_is() -> None:
+def test_compose_mounts_code_from_this_machine() -> None:
     inventory = with_setting("code: ./program")
-    found = services(files_of(inventory, "compose"))["worker-0"]
-    assert found["working_dir"] == "/code"
-    assert found["environment"]["PYTHONPATH"] == "/tfprov"
-    bound = {volume["target"]: volume for volume in found["volumes"] if volume["type"] == "bind"}
+    service = services(files_of(inventory, "compose"))["worker-0"]
+    assert service["working_dir"] == "/code"
+    assert service["environment"]["PYTHONPATH"] == "/tfprov"
+    bound = {volume["target"]: volume for volume in service["volumes"] if volume["type"] == "bind"}
     assert set(bound) == {"/code", "/tfprov/tfprov"}
     assert all(volume["read_only"] for volume in bound.values())
     own = with_setting("code: ./program\n      env: {PYTHONPATH: /mine}")
     assert services(files_of(own, "compose"))["worker-0"]["environment"]["PYTHONPATH"] == "/tfprov:/mine"
-    with pytest.raises(InvalidInput, match="swarm does not bring `code` to its tasks"):
+    with pytest.raises(InvalidInput, match="swarm does not deliver `code` to its tasks"):
         files_of(inventory, "swarm")
     assert "volumes" in services(files_of(inventory, "swarm", "code=image"))["worker-0"]
 
 
-def test_an_image_that_is_built_is_built_by_compose() -> None:
+def test_compose_builds_images() -> None:
     built = ECOSYSTEM.replace('{name: "img:v1"}', '{build: ./image, build_args: {PACKAGES: "a==1 $b"}}')
     (text,) = files_of(built, "compose").values()
-    found = yaml.safe_load(text)["services"]["ps-0"]
-    assert found["image"] == "tfprov-compose/mnist"
-    assert found["build"]["context"] == str(Path("image").absolute())
-    assert found["build"]["args"] == {"PACKAGES": "a==1 $$b"}
+    service = yaml.safe_load(text)["services"]["ps-0"]
+    assert service["image"] == "tfprov-compose/mnist"
+    assert service["build"]["context"] == str(Path("image").absolute())
+    assert service["build"]["args"] == {"PACKAGES": "a==1 $$b"}
     with pytest.raises(InvalidInput, match=r"`image\.build` is not in a registry: swarm has to pull it"):
         files_of(built, "swarm")
     assert services(files_of(built, "compose", "image=other:1"))["ps-0"]["image"] == "other:1"
@@ -215,23 +219,25 @@ WRONG: list[tuple[str, str, list[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("target", "setting", "given", "said"), WRONG, ids=[one[1] for one in WRONG])
-def test_what_cannot_be_rendered(target: str, setting: str, given: list[str], said: str) -> None:
+@pytest.mark.parametrize(("target", "setting", "settings", "message"), WRONG, ids=[one[1] for one in WRONG])
+def test_settings_that_cannot_be_rendered_are_refused(
+    target: str, setting: str, settings: list[str], message: str
+) -> None:
     inventory = (
         ECOSYSTEM.replace("      command: [python, mnist.py]\n", "") if setting.startswith("command") else ECOSYSTEM
     )
     inventory = inventory.replace("      port: 5000", f"      port: 5000\n      {setting}")
-    with pytest.raises(InvalidInput, match=said):
-        files_of(inventory, target, *given)
+    with pytest.raises(InvalidInput, match=message):
+        files_of(inventory, target, *settings)
 
 
-def test_a_stacks_names_fit_into_dns() -> None:
+def test_the_longest_cluster_name_fits_into_a_stacks_dns_names() -> None:
     longest = ECOSYSTEM.replace("cluster: mnist", f"cluster: {'a' * 40}")
     assert services(files_of(longest, "swarm"))
 
 
 @pytest.mark.parametrize(
-    ("target", "given", "said"),
+    ("target", "setting", "message"),
     [
         (
             "compose",
@@ -243,21 +249,21 @@ def test_a_stacks_names_fit_into_dns() -> None:
         ("swarm", "node=big\n", "`--set node` must be the host name of a node"),
     ],
 )
-def test_wrong_options(target: str, given: str, said: str) -> None:
-    with pytest.raises(Usage, match=said):
-        files_of(ECOSYSTEM, target, given)
+def test_invalid_options_are_refused(target: str, setting: str, message: str) -> None:
+    with pytest.raises(Usage, match=message):
+        files_of(ECOSYSTEM, target, setting)
 
 
 @each
 @examples(15)
 @given(inventory=inventories())
-def test_compose_tells_every_task_who_it_is(target: str, inventory: str) -> None:
+def test_every_compose_task_reads_its_wiring(target: str, inventory: str) -> None:
     options = [IMAGE, "code=image"] if target == "swarm" else [IMAGE]
     cluster = cluster_of(inventory, target, *options)
     assert_wiring(inventory, cluster, list(by_service(files_of(inventory, target, *options))))
 
 
-def test_it_can_be_rendered_from_the_command_line(
+def test_the_command_line_renders_a_compose_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""What a target refuses, and what it says of its own files when it reads them once more."""
+"""Settings that targets refuse, and the checks of rendered files."""
 
 import json
 import random
@@ -17,9 +17,10 @@ from tfprov.render import output
 from tfprov.render.compose import size
 from tfprov.render.dns_names import dns_1123, subdomain
 from tfprov.render.kubernetes import cluster_settings
-from tfprov.render.quoting import SHIPPED, Unquoted, as_json, inset
+from tfprov.render.kubernetes.common import code_size_problem
+from tfprov.render.quoting import SHIPPED, Unquoted, as_json
 from tfprov.render.render import render
-from tfprov.render.slurm import DOMAIN, Part, Words
+from tfprov.render.slurm import DOMAIN, Lookup, Part, Words
 from tfprov.render.target import find_target
 
 INVENTORY = """
@@ -34,13 +35,13 @@ def inventory(settings: str = "", more: str = "") -> str:
     return INVENTORY.format(settings=f", {settings}" if settings else "", more=more)
 
 
-def refused(target: str, text: str, *given: str) -> list[str]:
+def refused(target: str, text: str, *settings: str) -> list[str]:
     with pytest.raises(InvalidInput) as raised:
-        files_of(text, target, *given)
+        files_of(text, target, *settings)
     return [str(problem) for problem in raised.value.problems]
 
 
-# --- the files, read once more -----------------------------------------------------------------------------------------
+# --- checks of rendered files ------------------------------------------------------------------------------------------
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
 APP: dict[str, Any] = {"id": "/lab/ps-0", "cmd": "python", "container": {"docker": {"image": "x:1"}}}
@@ -48,19 +49,19 @@ APP: dict[str, Any] = {"id": "/lab/ps-0", "cmd": "python", "container": {"docker
 
 REFUSED = [
     ("kubernetes", f"{POD}---\n{POD}", "two objects are Pod a"),
-    ("kubernetes", "[1]", "a document that is no Kubernetes object"),
-    ("kubernetes", POD.replace("apiVersion: v1\n", ""), "a document that is no Kubernetes object"),
-    ("kubernetes", POD.replace("{name: a}", "{}"), "a document that is no Kubernetes object"),
-    ("kubernetes", POD.replace("{name: a}", "a"), "a document that is no Kubernetes object"),
-    ("kubernetes", POD.replace("Pod", "1"), "a document that is no Kubernetes object"),
+    ("kubernetes", "[1]", "a document is not a Kubernetes object"),
+    ("kubernetes", POD.replace("apiVersion: v1\n", ""), "a document is not a Kubernetes object"),
+    ("kubernetes", POD.replace("{name: a}", "{}"), "a document is not a Kubernetes object"),
+    ("kubernetes", POD.replace("{name: a}", "a"), "a document is not a Kubernetes object"),
+    ("kubernetes", POD.replace("Pod", "1"), "a document is not a Kubernetes object"),
     ("compose", "services: {}\n", "has no services"),
     ("compose", "volumes: {}\n", "has no services"),
     ("compose", "[1]\n", "has no services"),
-    ("compose", "services: {a: 1}\n", "the service `a` is none"),
-    ("compose", 'services: {"a b": {image: x, entrypoint: [a]}}\n', "the service `a b` is none"),
+    ("compose", "services: {a: 1}\n", "the service `a` is invalid"),
+    ("compose", 'services: {"a b": {image: x, entrypoint: [a]}}\n', "the service `a b` is invalid"),
     ("compose", "services: {a: {entrypoint: [a]}}\n", "the service `a` has no `image`"),
     ("compose", "services: {a: {image: x}}\n", "the service `a` has no `entrypoint`"),
-    ("marathon", json.dumps({"apps": [APP, APP]}), "has two apps with one id"),
+    ("marathon", json.dumps({"apps": [APP, APP]}), "has two apps with the same id"),
     ("marathon", json.dumps({"apps": [APP | {"cmd": ""}]}), "the app /lab/ps-0 has no image or no command"),
     (
         "marathon",
@@ -68,17 +69,17 @@ REFUSED = [
         "the app /lab/ps-0 has no image or no command",
     ),
     ("slurm", "#!/bin/sh\n", "must begin with `#!/bin/bash`"),
-    ("slurm", "#!/bin/bash\n" + "#" * (4 << 20), "is longer than the 4 MiB that Slurm takes"),
+    ("slurm", "#!/bin/bash\n" + "#" * (4 << 20), "is longer than the 4 MiB that Slurm accepts"),
     ("swarm", "version: '2'\nservices: {a: {image: x, entrypoint: [a]}}\n", "reads version 3"),
 ]
 
 
-@pytest.mark.parametrize(("target", "text", "said"), REFUSED, ids=range(len(REFUSED)))
-def test_a_file_that_its_engine_would_not_take_is_told(target: str, text: str, said: str) -> None:
-    found = find_target(target)
+@pytest.mark.parametrize(("target", "text", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_an_invalid_rendered_file_is_refused(target: str, text: str, message: str) -> None:
+    checked = find_target(target)
     (name,) = files_of(inventory(), target, *(("claim=c",) if target == "kubernetes" else ()))
-    with pytest.raises(ValueError, match=f"{re.escape(name)}.*{re.escape(said)}"):
-        found.check({name: text})
+    with pytest.raises(ValueError, match=f"{re.escape(name)}.*{re.escape(message)}"):
+        checked.check({name: text})
 
 
 TAKEN = [
@@ -90,33 +91,31 @@ TAKEN = [
 
 
 @pytest.mark.parametrize(("target", "text"), TAKEN, ids=range(len(TAKEN)))
-def test_a_file_that_its_engine_takes_is_left_alone(target: str, text: str) -> None:
+def test_a_valid_rendered_file_is_accepted(target: str, text: str) -> None:
     (name,) = files_of(inventory(), target, *(("claim=c",) if target == "kubernetes" else ()))
     find_target(target).check({name: text})
 
 
-def test_a_fault_of_a_shipped_template_is_tfprovs_and_one_of_the_users_is_theirs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(Unquoted, match="`inset` is for what a macro has written"):
-        inset("text", 2)  # type: ignore[arg-type]
-    with pytest.raises(Unquoted, match="a set is no value that can be written"):
+def test_values_that_cannot_be_quoted_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="a text leaves the template unquoted"):
+        filled(tmp_path, "{{ x | indent(2) }}", x="text")
+    with pytest.raises(Unquoted, match="a set cannot be written as JSON"):
         as_json({1, 2})
-    with pytest.raises(InvalidInput, match="a set is no value that can be written"):
+    with pytest.raises(InvalidInput, match="a set cannot be written as JSON"):
         filled(tmp_path, "{{ x | json }}", x={1, 2})
 
 
 # --- what cannot be rendered ---------------------------------------------------------------------------------------------
 
 
-def test_two_options_that_say_two_things_are_refused() -> None:
+def test_options_that_exclude_each_other_are_refused() -> None:
     for pair in (("claim=a", "storage_class=b"), ("data_claim=a", "data_path=/b")):
-        names = [one.partition("=")[0] for one in pair]
+        names = [setting.partition("=")[0] for setting in pair]
         with pytest.raises(Usage) as raised:
             files_of(inventory(), "kubernetes", *pair)
-        assert str(raised.value) == f"`--set {names[0]}` and `--set {names[1]}` say two things; give one of them"
-        for one in pair:
-            files_of(inventory(), "kubernetes", *({one, "claim=c"} if one.startswith("data") else {one}))
+        assert str(raised.value) == f"`--set {names[0]}` and `--set {names[1]}` exclude each other; use one of them"
+        for setting in pair:
+            files_of(inventory(), "kubernetes", *({setting, "claim=c"} if setting.startswith("data") else {setting}))
 
 
 LOCAL = """
@@ -125,85 +124,85 @@ worker: {hosts: {localhost: }}
 """
 
 
-def test_data_beside_the_inventory_is_refused_where_no_node_has_it() -> None:
-    [said] = refused("kubernetes", LOCAL % "sets", "claim=c")
-    assert said.partition(": error: ")[0] == "inventory.yml:2:91"
-    assert said.partition(": error: ")[2] == (
+def test_data_next_to_the_inventory_is_refused_if_no_node_has_it() -> None:
+    [message] = refused("kubernetes", LOCAL % "sets", "claim=c")
+    assert message.partition(": error: ")[0] == "inventory.yml:2:91"
+    assert message.partition(": error: ")[2] == (
         "`data.path` is on this machine, and not on the cluster's nodes; "
-        "give `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
+        "use `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
     )
     for option in ("data_claim=d", "data_path=/d"):
         files_of(LOCAL % "sets", "kubernetes", "claim=c", option)
     files_of(LOCAL % "/sets", "kubernetes", "claim=c")
     for target in ("swarm", "marathon"):
-        [said] = refused(target, LOCAL % "sets")
-        assert "`data.path` must be an absolute path: it is one of " in said
-        assert said.endswith("; for example `path: /data/mnist`")
+        [message] = refused(target, LOCAL % "sets")
+        assert "`data.path` must be an absolute path: it is on " in message
+        assert message.endswith("; for example `path: /data/mnist`")
         files_of(LOCAL % "/sets", target)
 
 
-def test_readers_of_checkpoints_need_a_place_that_they_share() -> None:
+def test_readers_of_checkpoints_need_a_shared_volume() -> None:
     text = inventory(more="evaluator: {hosts: {h2: }}\ntensorboard: {hosts: {h2: }}")
-    told = [
-        f"the {role} cannot read the chief's checkpoints with `--set storage=none`; give a size, such as "
+    messages = [
+        f"the {role} cannot read the chief's checkpoints with `--set storage=none`; set a size, such as "
         f"`--set storage=10Gi`, or remove the {role}"
         for role in ("evaluator", "tensorboard")
     ]
-    assert [one.partition(" error: ")[2] for one in refused("kubernetes", text, "storage=none")] == told
+    assert [message.partition(" error: ")[2] for message in refused("kubernetes", text, "storage=none")] == messages
     files_of(text, "kubernetes", "storage=10Gi")
     files_of(text, "kubernetes", "storage=none", "claim=c")
 
 
-def test_data_of_the_nodes_is_mounted_from_there() -> None:
+def test_data_is_mounted_from_the_nodes() -> None:
     text = inventory("data: {path: /sets, to: /data}")
-    [group] = (json.loads(one) for one in files_of(text, "marathon").values())
+    [group] = (json.loads(file_text) for file_text in files_of(text, "marathon").values())
     volumes = {app["id"].rpartition("/")[2]: app["container"].get("volumes", []) for app in group["apps"]}
     assert all(
-        ({"hostPath": "/sets", "containerPath": "/data", "mode": "RO"} in found) == ("worker" in name)
-        for name, found in volumes.items()
+        ({"hostPath": "/sets", "containerPath": "/data", "mode": "RO"} in mounted) == ("worker" in name)
+        for name, mounted in volumes.items()
     )
     pods = of_kind(objects_of(text, "kubernetes", "claim=c", "data_path=/nodes"), "StatefulSet", "Job", "Deployment")
     assert "/nodes" in json.dumps(pods)
 
 
-def test_slurm_carries_one_code_and_mounts_a_directory_where_it_is() -> None:
+def test_slurm_carries_one_code_and_keeps_paths_without_containers() -> None:
     several = inventory("code: ./a", "gpu: {vars: {tfprov: {code: ./b}}, hosts: {h2: }}")
-    [said] = refused("slurm", several)
-    assert said.endswith(
-        ": error: one script carries one `code`, and the roles have several; give all of them the same"
+    [message] = refused("slurm", several)
+    assert message.endswith(
+        ": error: a script carries only one `code`, and the roles have several; set the same for all"
     )
     files_of(several, "slurm", "code=image")
     text = inventory("mounts: [{source: /a, target: /a}, {source: /a, target: /b}]")
-    [said] = refused("slurm", text, "container=none")
-    assert said.partition(" error: ")[2] == (
-        "`mounts[1]`: without containers a directory is where it is, at /a; give it that `target`, or remove it"
+    [message] = refused("slurm", text, "container=none")
+    assert message.partition(" error: ")[2] == (
+        "`mounts[1]`: without containers a directory keeps its path, /a; set the same `target`, or remove the mount"
     )
     files_of(text, "slurm")
     for mount in ('{source: "/a,b", target: /a}', '{source: /a, target: "/a:b"}'):
-        [said] = refused("slurm", inventory(f"mounts: [{mount}]"), "container=apptainer")
-        assert said.partition(" error: ")[2] == (
-            "`mounts[0]` has a `:` or `,`, which apptainer takes for the end of a path; choose another path"
+        [message] = refused("slurm", inventory(f"mounts: [{mount}]"), "container=apptainer")
+        assert message.partition(" error: ")[2] == (
+            "`mounts[0]` has a `:` or `,`, where apptainer ends a path; choose another path"
         )
 
 
 def test_several_files_need_a_directory(tmp_path: Path) -> None:
-    there = tmp_path / "file"
-    there.write_text("before")
+    existing = tmp_path / "file"
+    existing.write_text("before")
     with pytest.raises(Usage) as raised:
-        list(output.write({"a": "1", "b": "2"}, there))
-    assert str(raised.value) == f"{there} is a file, and there are 2 to write; give `-o` a directory"
-    assert there.read_text() == "before"
+        list(output.write({"a": "1", "b": "2"}, existing))
+    assert str(raised.value) == f"{existing} is a file, and there are 2 to write; use a directory with `-o`"
+    assert existing.read_text() == "before"
     assert list(output.write({"a": "1", "b": "2"}, tmp_path / "new")) == [
         tmp_path / "new" / "a",
         tmp_path / "new" / "b",
     ]
-    assert list(output.write({"a": "1"}, there)) == [there]
-    assert there.read_text() == "1"
-    with pytest.raises(Usage, match="cannot be written: File exists; choose another place with `-o`"):
-        list(output.write({"a": "1"}, there / "below"))
+    assert list(output.write({"a": "1"}, existing)) == [existing]
+    assert existing.read_text() == "1"
+    with pytest.raises(Usage, match="cannot be written: File exists; choose another path with `-o`"):
+        list(output.write({"a": "1"}, existing / "below"))
 
 
-# --- words ---------------------------------------------------------------------------------------------------------------
+# --- texts ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -213,7 +212,7 @@ def test_several_files_need_a_directory(tmp_path: Path) -> None:
         (1025, "1025b"), (1023, "1023b"),
     ],
 )  # fmt: skip
-def test_an_amount_for_compose_is_in_the_largest_unit_that_says_it_exactly(amount: int, text: str) -> None:
+def test_a_size_for_compose_is_in_the_largest_exact_unit(amount: int, text: str) -> None:
     assert size(amount) == text
 
 
@@ -224,51 +223,51 @@ def test_an_amount_for_compose_is_in_the_largest_unit_that_says_it_exactly(amoun
         (1_000_000, "1.0 MB"), (2_500_000_000, "2.5 GB"), (10**12, "1.0 TB"), (5 * 10**15, "5000.0 TB"),
     ],
 )  # fmt: skip
-def test_an_amount_for_people_has_one_to_three_digits_before_the_point(amount: float, text: str) -> None:
+def test_a_formatted_size_has_one_to_three_digits_before_the_point(amount: float, text: str) -> None:
     assert format_size(amount) == text
 
 
-def test_only_one_is_singular() -> None:
+def test_only_a_count_of_one_is_singular() -> None:
     assert [format_count(number, "shard") for number in (0, 1, 2)] == ["0 shards", "1 shard", "2 shards"]
 
 
 @pytest.mark.parametrize("name", ["a", "a-b", "0", "a" * 63])
-def test_a_name_of_an_object(name: str) -> None:
+def test_a_valid_object_name_is_accepted(name: str) -> None:
     assert dns_1123(name) == name
     assert subdomain(f"{name}.b") == f"{name}.b"
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a_b"])
-def test_what_is_no_name_of_an_object(name: str) -> None:
+def test_an_invalid_object_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="lower-case letters, digits and `-`, at most 63"):
         dns_1123(name)
     with pytest.raises(ValueError, match="a name of lower-case letters, digits, `-` and"):
         subdomain(f"a.{name}")
 
 
-def test_a_name_of_an_object_is_not_too_long() -> None:
+def test_a_too_long_object_name_is_refused() -> None:
     assert subdomain(".".join(["a" * 61] * 4 + ["abcde"])) != ""
     with pytest.raises(ValueError, match="a name of lower-case letters"):
         subdomain(".".join(["a" * 61] * 4 + ["abcdef"]))
     assert issubclass(InvalidInput, TfprovError)
 
 
-def test_a_word_for_slurm_knows_addresses_with_and_without_a_port() -> None:
+def test_slurm_words_look_up_addresses_with_and_without_a_port() -> None:
     cluster = cluster_of(inventory(), "slurm")
     words = Words(cluster)
     rank = {task.name: number for number, task in enumerate(cluster.tasks)}["worker/1"]
     name = f"worker-1.{DOMAIN}"
     assert words.word(f"a={name}:2222,{name} ps-7.{DOMAIN}") == (
         Part("a="),
-        Part(known="endpoint", rank=rank),
+        Part(lookup=Lookup.ENDPOINT, rank=rank),
         Part(","),
-        Part(known="host", rank=rank),
+        Part(lookup=Lookup.HOST, rank=rank),
         Part(f" ps-7.{DOMAIN}"),
     )
     assert words.word("") == (Part(),)
 
 
-def test_a_fault_that_only_the_whole_file_shows_is_the_templates(tmp_path: Path) -> None:
+def test_an_invalid_rendered_file_is_reported_as_an_error_of_the_users_template(tmp_path: Path) -> None:
     (tmp_path / "compose.yml.j2").write_text("services: {}\n")
     with pytest.raises(InvalidInput) as raised:
         render(roles_of(inventory()), find_target("compose"), template_dir=tmp_path)
@@ -277,76 +276,78 @@ def test_a_fault_that_only_the_whole_file_shows_is_the_templates(tmp_path: Path)
     assert problem.what.endswith("has no services")
 
 
-def test_where_templates_are_not_is_told() -> None:
-    for directory, said in (
+def test_a_template_directory_without_templates_is_refused() -> None:
+    for directory, message in (
         ("/no/such", "no directory /no/such"),
         ("/", "/ has none of compose.yml.j2"),
     ):
         with pytest.raises(Usage) as raised:
             render(roles_of(inventory()), find_target("compose"), template_dir=Path(directory))
-        assert str(raised.value) == f"`--template`: {said}; copy one from {SHIPPED}"
+        assert str(raised.value) == f"`--template`: {message}; copy one from {SHIPPED}"
 
 
 BOARD = "tensorboard: {hosts: {h2: }}"
 NAMED = inventory().replace('{name: "x:1"}', "{archive: /x.tar}")
 FETCHED = inventory(f"data: {{fetch: [{{url: 'http://a/b', sha256: {'ab' * 32}}}], to: /d}}")
-FROM_CLAIM = "give `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
-ALIKE = "say the same for both; programs find who they are in TFPROV_TASK"
+FROM_CLAIM = "use `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
+ALIKE = "set the same for both; a program can read its task from TFPROV_TASK"
 
 
 @pytest.mark.parametrize(
-    ("target", "text", "given", "told"),
+    ("target", "text", "settings", "message"),
     [
         ("swarm", inventory().replace('image: {name: "x:1"}, ', ""), (),
-         "2:22: error: no `image`: swarm has to pull it; give `--set image=REGISTRY/NAME:TAG`"),
+         "2:22: error: no `image`: swarm has to pull it; use `--set image=REGISTRY/NAME:TAG`"),
         ("kubernetes", NAMED, ("claim=c",),
          ("2:45: error: `image.archive` is not in a registry: kubernetes has to pull it; "
-         "push the image to one and give `--set image=REGISTRY/NAME:TAG`")),
-        ("swarm", FETCHED, (), ("2:91: error: `data.fetch` is for hosts of tfprov: swarm fetches nothing; "
-         "say where the data is, with `data: {path: …}`")),
+         "push the image to one and use `--set image=REGISTRY/NAME:TAG`")),
+        ("swarm", FETCHED, (), ("2:91: error: `data.fetch` works on tfprov's own hosts only: swarm does not fetch data; "
+         "set `data: {path: …}`")),
         ("kubernetes", FETCHED, ("claim=c",),
-         f"2:91: error: `data.fetch` is for hosts of tfprov: kubernetes fetches nothing; {FROM_CLAIM}"),
+         f"2:91: error: `data.fetch` works on tfprov's own hosts only: kubernetes does not fetch data; {FROM_CLAIM}"),
         ("swarm", inventory("checkpoints: {link: logdir}"), (),
-         ("2:98: error: `checkpoints.link` is for hosts of tfprov: swarm makes no links; "
+         ("2:98: error: `checkpoints.link` works on tfprov's own hosts only: swarm does not create links; "
          "remove it, and have the program save to `{{ checkpoint_dir }}`")),
         ("swarm", inventory("code: ./a"), (),
-         ("2:84: error: swarm does not bring `code` to its tasks; put it into the image, at /code, "
-         "and say `--set code=image`")),
-        *((target, inventory("gpus: all"), given,
-           f"2:84: error: `gpus: all`: {who} counts GPUs; give their number, such as `gpus: 1`")
-          for target, who, given in (
+         ("2:84: error: swarm does not deliver `code` to its tasks; put it into the image, at /code, "
+         "and use `--set code=image`")),
+        *((target, inventory("gpus: all"), settings,
+           f"2:84: error: `gpus: all`: {who} counts GPUs; set a number, such as `gpus: 1`")
+          for target, who, settings in (
               ("kubernetes", "Kubernetes", ("claim=c",)), ("swarm", "a swarm", ()), ("marathon", "Mesos", ()),
               ("slurm", "Slurm", ()),
           )),
         ("kubernetes", inventory().replace("cluster: lab", "cluster: 9lab"), ("claim=c",),
-         ("2:23: error: the cluster's name `9lab` begins with a digit, and names of services begin with a letter; "
+         ("2:23: error: the cluster's name `9lab` begins with a digit, and names of Services begin with a letter; "
          "begin it with a letter")),
         ("marathon", inventory(more=BOARD), (),
-         ("5:1: error: tensorboard reads the chief's files, and on Mesos each task has a directory of its own; "
-         "give `--set checkpoints=DIR`, a directory that all agents share")),
+         ("5:1: error: tensorboard reads the chief's files, and on Mesos each task has its own directory; "
+         "use `--set checkpoints=DIR`, a directory that all agents share")),
         ("kubeflow-tfjob", inventory(), ("storage=10Gi", "access=ReadWriteOnce"),
-         ("4:1: error: worker/0 is a worker as the others, and workers on several nodes cannot share that volume; "
-         "give `--set access=ReadWriteMany`, or `--set storage=none`")),
+         ("4:1: error: worker/0 shares its template with other workers, and several nodes cannot mount that volume; "
+         "use `--set access=ReadWriteMany`, or `--set storage=none`")),
         ("kubeflow-tfjob", inventory(more="gpu: {vars: {tfprov: {memory: 1g}}, hosts: {h3: }}"), ("storage=none",),
-         ("5:23: error: `memory` is another one for worker/1 than for worker/0, and a TFJob has one template for both; "
+         ("5:23: error: `memory` differs between worker/1 and worker/0, and a TFJob has one template for both; "
          f"{ALIKE}")),
         ("marathon", LOCAL % "sets", (),
-         ("2:91: error: `data.path` must be an absolute path: it is one of the agents; "
+         ("2:91: error: `data.path` must be an absolute path: it is on the agents; "
          "for example `path: /data/mnist`")),
         ("swarm", LOCAL % "sets", (),
-         ("2:91: error: `data.path` must be an absolute path: it is one of the swarm's nodes; "
+         ("2:91: error: `data.path` must be an absolute path: it is on the swarm's nodes; "
          "for example `path: /data/mnist`")),
     ],
 )  # fmt: skip
-def test_what_a_target_refuses_is_told_in_full(target: str, text: str, given: tuple[str, ...], told: str) -> None:
-    assert refused(target, text, *given) == [f"inventory.yml:{told}"]
+def test_the_full_message_for_an_unsupported_setting(
+    target: str, text: str, settings: tuple[str, ...], message: str
+) -> None:
+    assert refused(target, text, *settings) == [f"inventory.yml:{message}"]
 
 
 @pytest.mark.parametrize(
-    ("target", "given", "told"),
+    ("target", "setting", "message"),
     [
-        ("marathon", "port=65535", "`--set port=65535` leaves no ports for 3 tasks; give a lower one"),
-        ("kubernetes", "claim", "`--set claim` says nothing of a value; write `--set name=value`"),
+        ("marathon", "port=65535", "`--set port=65535` leaves too few ports for 3 tasks; use a lower one"),
+        ("kubernetes", "claim", "`--set claim` has no value; write `--set name=value`"),
         ("kubernetes", "tolerations=a b",
          ("`--set tolerations` must be a taint such as `nvidia.com/gpu:NoSchedule`, not `a b`; "
          "the taints to run under: `key[=value][:effect]`")),
@@ -355,47 +356,43 @@ def test_what_a_target_refuses_is_told_in_full(target: str, text: str, given: tu
          "the labels of the nodes to run on: `key=value`")),
     ],
 )  # fmt: skip
-def test_an_option_that_cannot_be_used_is_told_in_full(target: str, given: str, told: str) -> None:
+def test_the_full_message_for_an_unusable_option(target: str, setting: str, message: str) -> None:
     with pytest.raises(Usage) as raised:
-        files_of(inventory(), target, given)
-    assert str(raised.value) == told
+        files_of(inventory(), target, setting)
+    assert str(raised.value) == message
 
 
-def test_the_last_port_of_all_can_be_used() -> None:
+def test_the_highest_port_can_be_used() -> None:
     [group] = (json.loads(text) for text in files_of(inventory(), "marathon", "port=65532").values())
     assert len(group["apps"]) == 3
 
 
 @pytest.mark.parametrize(("size", "fits"), [(899_999, True), (900_000, True), (900_001, False)])
-def test_code_that_a_config_map_cannot_take_is_refused(size: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfprov.render.kubernetes.cluster_settings.size", lambda codes: size)
-    if fits:
-        files_of(inventory("code: ./a"), "kubernetes", "claim=c")
-        return
-    assert refused("kubernetes", inventory("code: ./a"), "claim=c") == [
-        (
-            "inventory.yml:2:84: error: `code` has 900001 bytes when it is packed, and a ConfigMap takes 900000; "
-            "leave out what is no code with a .dockerignore, or put it into the image and say `--set code=image`"
-        )
-    ]
+def test_code_too_large_for_a_config_map_is_refused(size: int, fits: bool) -> None:
+    role = roles_of(inventory("code: ./a"))[0]
+    message = (
+        "inventory.yml:2:84: error: `code` has 900001 bytes when packed, and a ConfigMap holds at most 900000; "
+        "exclude other files with a .dockerignore, or put it into the image and use `--set code=image`"
+    )
+    assert list(map(str, code_size_problem(role, size))) == ([] if fits else [message])
 
 
-def test_what_a_config_map_takes_is_counted_once_for_each_code() -> None:
+def test_each_code_counts_once_for_a_config_map() -> None:
     one = Code("a", f"sha256:{1:064}", b"x" * 1000)
     other = Code("b", f"sha256:{2:064}", random.Random(1).randbytes(1000))
-    alone = cluster_settings.size([])
+    alone = cluster_settings.packed_size([])
     assert alone > 1000, "the runtime is always with it"
-    assert cluster_settings.size([one, one]) == cluster_settings.size([one]) < alone + 100
-    assert alone + 1000 <= cluster_settings.size([other]) < alone + 1100
+    assert cluster_settings.packed_size([one, one]) == cluster_settings.packed_size([one]) < alone + 100
+    assert alone + 1000 <= cluster_settings.packed_size([other]) < alone + 1100
 
 
-def test_on_slurm_only_those_who_compute_see_the_gpus() -> None:
+def test_on_slurm_only_workers_see_the_gpus() -> None:
     (script,) = files_of(inventory(), "slurm", "gpus=2").values()
     hidden = "export CUDA_VISIBLE_DEVICES=''"
     assert [hidden in part for part in re.split(r"# (?=ps/0|worker/)", script)[1:]] == [True, False, False]
 
 
-def test_a_tensorboard_alone_needs_nobody_to_end_it() -> None:
+def test_a_tensorboard_alone_needs_no_watcher() -> None:
     workers = inventory("wiring: tf_config").replace("ps: {hosts: {h1: {ansible_host: 10.0.0.1}}}\n", "")
     ends = [
         bool(of_kind(objects_of(text, "kubernetes", "kind=Job", "claim=c"), "Role"))

@@ -1,7 +1,6 @@
-"""Every target renders a cluster that uses what there is, and one that uses little, to the files in tests/cases/render.
+"""Every target renders a cluster with most settings, and one with few, to the files in tests/cases/render.
 
-`python -m tests.unit.render.test_golden` writes them anew, after a change that is meant; what has changed is then to be
-read in the diff, line by line.
+`python -m tests.unit.render.test_golden` rewrites them after an intended change; review the diff line by line.
 """
 
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ import pytest
 
 from tests.support.kubernetes_objects import files_of
 from tfprov.errors import Usage
-from tfprov.render.options import settle
+from tfprov.render.options import parse_settings
 from tfprov.render.render import options_of
 from tfprov.render.target import TARGETS, Target, find_target
 from tfprov.runtime import wait_for_job
@@ -44,7 +43,7 @@ evaluator: {hosts: {h3: }}
 tensorboard: {hosts: {h3: }}
 """
 ALIKE = LARGE.replace(' "--who={{ task.name }}",', "").replace(', gpus: 1, env: {A: "3"}', "")
-"""Of this, all workers have one template, as a TFJob wants it."""
+"""The same with one template for all workers, as TFJob requires."""
 SMALL = """
 all: {vars: {tfprov: {cluster: small, image: {name: "x:1"}, command: [python, x.py], wiring: tf_config}}}
 worker: {hosts: {h1: {ansible_host: 10.0.0.1}, h2: {ansible_host: 10.0.0.2}}}
@@ -78,7 +77,7 @@ RENDERED = {
 }
 OPTIONS = "options"
 PROGRAM = "(here stands tfprov/runtime/wait_for_job.py)"
-"""The program that ends with the training is a file of its own, with tests of its own."""
+"""Stands for the watching program, which has its own file and tests."""
 
 
 def rendered(inventory: str, target: str, options: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -95,17 +94,17 @@ def _indented(program: str, pad: str) -> str:
 
 def shown(inventory: str, target: str, options: tuple[str, ...]) -> str:
     text = "".join(f"=== {name}\n{text}" for name, text in rendered(inventory, target, options))
-    return text.replace(str(Path.cwd()), "DIRECTORY")  # which a relative path counts from
+    return text.replace(str(Path.cwd()), "DIRECTORY")  # the base of relative paths
 
 
 def options(target: Target) -> Iterator[str]:
-    """Yield what a target is, and what can be set for it, each with its default and what is said of what it cannot be."""
+    """Yield a target's title, and its options with their defaults and the error for an invalid value."""
     yield target.title
-    known = options_of(target)
-    for name, option in known.items():
+    all_options_of_target = options_of(target)
+    for name, option in all_options_of_target.items():
         yield f"{name} = {option.default!r}: {option.help}"
         try:
-            settle(target.name, known, [f"{name}= \n "])
+            parse_settings(target.name, all_options_of_target, [f"{name}= \n "])
         except Usage as error:
             yield f"  {error}"
 
@@ -115,20 +114,20 @@ def all_options() -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def test_every_option_is_what_it_was() -> None:
+def test_the_options_of_all_targets_are_as_expected() -> None:
     assert all_options() == (CASES / f"{OPTIONS}.txt").read_text()
 
 
 @pytest.mark.parametrize("name", RENDERED)
-def test_a_target_renders_what_it_did(name: str) -> None:
+def test_a_target_renders_the_expected_files(name: str) -> None:
     assert shown(*RENDERED[name]) == (CASES / f"{name}.txt").read_text()
 
 
-def test_there_is_no_other_case() -> None:
+def test_every_case_file_is_tested() -> None:
     assert {path.stem for path in CASES.iterdir()} == {OPTIONS, *RENDERED}
 
 
-def test_the_program_that_ends_with_the_training_is_there_where_somebody_runs_it() -> None:
+def test_the_watching_program_is_in_a_config_map() -> None:
     [text] = files_of(LARGE, "kubernetes", *KUBE).values()
     assert _indented(Path(wait_for_job.__file__ or "").read_text(), "    ") in text
     assert PROGRAM in shown(LARGE, "kubernetes", KUBE)
@@ -136,6 +135,6 @@ def test_the_program_that_ends_with_the_training_is_there_where_somebody_runs_it
 
 if __name__ == "__main__":
     CASES.mkdir(exist_ok=True)
-    for case, asked in RENDERED.items():
-        (CASES / f"{case}.txt").write_text(shown(*asked))
+    for case, arguments in RENDERED.items():
+        (CASES / f"{case}.txt").write_text(shown(*arguments))
     (CASES / f"{OPTIONS}.txt").write_text(all_options())

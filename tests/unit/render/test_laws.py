@@ -1,4 +1,4 @@
-"""What holds of every inventory in every target: each task reads who it is, and every address leads to the right one."""
+"""Properties of every inventory in every target: tasks read their wiring, and every address leads to its task."""
 
 import json
 from collections.abc import Mapping
@@ -18,48 +18,50 @@ SET = ("image=registry.example.com/train:1.0", "access=ReadWriteMany")
 
 
 @pytest.mark.parametrize("target", KUBE)
-def test_on_kubernetes_every_task_reads_who_it_is_and_every_address_leads_to_the_right_one(target: str) -> None:
-    seen = 0
+def test_every_kubernetes_task_reads_its_wiring_and_every_address_leads_to_its_task(target: str) -> None:
+    checked = 0
 
     @laws
     @given(inventory=inventories())
     def law(inventory: str) -> None:
-        nonlocal seen
+        nonlocal checked
         try:
             cluster, pods = cluster_of(inventory, target, *SET), started_containers(objects_of(inventory, target, *SET))
         except InvalidInput as error:
             if target == "kubeflow-tfjob" and "a TFJob has one template for both" in str(error):
                 reject()
             raise
-        seen += 1
+        checked += 1
         assert sorted(pod.task for pod in pods) == sorted(task.name for task in cluster.tasks)
         by_flags = json.loads(inventory)["all"]["vars"]["tfprov"]["wiring"] != "tf_config"
         for pod in pods:
-            reads_who_it_is(cluster, pod, by_flags=by_flags, told=not is_alone(target, cluster))
-        addresses_lead_to_their_tasks(cluster, pods)
-        checkpoints_reach_who_reads_them(cluster, {pod.task: place_of(pod) for pod in pods})
+            check_wiring(
+                cluster, pod, by_flags=by_flags, operator_sets_tf_config=not has_single_replica(target, cluster)
+            )
+        check_addresses(cluster, pods)
+        check_checkpoint_volumes(cluster, {pod.task: place_of(pod) for pod in pods})
 
     law()
-    assert seen >= 10
+    assert checked >= 10
 
 
-def is_alone(target: str, cluster: Cluster) -> bool:
-    """Whether the training operator tells the only replica of a TFJob nothing."""
+def has_single_replica(target: str, cluster: Cluster) -> bool:
+    """Whether a TFJob has a single replica, for which the operator sets no TF_CONFIG."""
     return target == "kubeflow-tfjob" and sum(task.trains or task.job == "evaluator" for task in cluster.tasks) == 1
 
 
-def reads_who_it_is(cluster: Cluster, pod: StartedContainer, *, by_flags: bool, told: bool) -> None:
+def check_wiring(cluster: Cluster, pod: StartedContainer, *, by_flags: bool, operator_sets_tf_config: bool) -> None:
     task = cluster.find(pod.task)
     assert task is not None
     wiring = cluster.wiring(task)
-    has_tf_config = not task.feeds and told and task.role != "tensorboard"
+    has_tf_config = not task.feeds and operator_sets_tf_config and task.role != "tensorboard"
     assert from_tf_config(pod.env.get("TF_CONFIG", "")) == (wiring if has_tf_config else None)
     has_flags = by_flags and not task.feeds and task.role != "tensorboard"
     names = from_names(pod.env.get("TFPROV_FLAGS", ""))
     assert from_flags(pod.argv, names) == (wiring if has_flags else None)
 
 
-def addresses_lead_to_their_tasks(cluster: Cluster, pods: list[StartedContainer]) -> None:
+def check_addresses(cluster: Cluster, pods: list[StartedContainer]) -> None:
     by_host = {pod.host: pod for pod in pods}
     assert len(by_host) == len(pods)
     for task in cluster.tasks:
@@ -68,20 +70,20 @@ def addresses_lead_to_their_tasks(cluster: Cluster, pods: list[StartedContainer]
         assert pod.ports == ([task.port] if task.serves else [])
 
 
-def checkpoints_reach_who_reads_them(cluster: Cluster, places: Mapping[str, tuple[str | None, str]]) -> None:
-    """The chief's outlive its pod; nobody else writes among them but a ps, with its parts."""
+def check_checkpoint_volumes(cluster: Cluster, places: Mapping[str, tuple[str | None, str]]) -> None:
+    """The chief's checkpoints outlive its pod, and only its readers and ps share their directory."""
     of_chief = places[cluster.chief.name]
     assert of_chief[0] is not None
     for task in cluster.tasks:
-        assert (places[task.name] == of_chief) == works_on_them(task, cluster.chief)
+        assert (places[task.name] == of_chief) == uses_chiefs_checkpoints(task, cluster.chief)
 
 
-def works_on_them(task: Task, chief: Task) -> bool:
+def uses_chiefs_checkpoints(task: Task, chief: Task) -> bool:
     return task == chief or task.reads or task.job == "ps"
 
 
 def place_of(pod: StartedContainer) -> tuple[str | None, str]:
-    """Return the claim, and the directory in it, where a task finds its checkpoints."""
+    """Return the claim of a task's checkpoints, and the directory in it."""
     (mount,) = (one for one in pod.container["volumeMounts"] if one["name"] == "checkpoints")
     assert mount["mountPath"] == pod.env["TFPROV_CHECKPOINT_DIR"]
     (volume,) = (one for one in pod.spec["volumes"] if one["name"] == "checkpoints")

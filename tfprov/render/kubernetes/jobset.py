@@ -1,30 +1,31 @@
-"""JobSet: all tasks in one object, which succeeds when the chief does and then removes those that only serve."""
+"""JobSet: all tasks in one object, which succeeds with the chief and then removes the servers."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tfprov.model.cluster import Task
 from tfprov.render.dns_names import long_name, short_name
-from tfprov.render.kubernetes.cluster_settings import with_common
+from tfprov.render.kubernetes.cluster_settings import Json, with_common
 from tfprov.render.kubernetes.common import KubeTarget
 from tfprov.render.kubernetes.pod import Pod
-from tfprov.render.options import Option, Values, switch, whole
+from tfprov.render.options import Option, Values, boolean, integer
 from tfprov.render.target import Rendering, RenderRequest
 
 JOBSET_OPTIONS = (
-    Option("restarts", 3, "how often everything starts again when a task has failed for good", whole(0, 1000)),
+    Option("restarts", 3, "how often all tasks start again after one has failed for good", integer(0, 1000)),
     Option(
         "await_evaluator",
         False,
-        "whether the evaluator has to end as well; it must be one that ends by itself",
-        switch,
+        "whether to wait for the evaluator, too; it must end by itself",
+        boolean,
     ),
 )
 
 
 @dataclass(frozen=True)
 class JobSet(KubeTarget):
-    """Needs the JobSet controller. Every task is a replicated Job of its own, because each is told its own index."""
+    """Needs the JobSet controller. Every task is its own replicated Job, because each gets its own index."""
 
     def address(self, cluster: str, task: Task, settings: Values) -> str:
         """Return the host name that JobSet gives the only pod of the task's Job: `linear-ps-0-0-0.linear`."""
@@ -33,26 +34,34 @@ class JobSet(KubeTarget):
         return f"{long_name(cluster, task)}-0-0.{cluster}"
 
     def names(self, request: RenderRequest) -> Iterator[str]:
-        """Yield the names of the pods: their Jobs' names, and five characters of chance."""
+        """Yield the names of the pods: their Jobs' names and five random characters."""
         for task in request.cluster.tasks:
             host = self.address(request.cluster.name, task, request.settings).partition(".")[0]
             yield host if task.role == "tensorboard" else f"{host}-xxxxx"
 
-    def values(self, rendering: Rendering) -> Mapping[str, object]:
-        """Return also `inside`, the pods of the JobSet, `beside`, the others, and `success`, whose end is the end."""
-        values = dict(super().values(rendering))
-        pods = values["pods"]
-        assert isinstance(pods, list)
-        waited = ("evaluator",) if rendering.settings["await_evaluator"] else ()
+    def values(self, rendering: Rendering) -> Mapping[str, Any]:
+        """Return also `replicated_jobs`, the pods `beside` the JobSet, and `success`, the jobs that end it."""
+        values = super().values(rendering)
+        pods: list[Pod] = values["pods"]
+        awaited = ("evaluator",) if rendering.settings["await_evaluator"] else ()
         return {
             **values,
-            "inside": [pod for pod in pods if pod.member.role != "tensorboard"],
+            "replicated_jobs": [self.replicated_job(pod) for pod in pods if pod.member.role != "tensorboard"],
             "beside": [pod for pod in pods if pod.member.role == "tensorboard"],
-            "success": [replicated(pod) for pod in pods if pod.member.is_chief or pod.member.role in waited],
-            "replicated": replicated,
-            "job_labels": self.job_labels,
-            "container_of": self.container_of,
+            "success": [short_name(pod.member) for pod in pods if pod.member.is_chief or pod.member.role in awaited],
         }
+
+    def replicated_job(self, pod: Pod) -> Json:
+        """Return the replicated Job of a task, such as `ps-0`."""
+        spec = {
+            "completions": 1,
+            "parallelism": 1,
+            "completionMode": "Indexed",
+            "backoffLimit": pod.backoff,
+            "template": pod.template(pod.restart_policy, self.container_of(pod)),
+        }
+        template = {"metadata": {"labels": self.job_labels(pod)}, "spec": spec}
+        return {"name": short_name(pod.member), "replicas": 1, "template": template}
 
     def job_labels(self, pod: Pod) -> Mapping[str, str]:
         """Return the labels of a task's Job."""
@@ -61,11 +70,6 @@ class JobSet(KubeTarget):
     def container_of(self, pod: Pod) -> str:
         """Return the name of a task's container."""
         return "tensorflow"
-
-
-def replicated(pod: Pod) -> str:
-    """Return the name of the replicated Job of a task: `ps-0`."""
-    return short_name(pod.member)
 
 
 TARGET = JobSet(
@@ -79,15 +83,15 @@ TARGET = JobSet(
 
 @dataclass(frozen=True)
 class Trainer(JobSet):
-    """Needs Kubeflow Trainer, which makes a JobSet of the runtime under the name of the TrainJob."""
+    """Needs Kubeflow Trainer, which creates a JobSet from the runtime with the name of the TrainJob."""
 
     def job_labels(self, pod: Pod) -> Mapping[str, str]:
-        """Return the labels of a task's Job; those of the chief say that the TrainJob's `trainer` means it."""
+        """Return the labels of a task's Job; the chief's is the `trainer` step of the TrainJob."""
         ancestor = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"} if pod.member.is_chief else {}
         return {**super().job_labels(pod), **ancestor}
 
     def container_of(self, pod: Pod) -> str:
-        """Return the name of a task's container; Trainer looks for `node` in the Job that a TrainJob's `trainer` means."""
+        """Return the name of a task's container; Trainer requires `node` in the Job of the `trainer` step."""
         return "node" if pod.member.is_chief else super().container_of(pod)
 
 

@@ -1,4 +1,4 @@
-"""A member as Kubernetes' words for a pod: everything in it is ready, and templates only put it in its place."""
+"""The pod of a member, as a dictionary."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,69 +6,99 @@ from functools import cached_property
 from typing import Any
 
 from tfprov.images.code_layer import RUNTIME_DIRECTORY
-from tfprov.render.kubernetes.cluster_settings import MOUNTED, OWN, Json, Setting, labels
+from tfprov.render.kubernetes.cluster_settings import ARCHIVE_DIR, EMPTY_DIR, Json, PodSettings, labels
 from tfprov.render.kubernetes.wiring import literal
 from tfprov.render.options import Values
 from tfprov.render.target import Member
 
-_SERVED = ("in_graph", "parameter_server")
-"""Strategies in which a worker only serves, and so never ends by itself."""
+_SERVER_STRATEGIES = ("in_graph", "parameter_server")
+"""Strategies whose workers only serve and so never end by themselves."""
 CREDENTIALS = "/etc/credential"
-"""Where the credential file is mounted."""
-_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  where a token is, and none itself
+"""The mount point of the credential file."""
+_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  the mount point of a token
 
 
 @dataclass(frozen=True)
 class Pod:
-    """One member's pod."""
+    """The pod of a member."""
 
     member: Member
-    setting: Setting
+    common: PodSettings
 
     @property
     def name(self) -> str:
-        """The name of all that belongs to the member."""
+        """The name of the member's objects."""
         return self.member.name
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels that Kubernetes recommends, and which task it is."""
-        return {**labels(self.setting.rendering.name, self.member.job), **self.selector}
+        """The labels that Kubernetes recommends, and those of the task."""
+        return {**labels(self.common.rendering.name, self.member.job), **self.selector}
 
     @property
     def selector(self) -> dict[str, str]:
-        """The labels that nothing else has."""
-        return self.setting.labels_of(self.member)
+        """The labels that select exactly this pod."""
+        return self.common.labels_of(self.member)
 
     @property
     def ends(self) -> bool:
-        """Whether its program ends by itself: a server does not."""
-        if self.member.role in ("chief", "evaluator"):
-            return True
-        return self.member.role == "worker" and (self.member.is_chief or self.setting.rendering.strategy not in _SERVED)
+        """Whether its program ends by itself, unlike a server."""
+        if self.member.role == "worker" and not self.member.is_chief:
+            return self.common.rendering.strategy not in _SERVER_STRATEGIES
+        return self.member.role in ("chief", "evaluator", "worker")
 
     @property
     def port_name(self) -> str:
-        """What its port is called."""
-        return self.setting.port_name(self.member)
+        """The name of its port."""
+        return self.common.port_name(self.member)
 
     @property
     def backoff(self) -> int:
-        """How often it is started again."""
+        """How often it is restarted."""
         return self.member.max_restarts if self.member.restart == "on-failure" else 0
 
     @property
     def restart_policy(self) -> str:
-        """Where it is started again: where it was, or nowhere."""
+        """The restart policy of its containers."""
         return "OnFailure" if self.member.restart == "on-failure" else "Never"
 
+    def job_template(self, watched: str) -> Json:
+        """Return the pod template of a Job. A server is a sidecar beside a container that waits for the training.
+
+        `watched` is the API path of the object that ends with the training.
+        """
+        if self.ends:
+            return self.template(self.restart_policy)
+        cluster = self.common.rendering.name
+        spec = {"restartPolicy": "OnFailure", "serviceAccountName": f"{cluster}-until"}
+        sidecar = {"name": "tensorflow", "restartPolicy": "Always", **self._task_container}
+        containers = {"initContainers": [*self._unpack, sidecar], "containers": [_watcher(self.member.image, watched)]}
+        watch_volumes = [{"name": "until", "configMap": {"name": f"{cluster}-until"}}, TOKEN_VOLUME]
+        return self._with_labels({**spec, **self._options, **containers, "volumes": [*self._volumes, *watch_volumes]})
+
+    def template(self, restart_policy: str, container: str = "tensorflow") -> Json:
+        """Return a pod template whose only `container` is the task."""
+        return self._with_labels({"restartPolicy": restart_policy, **self.spec(container)})
+
+    def spec(self, container: str = "tensorflow") -> Json:
+        """Return the spec of a pod whose only `container` is the task, without a restart policy."""
+        return {
+            **self._options,
+            **({"initContainers": self._unpack} if self._unpack else {}),
+            "containers": [{"name": container, **self._task_container}],
+            "volumes": self._volumes,
+        }
+
+    def _with_labels(self, spec: Json) -> Json:
+        return {"metadata": {"labels": self.labels}, "spec": spec}
+
     @property
-    def server(self) -> Json:
+    def _task_container(self) -> Json:
         """The container of the task, without a name."""
         member = self.member
         return {
             "image": member.image,
-            "command": self.setting.command(member),
+            "command": self.common.command(member),
             **({"workingDir": member.workdir} if member.workdir else {}),
             "env": self.environment(),
             **({"ports": [{"name": self.port_name, "containerPort": member.port}]} if member.serves else {}),
@@ -80,9 +110,9 @@ class Pod:
         }
 
     def environment(self) -> list[Json]:
-        """Return all variables."""
-        settings, member = self.setting.settings, self.member
-        variables = self.setting.environment(member)
+        """Return all variables of the task."""
+        settings, member = self.common.settings, self.member
+        variables = self.common.environment(member)
         variables += [
             {"name": name, "valueFrom": {"secretKeyRef": {"name": settings["env_secret"], "key": name}}}
             for name in member.secrets
@@ -93,29 +123,30 @@ class Pod:
         if not self._carries:
             return variables
         paths = ":".join(filter(None, (RUNTIME_DIRECTORY, literal(member.env.get("PYTHONPATH", "")))))
-        return [*(one for one in variables if one["name"] != "PYTHONPATH"), {"name": "PYTHONPATH", "value": paths}]
+        others = [variable for variable in variables if variable["name"] != "PYTHONPATH"]
+        return [*others, {"name": "PYTHONPATH", "value": paths}]
 
     @property
     def resources(self) -> Json:
-        """What it may use; a limit that Kubernetes is not told is none."""
+        """Its requests and limits."""
         member = self.member
         limits: Json = {
             **({"cpu": f"{round(member.cpus * 1000)}m"} if member.cpus else {}),
             **({"memory": str(member.memory)} if member.memory else {}),
         }
-        gpus = {str(self.setting.settings["gpu_resource"]): str(member.gpus)} if member.gpus else {}
+        gpus = {str(self.common.settings["gpu_resource"]): str(member.gpus)} if member.gpus else {}
         return {"requests": limits, "limits": {**limits, **gpus}} if limits or gpus else {}
 
     @property
     def _carries(self) -> bool:
-        """Whether code and runtime are brought to it: a tensorboard of ours needs neither."""
-        ours = self.member.role == "tensorboard" and self.member.program[0] == "tensorboard"
-        return self.setting.bundle is not None and not ours
+        """Whether code and runtime are unpacked for it: the default TensorBoard needs neither."""
+        is_default_board = self.member.role == "tensorboard" and self.member.program[0] == "tensorboard"
+        return self.common.bundle is not None and not is_default_board
 
-    @property
-    def unpack(self) -> list[Json]:
-        """The container that unpacks code and runtime before all others; none where the image has them."""
-        bundle, member = self.setting.bundle, self.member
+    @cached_property
+    def _unpack(self) -> list[Json]:
+        """The init container that unpacks code and runtime; none if the image has them."""
+        bundle, member = self.common.bundle, self.member
         if bundle is None or not self._carries:
             return []
         mounts = [mount for volume, mount in self._mounted if volume["name"] in ("runtime", "code")]
@@ -127,35 +158,30 @@ class Pod:
                 "command": bundle.unpack(member.code),
                 "resources": {},
                 "securityContext": CONFINED,
-                "volumeMounts": [*mounts, {"name": "archives", "mountPath": MOUNTED, "readOnly": True}],
+                "volumeMounts": [*mounts, {"name": "archives", "mountPath": ARCHIVE_DIR, "readOnly": True}],
             }
         ]
 
     @property
-    def volumes(self) -> list[Json]:
+    def _volumes(self) -> list[Json]:
         """The volumes of the pod."""
         volumes = {str(volume["name"]): volume for volume, _ in self._mounted}
-        if self._carries and self.setting.bundle:
-            name = f"{self.setting.rendering.name}-code-{self.setting.bundle.key}"
+        if self._carries and self.common.bundle:
+            name = f"{self.common.rendering.name}-code-{self.common.bundle.key}"
             volumes["archives"] = {"name": "archives", "configMap": {"name": name}}
         return list(volumes.values())
 
-    @staticmethod
-    def until_volumes(cluster: str) -> list[Json]:
-        """Return the volumes of the container that ends with the training of `cluster`."""
-        return [{"name": "until", "configMap": {"name": f"{cluster}-until"}}, dict(TOKEN_VOLUME)]
-
     @cached_property
     def _mounted(self) -> list[tuple[Json, Json]]:
-        return list(self._volumes())
+        return list(self._mounts())
 
-    def _volumes(self) -> Iterator[tuple[Json, Json]]:
-        """Yield every volume with where it is mounted; one that is mounted twice comes twice."""
-        member, settings = self.member, self.setting.settings
-        yield self.setting.checkpoints(member)
+    def _mounts(self) -> Iterator[tuple[Json, Json]]:
+        """Yield every volume with its mount."""
+        member, settings = self.member, self.common.settings
+        yield self.common.checkpoints(member)
         if member.data:
-            at = {"name": "data", "mountPath": member.data.to, "readOnly": True}
-            yield {"name": "data", **_data(str(settings["data_path"] or member.data.path), settings)}, at
+            mount_point = {"name": "data", "mountPath": member.data.to, "readOnly": True}
+            yield {"name": "data", **_data(str(settings["data_path"] or member.data.path), settings)}, mount_point
         for number, mount in enumerate(member.mounts):
             volume = {"name": f"mount-{number}", "hostPath": {"path": mount.source}}
             yield volume, {"name": f"mount-{number}", "mountPath": mount.target, "readOnly": mount.read_only}
@@ -165,12 +191,15 @@ class Pod:
         if self._carries:
             yield _empty("runtime"), {"name": "runtime", "mountPath": RUNTIME_DIRECTORY, "readOnly": True}
             if member.code and member.workdir:
-                yield _empty("code"), {"name": "code", "mountPath": member.workdir}  # a program may write beside itself
+                yield (
+                    _empty("code"),
+                    {"name": "code", "mountPath": member.workdir},
+                )  # a program may write next to itself
 
     @property
-    def pod(self) -> Json:
-        """What is said of the pod besides its containers."""
-        settings, user = self.setting.settings, self.setting.settings["user"]
+    def _options(self) -> Json:
+        """The part of the spec besides containers and volumes."""
+        settings, user = self.common.settings, self.common.settings["user"]
         spec: Json = {
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": self.member.stop_grace,
@@ -191,18 +220,20 @@ class Pod:
             spec["tolerations"] = [_toleration(taint) for taint in settings["tolerations"]]  # type: ignore[union-attr]
         if settings["priority_class"]:
             spec["priorityClassName"] = settings["priority_class"]
-        if self.member.files_of is not None and self.setting.on_one_node:
-            spec["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [self._chiefs]}}
+        if self.member.files_of is not None and self.common.on_one_node:
+            spec["affinity"] = {
+                "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [self._chief_affinity]}
+            }
         return spec
 
     @property
-    def _chiefs(self) -> Json:
-        chief = self.setting.labels_of(self.setting.rendering.chief)
+    def _chief_affinity(self) -> Json:
+        chief = self.common.labels_of(self.common.rendering.chief)
         return {"labelSelector": {"matchLabels": chief}, "topologyKey": "kubernetes.io/hostname"}
 
 
 CONFINED: Mapping[str, Any] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-"""What no container of ours may do."""
+"""The security context of every container."""
 TOKEN_VOLUME: Mapping[str, Any] = {
     "name": "token",
     "projected": {
@@ -213,14 +244,14 @@ TOKEN_VOLUME: Mapping[str, Any] = {
         ]
     },
 }
-"""What Kubernetes mounts into every pod that does not refuse it; here only one container gets it."""
+"""The volume that Kubernetes mounts into every pod by default; here only the waiting container mounts it."""
 
 
-def watcher(pod: Pod, path: str) -> Json:
-    """Return the container that ends when the object at `path` of the API has ended."""
+def _watcher(image: str, path: str) -> Json:
+    """Return the container that ends with the object at the API's `path`."""
     return {
         "name": "until-the-training-ends",
-        "image": pod.member.image,
+        "image": image,
         "command": ["python3", "/etc/tfprov/until.py", path],
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
         "securityContext": CONFINED,
@@ -237,7 +268,7 @@ def _probe(member: Member) -> Json:
 
 
 def _empty(name: str) -> Json:
-    return {"name": name, **OWN}
+    return {"name": name, **EMPTY_DIR}
 
 
 def _data(path: str, settings: Values) -> Json:
@@ -247,7 +278,7 @@ def _data(path: str, settings: Values) -> Json:
 
 
 def _toleration(taint: str) -> Json:
-    said, _, effect = taint.partition(":")
-    key, equals, value = said.partition("=")
-    how = {"operator": "Equal", "value": value} if equals else {"operator": "Exists"}
-    return {"key": key, **how, **({"effect": effect} if effect else {})}
+    key_and_value, _, effect = taint.partition(":")
+    key, equals, value = key_and_value.partition("=")
+    match = {"operator": "Equal", "value": value} if equals else {"operator": "Exists"}
+    return {"key": key, **match, **({"effect": effect} if effect else {})}

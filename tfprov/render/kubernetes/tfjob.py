@@ -1,4 +1,4 @@
-"""Kubeflow's TFJob: the operator makes the pods and tells them TF_CONFIG; each kind of replica has one template."""
+"""Kubeflow's TFJob: the operator creates the pods and sets TF_CONFIG; each kind of replica has one template."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,22 +7,22 @@ from typing import Any
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Task
 from tfprov.render.dns_names import long_name
-from tfprov.render.kubernetes.cluster_settings import ANY_NODE, ONE_NODE, Bundle, Setting, labels, with_common
+from tfprov.render.kubernetes.cluster_settings import ANY_NODE, ONE_NODE, Bundle, PodSettings, labels, with_common
 from tfprov.render.kubernetes.common import KubeTarget
-from tfprov.render.kubernetes.pod import Pod, watcher
+from tfprov.render.kubernetes.pod import Pod
 from tfprov.render.kubernetes.wiring import Wiring
-from tfprov.render.options import Option, Values, choice, whole
+from tfprov.render.options import Option, Values, choice, integer
 from tfprov.render.target import Member, Rendering, RenderRequest
 
 REPLICAS = {"chief": "Chief", "worker": "Worker", "ps": "PS", "evaluator": "Evaluator"}
-"""What a TFJob calls the jobs that it can run."""
+"""The replica types of a TFJob, by job."""
 INDEX = "TFPROV_INDEX"
-"""The variable with the number that the operator gives a pod."""
+"""The variable with the index that the operator gives a pod."""
 _AUTO = "auto"
 _OPERATOR = "training.kubeflow.org"
-_OWN = ("TF_CONFIG", "TFPROV_TASK")
+_PER_TASK = ("TF_CONFIG", "TFPROV_TASK")
 """Variables that differ between the tasks of a job."""
-_SAME = {
+_SHARED_SETTINGS = {
     "image": "image",
     "program": "command",
     "flags": "flags",
@@ -40,43 +40,47 @@ _SAME = {
     "ready": "ready",
     "secrets": "env",
 }
-"""What must be the same for all tasks of a job, and the setting that says it."""
+"""Fields of members that all tasks of a job must share, with their settings."""
 
 
 @dataclass(frozen=True)
-class Replicated(Setting):
-    """What the pods of a TFJob have in common: they know their number only when they run."""
+class ReplicaSettings(PodSettings):
+    """The settings of a TFJob's pods, which learn their index only when they run."""
 
     def command(self, member: Member) -> list[str]:
-        """Return a command line that is right for all tasks of the job."""
+        """Return a command line for all tasks of the job."""
         if member.job not in REPLICAS:
             return super().command(member)
-        return self.wiring.by_label(member, f"$({INDEX})")
+        return self.wiring.command_with_index(member, f"$({INDEX})")
 
     def environment(self, member: Member) -> list[dict[str, Any]]:
-        """Return variables that are right for all tasks of the job; TF_CONFIG comes from the operator."""
+        """Return the variables for all tasks of the job; the operator sets TF_CONFIG."""
         if member.job not in REPLICAS:
             return super().environment(member)
         label = f"metadata.labels['{_OPERATOR}/replica-index']"
         index = {"name": INDEX, "valueFrom": {"fieldRef": {"fieldPath": label}}}
         own = {"name": "TFPROV_TASK", "value": f"{member.job}/$({INDEX})"}
-        return [index, own, *(one for one in super().environment(member) if one["name"] not in _OWN)]
+        return [
+            index,
+            own,
+            *(variable for variable in super().environment(member) if variable["name"] not in _PER_TASK),
+        ]
 
     def labels_of(self, member: Member) -> dict[str, str]:
-        """Return the labels by which the operator marks the pod of `member`."""
+        """Return the labels that the operator gives the pod of `member`."""
         if member.job not in REPLICAS:
             return super().labels_of(member)
         marks = {"job-name": self.rendering.name, "replica-type": member.job, "replica-index": str(member.index)}
         return {f"{_OPERATOR}/{name}": value for name, value in marks.items()}
 
     def port_name(self, member: Member) -> str:
-        """Return the name by which the operator finds the port for TF_CONFIG."""
+        """Return the name of the port that the operator writes into TF_CONFIG."""
         return "tfjob-port" if member.job in REPLICAS else super().port_name(member)
 
     def checkpoints(self, member: Member) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the volume of checkpoints. Workers that share a template share the volume, each in its directory."""
+        """Return the volume of checkpoints. Workers that share a template share the volume, each with its own directory."""
         chief = self.rendering.chief
-        if not self.claim or len([one for one in self.rendering.members if one.job == chief.job]) == 1:
+        if not self.claim or sum(other.job == chief.job for other in self.rendering.members) == 1:
             return super().checkpoints(member)
         volume = {"name": "checkpoints", "persistentVolumeClaim": {"claimName": self.claim}}
         mount = {"name": "checkpoints", "mountPath": member.checkpoint_dir}
@@ -89,7 +93,7 @@ class Replicated(Setting):
 
 @dataclass(frozen=True)
 class Replica:
-    """All tasks of one job. `pod` is the pod of each, and `labels` those that all of them have."""
+    """All tasks of one job, with the `pod` that they share."""
 
     kind: str
     count: int
@@ -97,53 +101,51 @@ class Replica:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of the template; the operator adds its own."""
-        return labels(self.pod.setting.rendering.name, self.pod.member.job)
+        """The labels of the template, to which the operator adds its own."""
+        return labels(self.pod.common.rendering.name, self.pod.member.job)
 
 
 @dataclass(frozen=True)
 class TFJob(KubeTarget):
-    """Needs Kubeflow's training operator, whose TFJob has `kubeflow.org/v1`."""
+    """Needs Kubeflow's training operator with TFJob `kubeflow.org/v1`."""
 
     def address(self, cluster: str, task: Task, settings: Mapping[str, object]) -> str:
-        """Return the name that the operator puts into TF_CONFIG: `linear-ps-0.default.svc`."""
+        """Return the name that the operator writes into TF_CONFIG: `linear-ps-0.default.svc`."""
         name = long_name(cluster, task)
         return f"{name}.{settings['namespace']}.svc" if task.job in REPLICAS else name
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
-        """Yield also a volume that not all workers can have."""
+        """Yield also a volume that not all workers can mount."""
         yield from super().problems(request)
         settings, chief = request.settings, request.cluster.chief
-        lasting = settings["claim"] or settings["storage"] != "none"
-        if _chief_has_others_beside_it(request) and lasting and settings["access"] == ONE_NODE:
-            what = f"{chief.name} is a worker as the others, and workers on several nodes cannot share that volume"
-            yield Problem(request.role(chief).group, what, "give `--set access=ReadWriteMany`, or `--set storage=none`")
+        is_claimed = settings["claim"] or settings["storage"] != "none"
+        if _shares_chiefs_template(request) and is_claimed and settings["access"] == ONE_NODE:
+            what = f"{chief.name} shares its template with other workers, and several nodes cannot mount that volume"
+            yield Problem(request.role(chief).group, what, "use `--set access=ReadWriteMany`, or `--set storage=none`")
 
-    def settled(self, request: RenderRequest) -> Values:
-        """Return the values of the options, with a volume that all who have to can mount."""
+    def complete_settings(self, request: RenderRequest) -> Values:
+        """Return the values of the options, with an access mode that fits the tasks that mount the volume."""
         if request.settings["access"] != _AUTO:
             return request.settings
-        return {**request.settings, "access": ANY_NODE if _chief_has_others_beside_it(request) else ONE_NODE}
+        return {**request.settings, "access": ANY_NODE if _shares_chiefs_template(request) else ONE_NODE}
 
-    def setting(self, rendering: Rendering, bundle: Bundle | None) -> Setting:
-        """Return what all pods have in common."""
-        return Replicated(rendering, Wiring(rendering.cluster, shares=False), bundle)
+    def pod_settings(self, rendering: Rendering, bundle: Bundle | None) -> PodSettings:
+        """Return the settings that all pods share."""
+        return ReplicaSettings(rendering, Wiring(rendering.cluster, shares=False), bundle)
 
-    def values(self, rendering: Rendering) -> Mapping[str, object]:
-        """Return also `replicas`, and the pods `beside` them, which the operator does not know."""
-        if problems := list(_unlike(rendering)):
+    def values(self, rendering: Rendering) -> Mapping[str, Any]:
+        """Return also `replicas`, the pods `beside` them, and `watched`, the API path that Jobs among those wait for."""
+        if problems := list(_template_problems(rendering)):
             raise InvalidInput(problems)
-        values = dict(super().values(rendering))
-        pods = values["pods"]
-        assert isinstance(pods, list)
+        values = super().values(rendering)
+        pods: list[Pod] = values["pods"]
         path = f"/apis/kubeflow.org/v1/namespaces/{{namespace}}/tfjobs/{rendering.name}"
         beside = [pod for pod in pods if pod.member.job not in REPLICAS]
         return {
             **values,
             "replicas": list(_replicas(pods)),
             "beside": beside,
-            "watched": any(pod.member.role != "tensorboard" for pod in beside),
-            "watcher": lambda pod: watcher(pod, path),
+            "watched": path if any(pod.member.role != "tensorboard" for pod in beside) else "",
         }
 
 
@@ -151,36 +153,36 @@ def _replicas(pods: list[Pod]) -> Iterator[Replica]:
     for job, kind in REPLICAS.items():
         of_job = [pod for pod in pods if pod.member.job == job]
         if of_job:
-            # The last one: the first worker may be the chief, on whom nothing may depend here.
+            # The last task: the first worker may be the chief, and the template must not depend on that.
             yield Replica(kind, len(of_job), of_job[-1])
 
 
-def _unlike(rendering: Rendering) -> Iterator[Problem]:
-    """Yield a problem for each task that differs from the first one of its job."""
-    first: dict[str, tuple[Member, Task]] = {}
+def _template_problems(rendering: Rendering) -> Iterator[Problem]:
+    """Yield a problem for each task that differs from the first task of its job."""
+    first: dict[str, Member] = {}
     for member, task in zip(rendering.members, rendering.cluster.tasks, strict=True):
         if member.job not in REPLICAS:
             continue
-        usual, _ = first.setdefault(member.job, (member, task))
-        for name in _differences(usual, member):
-            what = f"`{name}` is another one for {member.task} than for {usual.task}, and a TFJob has one template for both"
-            fix = "say the same for both; programs find who they are in TFPROV_TASK"
-            yield Problem(rendering.asked.role(task).at(name), what, fix)
+        reference = first.setdefault(member.job, member)
+        for name in _differences(reference, member):
+            what = f"`{name}` differs between {member.task} and {reference.task}, and a TFJob has one template for both"
+            fix = "set the same for both; a program can read its task from TFPROV_TASK"
+            yield Problem(rendering.request.role(task).at(name), what, fix)
             break
 
 
 def _differences(one: Member, other: Member) -> Iterator[str]:
-    yield from (setting for name, setting in _SAME.items() if getattr(one, name) != getattr(other, name))
-    if _common(one) != _common(other):
+    yield from (setting for name, setting in _SHARED_SETTINGS.items() if getattr(one, name) != getattr(other, name))
+    if _shared_env(one) != _shared_env(other):
         yield "env"
 
 
-def _common(member: Member) -> dict[str, str]:
-    return {name: value for name, value in member.env.items() if name not in _OWN}
+def _shared_env(member: Member) -> dict[str, str]:
+    return {name: value for name, value in member.env.items() if name not in _PER_TASK}
 
 
-def _chief_has_others_beside_it(request: RenderRequest) -> bool:
-    """Whether the chief shares its template, and with it its volume, with others."""
+def _shares_chiefs_template(request: RenderRequest) -> bool:
+    """Whether the chief shares its template, and so its volume, with other tasks."""
     return sum(task.job == request.cluster.chief.job for task in request.cluster.tasks) > 1
 
 
@@ -191,8 +193,8 @@ TARGET = TFJob(
         Option(
             "access",
             _AUTO,
-            "how nodes share the volume; `auto`: `ReadWriteMany` where worker 0 is the chief and not the only worker, "
-            "since all of them mount it then, and else `ReadWriteOnce`",
+            "the access mode of the volume; `auto`: `ReadWriteMany` if worker 0 is the chief and not the only worker, "
+            "since all of them mount it then, else `ReadWriteOnce`",
             choice(_AUTO, ONE_NODE, ANY_NODE),
         ),
         Option(
@@ -204,10 +206,10 @@ TARGET = TFJob(
         Option(
             "success",
             "",
-            "when it has succeeded: `AllWorkers`, when all workers have; without it, when the chief has",
+            "when the TFJob has succeeded: `AllWorkers`: when all workers have; without it: when the chief has",
             choice("", "AllWorkers"),
         ),
-        Option("deadline", 0, "after how many seconds the training is ended; 0: never", whole(0, 2**31 - 1)),
+        Option("deadline", 0, "seconds after which the training is ended; 0: never", integer(0, 2**31 - 1)),
     ),
     templates={"tfjob.yml": "tfjob.yml.j2"},
     carries_code=True,

@@ -1,4 +1,4 @@
-"""Command lines and environments as Kubernetes reads them: `$(NAME)` stands for a variable, `$$` for a `$`."""
+"""Command lines and environments in the syntax of Kubernetes: `$(NAME)` is a variable, `$$` is a `$`."""
 
 import json
 from collections.abc import Mapping
@@ -9,18 +9,18 @@ from typing import Any
 from tfprov.model.cluster import Cluster
 from tfprov.render.target import Member
 from tfprov.wiring import FLAGS_VARIABLE, from_names, to_flags
-from tfprov.wiring import Wiring as Told
+from tfprov.wiring import Wiring as TaskWiring
 
 _WORTH_SHARING = 4096
-"""Bytes of addresses from which on they are written once for all: a thousand tasks with a thousand addresses are 50 MB."""
+"""Minimum bytes of addresses that tasks share: a thousand tasks with a thousand addresses each are 50 MB."""
 
 JOBS_VARIABLE = "TFPROV_JOBS"
-"""Holds the cluster of a shared TF_CONFIG."""
+"""The variable with the `cluster` of a shared TF_CONFIG."""
 
 
 @dataclass(frozen=True)
 class Wiring:
-    """How the tasks of `cluster` are told about it; where it `shares`, a ConfigMap may hold what all are told alike."""
+    """The wiring of the tasks of `cluster`. If it `shares`, a ConfigMap may hold the addresses for all of them."""
 
     cluster: Cluster
     shares: bool = True
@@ -32,7 +32,7 @@ class Wiring:
 
     @cached_property
     def shared(self) -> dict[str, str]:
-        """Return the variables, by name; none for a cluster that is small enough to be read."""
+        """The shared variables by name; none for a small cluster, whose file is easier to read without."""
         jobs = _json(self.spec)
         if not self.shares or len(jobs) < _WORTH_SHARING:
             return {}
@@ -40,7 +40,7 @@ class Wiring:
         return {JOBS_VARIABLE: jobs, **{name: value for name, value in lists.items() if value}}
 
     def command(self, member: Member) -> list[str]:
-        """Return the command line."""
+        """Return the command line of `member`."""
         return [*map(literal, member.program), *self._flags(member), *map(literal, member.flags)]
 
     def _flags(self, member: Member) -> list[str]:
@@ -52,7 +52,7 @@ class Wiring:
         return words
 
     def environment(self, member: Member) -> list[dict[str, Any]]:
-        """Return the variables, in the order in which they refer to each other."""
+        """Return the variables of `member`, each after those it refers to."""
         needed = {name for name in self.shared if self._needs(member, name)}
         shared: list[dict[str, Any]] = [
             {"name": name, "valueFrom": {"configMapKeyRef": {"name": self.config_map, "key": name}}}
@@ -66,7 +66,7 @@ class Wiring:
 
     @property
     def config_map(self) -> str:
-        """The name of the ConfigMap that holds what is shared."""
+        """The name of the ConfigMap with the shared variables."""
         return f"{self.cluster.name}-wiring"
 
     def _needs(self, member: Member, name: str) -> bool:
@@ -81,17 +81,17 @@ class Wiring:
                 return f'{{"cluster": $({JOBS_VARIABLE}), "task": {task}}}'
         return literal(value)
 
-    def by_label(self, member: Member, index: str) -> list[str]:
-        """Return the command line with `index`, such as `$(TFPROV_INDEX)`, in place of the task's own number."""
+    def command_with_index(self, member: Member, index: str) -> list[str]:
+        """Return the command line with `index`, such as `$(TFPROV_INDEX)`, in place of the task's index."""
         names = from_names(member.env.get(FLAGS_VARIABLE, ""))
-        told = to_flags(Told(member.job, member.index, self.spec), names) if member.wiring_flags else []
-        number = f"--{names.get('task_index', 'task_index')}="
-        flags = [f"{number}{index}" if flag.startswith(number) else literal(flag) for flag in told]
+        wiring_flags = to_flags(TaskWiring(member.job, member.index, self.spec), names) if member.wiring_flags else []
+        index_flag = f"--{names.get('task_index', 'task_index')}="
+        flags = [f"{index_flag}{index}" if flag.startswith(index_flag) else literal(flag) for flag in wiring_flags]
         return [*map(literal, member.program), *flags, *map(literal, member.flags)]
 
 
 def literal(text: str) -> str:
-    """Return `text` so that Kubernetes hands it on as it is."""
+    """Return `text` escaped for Kubernetes, which passes it on unchanged."""
     return text.replace("$", "$$")
 
 

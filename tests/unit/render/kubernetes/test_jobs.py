@@ -1,4 +1,4 @@
-"""Plain Kubernetes: the objects, what real tools say of them, and the programs that run inside."""
+"""Plain Kubernetes: the objects, their validation by real tools, and the programs that run inside."""
 
 import base64
 import json
@@ -46,10 +46,10 @@ all:
     ps: {hosts: {p: }}
     worker: {hosts: {"w[0:1]": }}
 """
-"""What users of the reference system had."""
+"""A typical cluster of the reference system."""
 
 BARE = ("network_policy=false", "storage=none", "code=image")
-"""Nothing but tasks and their names."""
+"""Settings for tasks and their names only."""
 
 RICH = """
 all:
@@ -84,24 +84,24 @@ EVERYTHING = (
 )
 
 
-def containers(one: Json) -> dict[str, Json]:
-    spec = one["spec"]["template"]["spec"]
-    return {each["name"]: each for each in [*spec.get("initContainers", ()), *spec["containers"]]}
+def containers(item: Json) -> dict[str, Json]:
+    spec = item["spec"]["template"]["spec"]
+    return {container["name"]: container for container in [*spec.get("initContainers", ()), *spec["containers"]]}
 
 
-def problems(inventory: str, *given: str, target: str = "kubernetes") -> list[tuple[Position, str]]:
+def problems(inventory: str, *settings: str, target: str = "kubernetes") -> list[tuple[Position, str]]:
     with pytest.raises(InvalidInput) as caught:
-        files_of(inventory, target, *given)
+        files_of(inventory, target, *settings)
     return [(problem.at, problem.what) for problem in caught.value.problems]
 
 
-def test_the_textbook_cluster_is_six_objects_of_apis_that_exist() -> None:
+def test_the_textbook_cluster_is_six_objects_of_existing_apis() -> None:
     objects = objects_of(TEXTBOOK, "kubernetes", *BARE, "kind=StatefulSet")
     assert sorted(kinds(objects)) == ["Service"] * 3 + ["StatefulSet"] * 3
-    for one in of_kind(objects, "StatefulSet"):
-        assert one["apiVersion"] == "apps/v1"
-        assert one["spec"]["replicas"] == 1
-        assert one["spec"]["selector"]["matchLabels"].items() <= one["spec"]["template"]["metadata"]["labels"].items()
+    for item in of_kind(objects, "StatefulSet"):
+        assert item["apiVersion"] == "apps/v1"
+        assert item["spec"]["replicas"] == 1
+        assert item["spec"]["selector"]["matchLabels"].items() <= item["spec"]["template"]["metadata"]["labels"].items()
     argv = {pod.task: pod.argv for pod in started_containers(objects)}
     assert argv["worker/1"] == (
         *("/usr/bin/python", "/mnist.py", "--job_name=worker", "--task_index=1"),
@@ -126,11 +126,11 @@ MORE = """\
 
 @pytest.mark.parametrize(("more", "count"), [("", 4), (MORE, 10)], ids=["workers", "all-roles"])
 def test_a_tf_config_cluster_has_a_service_and_a_controller_for_each_task(more: str, count: int) -> None:
-    given = ("network_policy=false", "claim=shared", "code=image", "kind=Deployment")
-    objects = objects_of(DISTRIBUTED.format(more), "kubernetes", *given)
+    settings = ("network_policy=false", "claim=shared", "code=image", "kind=Deployment")
+    objects = objects_of(DISTRIBUTED.format(more), "kubernetes", *settings)
     assert len(objects) == count
     for pod in started_containers(objects):
-        if pod.task != "tensorboard/0":  # which is told nothing of the cluster
+        if pod.task != "tensorboard/0":  # it has no TF_CONFIG
             assert from_tf_config(pod.env["TF_CONFIG"]) is not None
             assert isinstance(json.loads(pod.env["TF_CONFIG"])["task"]["index"], int)
         with_gpus = "nvidia.com/gpu" in pod.container["resources"].get("limits", {})
@@ -147,7 +147,7 @@ all:
 """
 
 
-def test_a_data_service_of_n_workers_is_n_and_a_dispatcher() -> None:
+def test_a_data_service_has_a_pod_for_each_worker_and_the_dispatcher() -> None:
     workers = "data_worker: {hosts: {'e[0:2]': }}"
     pods = started_containers(objects_of(SERVICE.format(workers), "kubernetes", *BARE))
     served = [pod for pod in pods if "tfprov.runtime.data_service" in pod.argv]
@@ -165,7 +165,7 @@ def test_a_data_service_without_workers_is_refused() -> None:
     ]
 
 
-def test_who_trains_is_a_job_that_ends_and_who_serves_ends_with_the_chief() -> None:
+def test_trainers_are_jobs_that_end_and_servers_end_with_the_chief() -> None:
     objects = objects_of(TEXTBOOK, "kubernetes", "image=img:v2")
     chief, ps = object_named(objects, "Job", "tf-worker-0"), object_named(objects, "Job", "tf-ps-0")
     assert chief["spec"]["template"]["spec"]["restartPolicy"] == "OnFailure"
@@ -179,27 +179,27 @@ def test_who_trains_is_a_job_that_ends_and_who_serves_ends_with_the_chief() -> N
     ]
 
 
-def test_only_the_container_that_asks_gets_a_token() -> None:
-    for one in of_kind(objects_of(TEXTBOOK, "kubernetes"), "Job"):
-        assert one["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
-        with_token = [n for n, c in containers(one).items() if any(m["name"] == "token" for m in c["volumeMounts"])]
-        assert with_token == (["until-the-training-ends"] if "ps" in one["metadata"]["name"] else [])
+def test_only_the_watching_container_gets_a_token() -> None:
+    for item in of_kind(objects_of(TEXTBOOK, "kubernetes"), "Job"):
+        assert item["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+        with_token = [n for n, c in containers(item).items() if any(m["name"] == "token" for m in c["volumeMounts"])]
+        assert with_token == (["until-the-training-ends"] if "ps" in item["metadata"]["name"] else [])
 
 
 @pytest.mark.parametrize(("strategy", "ends"), [("parameter_server", False), ("between_graph", True)])
-def test_a_worker_that_only_serves_ends_with_the_chief_as_well(strategy: str, ends: bool) -> None:
+def test_a_worker_that_only_serves_ends_with_the_chief(strategy: str, ends: bool) -> None:
     text = RICH.replace("wiring: tf_config", f"strategy: {strategy}\n      wiring: tf_config")
     worker = object_named(objects_of(text, "kubernetes"), "Job", "rich-worker-0")
     assert ("until-the-training-ends" not in containers(worker)) == ends
 
 
-def test_a_task_that_may_never_restart_does_not() -> None:
+def test_restart_never_is_kept() -> None:
     text = TEXTBOOK.replace("port: 5000", "port: 5000, restart: never")
     chief = object_named(objects_of(text, "kubernetes"), "Job", "tf-worker-0")
     assert (chief["spec"]["backoffLimit"], chief["spec"]["template"]["spec"]["restartPolicy"]) == (0, "Never")
 
 
-def test_everything_that_was_asked_for_is_there() -> None:
+def test_all_options_reach_the_objects() -> None:
     objects = objects_of(RICH, "kubernetes", *EVERYTHING)
     assert {one["metadata"]["namespace"] for one in objects} == {"research"}
     job = object_named(objects, "Job", "rich-worker-0")
@@ -223,7 +223,7 @@ def test_everything_that_was_asked_for_is_there() -> None:
     assert claim["spec"]["resources"]["requests"]["storage"] == "100Gi"
 
 
-def test_flags_that_are_rendered_late_name_directories_of_the_pod() -> None:
+def test_task_templates_in_flags_name_directories_of_the_pod() -> None:
     (pod,) = (pod for pod in started_containers(objects_of(RICH, "kubernetes")) if pod.task == "chief/0")
     assert pod.argv == (
         *("python", "x.py", 'a "quoted" word', "$(HOME) costs 5$", "--data_dir=/data", "--train_dir=/checkpoints"),
@@ -233,14 +233,14 @@ def test_flags_that_are_rendered_late_name_directories_of_the_pod() -> None:
     assert data["hostPath"] == {"path": '/data/a "b" c', "type": "Directory"}
 
 
-def test_pods_may_do_no_more_than_they_need() -> None:
+def test_pods_run_without_privileges() -> None:
     objects = objects_of(RICH, "kubernetes")
-    for one in of_kind(objects, "Job", "Deployment"):
-        of_pod = one["spec"]["template"]["spec"]["securityContext"]
-        assert of_pod["runAsNonRoot"] is True
-        assert of_pod["runAsUser"] == 1000
-        assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
-        for container in containers(one).values():
+    for item in of_kind(objects, "Job", "Deployment"):
+        pod_security = item["spec"]["template"]["spec"]["securityContext"]
+        assert pod_security["runAsNonRoot"] is True
+        assert pod_security["runAsUser"] == 1000
+        assert pod_security["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in containers(item).values():
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,
                 "capabilities": {"drop": ["ALL"]},
@@ -252,17 +252,17 @@ def test_pods_may_do_no_more_than_they_need() -> None:
         "policyTypes": ["Ingress"],
         "ingress": [{"from": [{"podSelector": own}]}],
     }
-    for one in of_kind(objects, "Job", "Deployment"):
-        assert one["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/instance"] == "rich"
+    for item in of_kind(objects, "Job", "Deployment"):
+        assert item["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/instance"] == "rich"
 
 
-def test_who_reads_checkpoints_runs_on_the_chiefs_node_unless_the_volume_can_be_anywhere() -> None:
-    def affinity(*given: str) -> Json | None:
-        objects = objects_of(RICH, "kubernetes", *given)
-        found: Json | None = object_named(objects, "Job", "rich-evaluator-0")["spec"]["template"]["spec"].get(
+def test_readers_of_checkpoints_run_on_the_chiefs_node_unless_several_nodes_can_mount_the_volume() -> None:
+    def affinity(*settings: str) -> Json | None:
+        objects = objects_of(RICH, "kubernetes", *settings)
+        affinity_spec: Json | None = object_named(objects, "Job", "rich-evaluator-0")["spec"]["template"]["spec"].get(
             "affinity"
         )
-        return found
+        return affinity_spec
 
     (term,) = (affinity() or {})["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     (chief,) = (pod for pod in started_containers(objects_of(RICH, "kubernetes")) if pod.task == "chief/0")
@@ -278,46 +278,46 @@ def test_a_tensorboard_is_a_deployment_that_outlives_the_training() -> None:
 
 def test_many_addresses_are_written_once() -> None:
     text = TEXTBOOK.replace("w[0:1]", "w[000:199]")
-    (made,) = files_of(text, "kubernetes", *BARE).values()
-    assert len(made) < 201 * 6_000
-    objects = list(yaml.load_all(made, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    (text_of_file,) = files_of(text, "kubernetes", *BARE).values()
+    assert len(text_of_file) < 201 * 6_000
+    objects = list(yaml.load_all(text_of_file, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     pods = {pod.task: pod for pod in started_containers(objects)}
-    told = from_tf_config(pods["worker/199"].env["TF_CONFIG"])
-    assert told is not None
-    assert (told.address, len(told.cluster["worker"])) == ("tf-worker-199:5000", 200)
-    assert f"--worker_hosts={','.join(told.cluster['worker'])}" in pods["ps/0"].argv
+    wiring = from_tf_config(pods["worker/199"].env["TF_CONFIG"])
+    assert wiring is not None
+    assert (wiring.address, len(wiring.cluster["worker"])) == ("tf-worker-199:5000", 200)
+    assert f"--worker_hosts={','.join(wiring.cluster['worker'])}" in pods["ps/0"].argv
 
 
-# -- what is wrong in an inventory is told at its line ------------------------------------------------------------------
+# -- problems are reported at their line ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("inventory", "given", "line", "what"),
+    ("inventory", "settings", "line", "what"),
     [
         (TEXTBOOK.replace('image: {name: "img:v1"}, ', ""), (), 4, "no `image`: kubernetes has to pull it"),
         (TEXTBOOK.replace('name: "img:v1"', "build: ./x"), (), 4, "`image.build` is not in a registry: kubernetes has"),
         (TEXTBOOK.replace("cluster: tf", "cluster: 7tf"), (), 4, "the cluster's name `7tf` begins with a digit"),
         (RICH.replace("cluster: rich", f"cluster: {'t' * 40}"), ("kind=StatefulSet",), 5,
-         f"`{'t' * 40}-tensorboard-0` has 54 characters, and a name there has at most 52"),
+         f"`{'t' * 40}-tensorboard-0` has 54 characters, and at most 52 are allowed"),
         (TEXTBOOK.replace("port: 5000", "gpus: all"), (), 4, "`gpus: all`: Kubernetes counts GPUs"),
         (RICH, ("storage=none",), 22, "the evaluator cannot read the chief's checkpoints"),
     ],
     ids=["no-image", "image-to-build", "digit", "too-long", "all-gpus", "readers-without-storage"],
 )  # fmt: skip
-def test_what_kubernetes_cannot_do_is_told_at_its_line(
-    inventory: str, given: tuple[str, ...], line: int, what: str
+def test_settings_that_kubernetes_does_not_support_are_reported_at_their_line(
+    inventory: str, settings: tuple[str, ...], line: int, what: str
 ) -> None:
-    found = problems(inventory, *given)
-    assert any(at.line == line and said.startswith(what) for at, said in found), found
+    reported = problems(inventory, *settings)
+    assert any(at.line == line and message.startswith(what) for at, message in reported), reported
 
 
 @pytest.mark.parametrize("kind", ["Job", "StatefulSet"])
-def test_a_name_that_cannot_be_is_told_once(kind: str) -> None:
-    ((_, said),) = problems(TEXTBOOK.replace("cluster: tf", "cluster: 9tf"), *BARE, f"kind={kind}")
-    assert "begins with a digit" in said
+def test_an_invalid_cluster_name_is_reported_once(kind: str) -> None:
+    ((_, message),) = problems(TEXTBOOK.replace("cluster: tf", "cluster: 9tf"), *BARE, f"kind={kind}")
+    assert "begins with a digit" in message
 
 
-def test_a_secret_stands_in_no_manifest_and_comes_from_a_secret_that_is_there() -> None:
+def test_a_secret_variable_is_read_from_an_existing_secret_object() -> None:
     text = TEXTBOOK.replace("port: 5000", "env: {TOKEN: hunter2-hunter2}")
     document = parse(text, "inventory.yml")
     env = find(document, ["all", "vars", "tfprov", "env"])[0]
@@ -326,11 +326,11 @@ def test_a_secret_stands_in_no_manifest_and_comes_from_a_secret_that_is_there() 
     roles, target = resolve(read_groups(document, "inventory.yml")), find_target("kubernetes")
     with pytest.raises(InvalidInput, match=r"inventory.yml:4:\d+: error: `env.TOKEN` is secret") as caught:
         render(roles, target)
-    (made,) = render(roles, target, ["env_secret=tokens"]).values()
-    assert "hunter2" not in str(caught.value) + made
-    (pod,) = (pod for pod in started_containers(list(yaml.safe_load_all(made))) if pod.task == "ps/0")
-    where = {"secretKeyRef": {"name": "tokens", "key": "TOKEN"}}
-    assert {"name": "TOKEN", "valueFrom": where} in pod.container["env"]
+    (manifest,) = render(roles, target, ["env_secret=tokens"]).values()
+    assert "hunter2" not in str(caught.value) + manifest
+    (pod,) = (pod for pod in started_containers(list(yaml.safe_load_all(manifest))) if pod.task == "ps/0")
+    secret_ref = {"secretKeyRef": {"name": "tokens", "key": "TOKEN"}}
+    assert {"name": "TOKEN", "valueFrom": secret_ref} in pod.container["env"]
 
 
 # -- real tools ----------------------------------------------------------------------------------------------------------
@@ -339,18 +339,18 @@ VERSIONS = ("1.29", "1.33", "1.37")
 
 
 @pytest.mark.parametrize(
-    ("inventory", "given"),
+    ("inventory", "settings"),
     [(RICH, EVERYTHING), (TEXTBOOK, ("kind=StatefulSet",)), (TEXTBOOK, ("kind=Deployment",))],
     ids=["everything", "stateful-sets", "deployments"],
 )
-def test_the_schemas_of_kubernetes_accept_every_object(inventory: str, given: tuple[str, ...]) -> None:
-    for one in objects_of(inventory, "kubernetes", *given):
+def test_the_schemas_of_kubernetes_accept_every_object(inventory: str, settings: tuple[str, ...]) -> None:
+    for item in objects_of(inventory, "kubernetes", *settings):
         for version in VERSIONS:
-            kubernetes_validate.validate(one, version, strict=True)
+            kubernetes_validate.validate(item, version, strict=True)
 
 
 class Discovery(BaseHTTPRequestHandler):
-    """Says which kinds there are, as much as kubectl asks for before it looks at an object; nothing exists yet."""
+    """An API server without objects, with the discovery that kubectl needs before it checks an object."""
 
     KINDS = {  # noqa: RUF012
         "/api/v1": ["Service", "ConfigMap", "PersistentVolumeClaim", "ServiceAccount"],
@@ -407,7 +407,7 @@ def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
         thread.join()
 
 
-def test_kubectl_takes_every_object(tmp_path: Path) -> None:
+def test_kubectl_accepts_every_object(tmp_path: Path) -> None:
     if shutil.which("kubectl") is None:
         (pytest.fail if os.environ.get("TFPROV_TESTS_ENGINE") == "required" else pytest.skip)("no kubectl")
     (text,) = files_of(RICH, "kubernetes", *EVERYTHING).values()
@@ -416,15 +416,15 @@ def test_kubectl_takes_every_object(tmp_path: Path) -> None:
     with served(Discovery) as api:
         command = ["kubectl", "--server", api, "--cache-dir", str(tmp_path / "cache"), "apply", "--validate=false"]
         command += ["--dry-run=client", "-f", str(tmp_path / "rich.yml")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("(dry run)") == len(list(yaml.safe_load_all(text)))
+        result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("(dry run)") == len(list(yaml.safe_load_all(text)))
 
 
 # -- what runs inside ------------------------------------------------------------------------------------------------------
 
 
-def test_the_program_and_the_runtime_are_unpacked_where_they_are_looked_for(tmp_path: Path) -> None:
+def test_the_unpacked_program_imports_the_runtime(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.mkdir()
     (program / "x.py").write_text("from tfprov import wiring\nprint(wiring.FLAGS[0])\n")
@@ -440,32 +440,35 @@ def test_the_program_and_the_runtime_are_unpacked_where_they_are_looked_for(tmp_
     for name, data in archives["binaryData"].items():
         (places["/tfprov-archives"] / name).write_bytes(base64.b64decode(data))
     words = unpack["command"][1:]
-    for here in sorted(places, reverse=True):  # the longest first: /tfprov-archives, then /tfprov
-        words = [f"{places[here]}{word[len(here) :]}" if word.startswith(f"{here}") else word for word in words]
+    for mount_path in sorted(places, reverse=True):  # the longest first: /tfprov-archives, then /tfprov
+        words = [
+            f"{places[mount_path]}{word[len(mount_path) :]}" if word.startswith(f"{mount_path}") else word
+            for word in words
+        ]
     subprocess.run([sys.executable, *words], check=True)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "x.py"], cwd=places["/code"], env={"PYTHONPATH": str(places["/tfprov"])},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (done.stdout, done.stderr) == ("job_name\n", "")
+    assert (result.stdout, result.stderr) == ("job_name\n", "")
 
 
-def test_code_that_a_config_map_cannot_hold_is_refused_at_its_line(tmp_path: Path) -> None:
+def test_packed_code_too_large_for_a_config_map_is_refused_at_its_line(tmp_path: Path) -> None:
     (tmp_path / "weights").write_bytes(Random(7).randbytes(1_000_000))
     roles = roles_of(RICH)
     code = pack(tmp_path, Position("inventory.yml"))
-    with pytest.raises(InvalidInput, match=r"inventory.yml:7:\d+: error: `code` has \d+ bytes when it is packed"):
+    with pytest.raises(InvalidInput, match=r"inventory.yml:7:\d+: error: `code` has \d+ bytes when packed"):
         render(roles, find_target("kubernetes"), codes={(r.role, r.host): code for r in roles})
 
 
 class Api(BaseHTTPRequestHandler):
-    """An API server with one Job, of which it has `answers` to give, the last one for ever."""
+    """An API server with one Job. It gives each of `answers` in turn, then repeats the last one."""
 
     answers: list[tuple[int, Json]]
-    asked: list[str | None]
+    authorizations: list[str | None]
 
     def do_GET(self) -> None:
-        self.asked.append(self.headers["Authorization"])
+        self.authorizations.append(self.headers["Authorization"])
         code, body = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         data = json.dumps(body).encode()
         self.send_response(code if self.path == "/apis/batch/v1/namespaces/research/jobs/tf-worker-0" else 400)
@@ -481,7 +484,7 @@ def api_with(answers: list[tuple[int, Json]]) -> type[Api]:
     class Handler(Api):
         pass
 
-    Handler.answers, Handler.asked = list(answers), []
+    Handler.answers, Handler.authorizations = list(answers), []
     return Handler
 
 
@@ -490,7 +493,7 @@ def job(condition: str, status: str = "True") -> tuple[int, Json]:
 
 
 @pytest.mark.parametrize(
-    ("answers", "how"),
+    ("answers", "outcome"),
     [
         ([(404, {}), (200, {}), job("Suspended"), job("Complete", "False"), job("Complete")], "Complete"),
         ([(500, {}), (403, {}), job("Failed")], "Failed"),
@@ -498,19 +501,17 @@ def job(condition: str, status: str = "True") -> tuple[int, Json]:
     ],
     ids=["complete", "failed", "deleted"],
 )
-def test_a_ps_ends_when_the_chiefs_job_has_and_not_before(
-    answers: list[tuple[int, Json]], how: str, tmp_path: Path
-) -> None:
+def test_a_ps_ends_only_after_the_chiefs_job(answers: list[tuple[int, Json]], outcome: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t0ken\n")
     (tmp_path / "namespace").write_text("research")
     path = "/apis/batch/v1/namespaces/{namespace}/jobs/tf-worker-0"
     handler = api_with(answers)
     with served(handler) as api:
-        assert wait(path, api, tmp_path, poll=0.001, patience=0.05 if how == "deleted" else 60) == how
-    assert set(handler.asked) == {"Bearer t0ken"}
-    assert len(handler.asked) >= len(answers)
+        assert wait(path, api, tmp_path, poll=0.001, patience=0.05 if outcome == "deleted" else 60) == outcome
+    assert set(handler.authorizations) == {"Bearer t0ken"}
+    assert len(handler.authorizations) >= len(answers)
 
 
 @pytest.mark.parametrize("answer", [None, [], {}, {"status": None}, {"status": {"conditions": None}}])
-def test_an_answer_that_says_nothing_is_no_ending(answer: object) -> None:
+def test_an_object_without_conditions_has_not_finished(answer: object) -> None:
     assert finished_condition(answer) is None

@@ -1,4 +1,4 @@
-"""JobSet, and Kubeflow Trainer, which makes one: what their webhooks ask for, restated."""
+"""JobSet and Kubeflow Trainer, against the rules of their webhooks."""
 
 import pytest
 
@@ -10,8 +10,8 @@ from tfprov.render.dns_names import is_dns_1035
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 
-def accepted(name: str, spec: Json) -> bool:
-    """Restates JobSet's webhook: the names of Jobs and pods, of the service, and of those whose end is the end."""
+def check_webhook_rules(name: str, spec: Json) -> None:
+    """Check the rules of JobSet's webhook: valid names of Jobs, pods and Service, and known Jobs in the success policy."""
     assert is_dns_1035(spec["network"]["subdomain"])
     names = [job["name"] for job in spec["replicatedJobs"]]
     assert len(set(names)) == len(names)
@@ -20,18 +20,17 @@ def accepted(name: str, spec: Json) -> bool:
         assert is_dns_1035(f"{name}-{job['name']}-0-0-abcde")
         assert job["template"]["spec"]["template"]["spec"]["restartPolicy"] in ("Never", "OnFailure")
     assert set(spec["successPolicy"]["targetReplicatedJobs"]) <= set(names)
-    return True
 
 
-def jobset(inventory: str, *given: str) -> Json:
-    (found,) = of_kind(objects_of(inventory, "jobset", *given), "JobSet")
-    assert found["apiVersion"] == "jobset.x-k8s.io/v1alpha2"
-    assert accepted(found["metadata"]["name"], found["spec"])
-    spec: Json = found["spec"]
+def jobset(inventory: str, *settings: str) -> Json:
+    (rendered,) = of_kind(objects_of(inventory, "jobset", *settings), "JobSet")
+    assert rendered["apiVersion"] == "jobset.x-k8s.io/v1alpha2"
+    check_webhook_rules(rendered["metadata"]["name"], rendered["spec"])
+    spec: Json = rendered["spec"]
     return spec
 
 
-def test_a_jobset_succeeds_with_the_chief_and_removes_who_only_serves() -> None:
+def test_a_jobset_succeeds_with_the_chief_and_removes_servers() -> None:
     spec = jobset(CLUSTER)
     assert [job["name"] for job in spec["replicatedJobs"]] == ["ps-0", "chief-0", "worker-0", "worker-1", "evaluator-0"]
     assert spec["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["chief-0"]}
@@ -39,23 +38,23 @@ def test_a_jobset_succeeds_with_the_chief_and_removes_who_only_serves() -> None:
     assert "ttlSecondsAfterFinished" not in spec
 
 
-def test_worker_0_is_the_chief_where_the_flags_know_none() -> None:
+def test_worker_0_is_the_chief_if_the_flags_have_none() -> None:
     assert jobset(BY_FLAGS)["successPolicy"]["targetReplicatedJobs"] == ["worker-0"]
 
 
-def test_an_evaluator_can_be_waited_for() -> None:
+def test_a_jobset_can_wait_for_the_evaluator() -> None:
     spec = jobset(CLUSTER, "await_evaluator=true", "restarts=0", "ttl=5")
     assert spec["successPolicy"]["targetReplicatedJobs"] == ["chief-0", "evaluator-0"]
     assert (spec["failurePolicy"]["maxRestarts"], spec["ttlSecondsAfterFinished"]) == (0, 5)
 
 
-def test_hosts_are_called_as_jobset_calls_them() -> None:
+def test_host_names_are_those_of_jobset() -> None:
     (pod,) = (pod for pod in started_containers(objects_of(BY_FLAGS, "jobset")) if pod.task == "worker/1")
     assert "--ps_hosts=tf-ps-0-0-0.tf:2222" in pod.argv
     assert "--worker_hosts=tf-worker-0-0-0.tf:2222,tf-worker-1-0-0.tf:2222" in pod.argv
 
 
-def test_a_tensorboard_stays_when_the_jobset_is_done() -> None:
+def test_a_tensorboard_outlives_the_jobset() -> None:
     assert kinds(objects_of(CLUSTER, "jobset"))[-3:-1] == ["Service", "Deployment"]
 
 
@@ -68,25 +67,25 @@ def test_pod_names_that_are_too_long_are_refused_at_the_clusters_line(target: st
         files_of(long, target)
 
 
-def trainer(inventory: str, *given: str) -> tuple[Json, Json]:
-    objects = objects_of(inventory, "kubeflow-trainer", *given)
+def trainer(inventory: str, *settings: str) -> tuple[Json, Json]:
+    objects = objects_of(inventory, "kubeflow-trainer", *settings)
     (runtime,), (job,) = of_kind(objects, "TrainingRuntime"), of_kind(objects, "TrainJob")
     assert objects.index(runtime) < objects.index(job)
     return runtime, job
 
 
-def test_a_train_job_refers_to_a_runtime_of_ours() -> None:
+def test_a_train_job_refers_to_the_rendered_runtime() -> None:
     runtime, job = trainer(CLUSTER, "namespace=research")
     assert runtime["apiVersion"] == job["apiVersion"] == "trainer.kubeflow.org/v1alpha1"
     assert job["spec"]["runtimeRef"] == {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "tf"}
     assert runtime["metadata"]["name"] == "tf"
     assert runtime["metadata"]["namespace"] == job["metadata"]["namespace"] == "research"
     assert runtime["metadata"]["labels"]["trainer.kubeflow.org/framework"] == "tensorflow"
-    assert accepted(job["metadata"]["name"], runtime["spec"]["template"]["spec"])
+    check_webhook_rules(job["metadata"]["name"], runtime["spec"]["template"]["spec"])
 
 
-def test_trainer_finds_the_container_that_it_looks_for() -> None:
-    """Restates Trainer's webhook: the Job that is the trainer has one replica and a container called node."""
+def test_the_trainer_step_has_the_container_that_trainer_requires() -> None:
+    """Trainer's webhook requires a trainer Job with one replica and a container `node`."""
     runtime, _ = trainer(CLUSTER)
     assert runtime["spec"]["mlPolicy"] == {"numNodes": 1}
     trainers = [

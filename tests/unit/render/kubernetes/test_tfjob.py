@@ -1,4 +1,4 @@
-"""Kubeflow: what its operators' webhooks ask for, restated, and what they make of what is rendered."""
+"""TFJob, against the rules of the training operator's webhook, and what the operator makes of it."""
 
 import json
 
@@ -18,17 +18,17 @@ from tests.support.kubernetes_objects import (
 from tfprov.errors import InvalidInput, Usage
 from tfprov.render.dns_names import is_dns_1035
 
-GIVEN = ("namespace=research", "code=image")
+SETTINGS = ("namespace=research", "code=image")
 
 
-def tfjob(inventory: str, *given: str) -> Json:
-    (found,) = of_kind(objects_of(inventory, "kubeflow-tfjob", *GIVEN, *given), "TFJob")
-    assert accepted(found)
-    return found
+def tfjob(inventory: str, *settings: str) -> Json:
+    (job,) = of_kind(objects_of(inventory, "kubeflow-tfjob", *SETTINGS, *settings), "TFJob")
+    check_webhook_rules(job)
+    return job
 
 
-def accepted(job: Json) -> bool:
-    """Restates the training operator's webhook: the name, the container that is required, one chief at most."""
+def check_webhook_rules(job: Json) -> None:
+    """Check the rules of the training operator's webhook: the name, the required container, one chief at most."""
     replicas = job["spec"]["tfReplicaSpecs"]
     assert job["apiVersion"] == "kubeflow.org/v1"
     assert is_dns_1035(job["metadata"]["name"])
@@ -40,10 +40,9 @@ def accepted(job: Json) -> bool:
         containers = spec["template"]["spec"]["containers"]
         assert [one["name"] for one in containers].count("tensorflow") == 1
         assert all(one["image"] for one in containers)
-    return True
 
 
-def test_a_tfjob_has_each_kind_of_replica_and_says_how_it_ends() -> None:
+def test_a_tfjob_has_all_replica_types_and_a_run_policy() -> None:
     spec = tfjob(CLUSTER)["spec"]
     assert {kind: one["replicas"] for kind, one in spec["tfReplicaSpecs"].items()} == {
         "Chief": 1,
@@ -56,7 +55,7 @@ def test_a_tfjob_has_each_kind_of_replica_and_says_how_it_ends() -> None:
     assert {one["restartPolicy"] for one in spec["tfReplicaSpecs"].values()} == {"OnFailure"}
 
 
-def test_the_run_policy_says_what_was_set() -> None:
+def test_the_run_policy_follows_the_options() -> None:
     policy = tfjob(CLUSTER, "clean=All", "ttl=60", "deadline=3600", "success=AllWorkers")["spec"]
     assert policy["runPolicy"] == {
         "cleanPodPolicy": "All",
@@ -68,7 +67,7 @@ def test_the_run_policy_says_what_was_set() -> None:
     assert policy["successPolicy"] == "AllWorkers"
 
 
-def test_tf_config_is_the_operators_and_says_exactly_this() -> None:
+def test_the_operator_sets_tf_config_with_these_values() -> None:
     job = tfjob(CLUSTER)
     assert "TF_CONFIG" not in json.dumps(job)
     assert json.loads(operators_tf_config(job, "worker", 1)["TF_CONFIG"]) == {
@@ -82,7 +81,7 @@ def test_tf_config_is_the_operators_and_says_exactly_this() -> None:
     }
 
 
-def test_the_port_has_the_name_that_the_operator_looks_for() -> None:
+def test_the_port_has_the_name_that_the_operator_requires() -> None:
     for kind, spec in tfjob(CLUSTER.replace("command:", "port: 3333\n      command:"))["spec"][
         "tfReplicaSpecs"
     ].items():
@@ -90,8 +89,8 @@ def test_the_port_has_the_name_that_the_operator_looks_for() -> None:
         assert ports == ([] if kind == "Evaluator" else [{"name": "tfjob-port", "containerPort": 3333}])
 
 
-def test_flags_find_the_index_in_the_label_that_the_operator_sets() -> None:
-    pods = started_containers(objects_of(BY_FLAGS, "kubeflow-tfjob", *GIVEN, "access=ReadWriteMany"))
+def test_flags_take_the_index_from_the_operators_label() -> None:
+    pods = started_containers(objects_of(BY_FLAGS, "kubeflow-tfjob", *SETTINGS, "access=ReadWriteMany"))
     assert {pod.task: pod.argv[2:4] for pod in pods if pod.task.startswith("worker")} == {
         "worker/0": ("--job_name=worker", "--task_index=0"),
         "worker/1": ("--job_name=worker", "--task_index=1"),
@@ -100,23 +99,25 @@ def test_flags_find_the_index_in_the_label_that_the_operator_sets() -> None:
     assert all(hosts in pod.argv for pod in pods if pod.task.startswith(("worker", "ps")))
 
 
-def test_workers_that_share_a_template_need_a_volume_that_all_can_have() -> None:
-    with pytest.raises(InvalidInput, match=r"inventory.yml:11:5: error: worker/0 is a worker as the others"):
-        files_of(BY_FLAGS, "kubeflow-tfjob", *GIVEN, "access=ReadWriteOnce")
-    (claim,) = of_kind(objects_of(BY_FLAGS, "kubeflow-tfjob", *GIVEN), "PersistentVolumeClaim")
+def test_workers_that_share_a_template_need_a_volume_for_several_nodes() -> None:
+    with pytest.raises(
+        InvalidInput, match=r"inventory.yml:11:5: error: worker/0 shares its template with other workers"
+    ):
+        files_of(BY_FLAGS, "kubeflow-tfjob", *SETTINGS, "access=ReadWriteOnce")
+    (claim,) = of_kind(objects_of(BY_FLAGS, "kubeflow-tfjob", *SETTINGS), "PersistentVolumeClaim")
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"], "by default it is one"
-    (claim,) = of_kind(objects_of(CLUSTER, "kubeflow-tfjob", *GIVEN), "PersistentVolumeClaim")
+    (claim,) = of_kind(objects_of(CLUSTER, "kubeflow-tfjob", *SETTINGS), "PersistentVolumeClaim")
     assert claim["spec"]["accessModes"] == ["ReadWriteOnce"], "a chief of its own mounts it alone"
     spec = tfjob(BY_FLAGS)["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
     (mount,) = (one for one in spec["containers"][0]["volumeMounts"] if one["name"] == "checkpoints")
     assert mount["subPathExpr"] == "worker-$(TFPROV_INDEX)"
 
 
-def test_what_is_no_replica_stands_beside_it() -> None:
-    objects = objects_of(CLUSTER, "kubeflow-tfjob", *GIVEN)
+def test_tasks_without_a_replica_type_are_rendered_beside_the_tfjob() -> None:
+    objects = objects_of(CLUSTER, "kubeflow-tfjob", *SETTINGS)
     assert kinds(objects) == ["PersistentVolumeClaim", "NetworkPolicy", "TFJob", "Service", "Deployment"]
     service = "    dispatcher: {hosts: {d: }}\n    data_worker: {hosts: {d: }}\n"
-    objects = objects_of(CLUSTER + service, "kubeflow-tfjob", *GIVEN)
+    objects = objects_of(CLUSTER + service, "kubeflow-tfjob", *SETTINGS)
     (role,) = of_kind(objects, "Role")
     assert role["rules"][0]["resources"] == ["tfjobs"]
     data = object_named(objects, "Job", "tf-data-worker-0")["spec"]["template"]["spec"]["containers"][0]
@@ -125,26 +126,26 @@ def test_what_is_no_replica_stands_beside_it() -> None:
 
 def test_two_chiefs_are_refused_at_their_line() -> None:
     with pytest.raises(InvalidInput, match=r"inventory.yml:11:5: error: more than one chief task"):
-        files_of(CLUSTER.replace("chief: {hosts: {c: }}", "chief: {hosts: {c: , c2: }}"), "kubeflow-tfjob", *GIVEN)
+        files_of(CLUSTER.replace("chief: {hosts: {c: }}", "chief: {hosts: {c: , c2: }}"), "kubeflow-tfjob", *SETTINGS)
 
 
 @pytest.mark.parametrize(
-    ("said", "name"),
+    ("setting", "name"),
     [("memory: 1g", "memory"), ("env: {A: b}", "env"), ("flags: {lr: 1}", "flags"), ("port: 99", "port")],
 )
-def test_workers_that_differ_are_refused_at_the_line_that_makes_them(said: str, name: str) -> None:
-    text = CLUSTER.replace('"w[0:1]": ', f"w0: , w1: {{tfprov: {{{said}}}}}")
-    with pytest.raises(InvalidInput, match=rf"inventory.yml:12:\d+: error: `{name}` is another one for worker/1"):
-        files_of(text, "kubeflow-tfjob", *GIVEN)
+def test_workers_that_differ_are_refused_at_the_differing_line(setting: str, name: str) -> None:
+    text = CLUSTER.replace('"w[0:1]": ', f"w0: , w1: {{tfprov: {{{setting}}}}}")
+    with pytest.raises(InvalidInput, match=rf"inventory.yml:12:\d+: error: `{name}` differs between worker/1"):
+        files_of(text, "kubeflow-tfjob", *SETTINGS)
 
 
-def test_what_depends_on_the_task_is_refused_because_the_template_is_one() -> None:
+def test_a_command_that_depends_on_the_task_is_refused() -> None:
     text = CLUSTER.replace("command: [python, x.py]", 'command: [python, x.py, "{{ task.index }}"]')
-    with pytest.raises(InvalidInput, match=r"`command` is another one for worker/1 than for worker/0"):
-        files_of(text, "kubeflow-tfjob", *GIVEN)
+    with pytest.raises(InvalidInput, match=r"`command` differs between worker/1 and worker/0"):
+        files_of(text, "kubeflow-tfjob", *SETTINGS)
 
 
-@pytest.mark.parametrize("given", ["clean=Everything", "deadline=-1", "ttl=soon", "namespace=Research", "user=0"])
-def test_a_value_of_a_wrong_kind_is_refused(given: str) -> None:
-    with pytest.raises(Usage, match=f"`--set {given.partition('=')[0]}` must be"):
-        files_of(CLUSTER, "kubeflow-tfjob", given)
+@pytest.mark.parametrize("option", ["clean=Everything", "deadline=-1", "ttl=soon", "namespace=Research", "user=0"])
+def test_an_option_value_of_a_wrong_type_is_refused(option: str) -> None:
+    with pytest.raises(Usage, match=f"`--set {option.partition('=')[0]}` must be"):
+        files_of(CLUSTER, "kubeflow-tfjob", option)

@@ -276,7 +276,7 @@ class Cluster:
 
         if trust is not None:
             machines = [machine for host, machine in context.machines.items() if context.allows(host)]
-            context.missed.update(trust_new(machines, context.forks, trust))
+            context.unresponsive.update(trust_new(machines, context.forks, trust))
         return check_machines(context, deliver=deliver)
 
     @property

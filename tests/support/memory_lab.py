@@ -43,7 +43,7 @@ class MemoryLab:
         return caught.value
 
     def cut(self, host: str) -> None:
-        self.hosts[host].trouble = Unreachable(host, "no answer")
+        self.hosts[host].failure = Unreachable(host, "no answer")
 
 
 class ScriptedMonitor(StragglerMonitor):

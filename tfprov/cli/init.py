@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from tfprov.editing.scalar_emitter import emit_text
-from tfprov.errors import InvalidInput, Position, TfprovError, Usage, shown
+from tfprov.errors import InvalidInput, Position, TfprovError, Usage, printable
 from tfprov.inventory.host_names import NameKind, check_name, split_port
 from tfprov.model.node import Scalar
 from tfprov.paths import shipped_directory
@@ -91,11 +91,11 @@ def read_machines(text: str) -> tuple[Machine, ...]:
             name, port = split_port(rest)
             wrong = check_name(NameKind.HOST, Scalar(name, Position(""), name, quoted=True))
             if wrong or (at and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", user)) or (port or 1) > 65535:
-                raise Usage(f"`{shown(word)}` is no machine", "write `name`, `user@name` or `user@name:port`")
+                raise Usage(f"`{printable(word)}` is no machine", "write `name`, `user@name` or `user@name:port`")
             machines.append(Machine(name, user or None, port))
     names = [machine.name for machine in machines]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise Usage(f"{shown(twice)} is given twice", "give every machine once")
+        raise Usage(f"{printable(twice)} is given twice", "give every machine once")
     return tuple(machines)
 
 
@@ -211,7 +211,7 @@ def _given(text: str | None, asks: bool, question: str, default: str, read: "Cal
 def _checked_name(text: str) -> str:
     if not _CLUSTER.fullmatch(text):
         raise Usage(
-            f"`{shown(text)}` is not a cluster name", "use lower-case letters, digits and `-`, at most 40 of them"
+            f"`{printable(text)}` is not a cluster name", "use lower-case letters, digits and `-`, at most 40 of them"
         )
     return text
 
@@ -224,7 +224,7 @@ def _words(text: str) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise Usage(f"`{shown(text)}`: {str(error).lower()}", "close the quote") from None
+        raise Usage(f"`{printable(text)}`: {str(error).lower()}", "close the quote") from None
     if not words:
         raise Usage("an empty command", "for example `python train.py`")
     return words

@@ -135,7 +135,7 @@ class Fetched:
     def fetch(self, host: str, report: Reporter) -> None:
         """Have `host` fetch it, after removing data that nothing uses any more; idempotent."""
         runtime = self.runtimes[host]
-        runtime.tidy(self.keep)
+        runtime.remove_unused_data(self.keep)
         telling = FetchProgress(lambda there, whole: report.transferred(host, there, whole), report.note)
         self.under_way.add(telling)
         if self.is_cut.is_set():
@@ -152,8 +152,8 @@ def fetched(
     """Return the data sets that tasks read, by their names as artifacts."""
     images: dict[str, dict[str, list[str]]] = {name: {} for name in sets}
     for one in wanted:
-        if one.data is not None and one.box is not None:
-            images[one.data].setdefault(one.task.host, []).append(one.box.image)
+        if one.data is not None and one.docker is not None:
+            images[one.data].setdefault(one.task.host, []).append(one.docker.image)
     return {name: Fetched(data, images[name], runtimes, frozenset(sets)) for name, data in sets.items()}
 
 

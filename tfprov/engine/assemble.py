@@ -11,7 +11,7 @@ from tfprov.engine.artifacts import PackedCode, all_problems, check_data, check_
 from tfprov.engine.checkpoints.manifest import LOGS
 from tfprov.engine.context import DEFAULT_FORKS, Context, Definition, chief_of, target_of
 from tfprov.engine.events import Reporter
-from tfprov.engine.host_registry import Delivered, Record, keyed_hash
+from tfprov.engine.host_registry import DeliveredImages, HostRegistry, keyed_hash
 from tfprov.errors import HostError, InvalidInput, Usage, hide_secret
 from tfprov.hosts.base import Runtime
 from tfprov.hosts.process.data_dirs import DataDirs
@@ -83,15 +83,17 @@ def assemble(
 def _in_docker(assembly: _Assembly) -> Context:
     # Here, because the SSH library and the docker SDK take as long to import as all the rest together; and one after the
     # other, because hosts can answer while the SDK is being imported.
-    from tfprov.engine.connect import reach  # noqa: PLC0415
+    from tfprov.engine.connect import prepare_connections  # noqa: PLC0415
 
     definition = assembly.definition
-    connections = reach(definition.inventory, definition.roles, definition.home, accept_new=assembly.options.accept_new)
+    connections = prepare_connections(
+        definition.inventory, definition.roles, definition.home, accept_new=assembly.options.accept_new
+    )
     if assembly.options.connect and _is_possible(definition.roles):
-        connections.begin(assembly.options.forks)
+        connections.open_all(assembly.options.forks)
 
     try:
-        return docked(assembly, connections)
+        return _assemble_docker(assembly, connections)
     except BaseException:
         connections.close()
         raise
@@ -188,7 +190,7 @@ def _limit(inventory: Inventory, pattern: str | None) -> frozenset[str] | None:
 def _check_runtime(home: Path, cluster: str, *, in_docker: bool) -> None:
     """Raise Usage if tasks of the other runtime exist: they would not be observed, and would be started a second time."""
     before = "process" if in_docker else "docker"
-    there = any((home / "hosts").glob("*/tasks/*")) if in_docker else bool(Record(home).read())
+    there = any((home / "hosts").glob("*/tasks/*")) if in_docker else bool(HostRegistry(home).read())
     if there:
         fix = f"take it down with `runtime: {before}` first"
         raise Usage(f"cluster {cluster} still has tasks under `runtime: {before}`", fix)
@@ -202,7 +204,7 @@ def _processes(roles: Sequence[RoleSettings], home: Path, factory: RuntimeFactor
     return {name: factory(name, hosts / name) for name in names}
 
 
-def docked(assembly: _Assembly, reach: "Connections") -> Context:
+def _assemble_docker(assembly: _Assembly, connections: "Connections") -> Context:
     """Return the context of a cluster in Docker. Raises InvalidInput, or HostError if this machine's engine is down."""
     # Imported here for start-up time: the docker SDK takes 0.2 s, in which hosts already answer, and the process runtime
     # needs none of it.
@@ -210,26 +212,26 @@ def docked(assembly: _Assembly, reach: "Connections") -> Context:
     from tfprov.engine.image_sources import Supplier, made  # noqa: PLC0415
 
     roles, home = assembly.definition.roles, assembly.definition.home
-    by_host = machines.machines(reach, os.environ)
+    by_host = machines.machines(connections, os.environ)
     store = CodeStore(cache_home() / "code")
-    delivered = Delivered(home / "images.json", made)
+    delivered = DeliveredImages(home / "images.json", made)
     supplier = Supplier(by_host, assembly.report, os.environ, store, delivered)
     try:
-        roles = machines.addressed(roles, by_host)
+        roles = machines.with_gateway_addresses(roles, by_host)
     except HostError:
         _check_without_hosts(assembly, supplier)
         raise
     cluster, codes, addresses, source, _ = all_problems(
         lambda: assign_tasks(roles),
         lambda: pack_all(roles, assembly.never),
-        lambda: machines.published(roles),
+        lambda: machines.publish_addresses(roles),
         lambda: supplier.source(roles[0]),
         lambda: check_data(roles),
     )
     stock = source.stock(roles, codes, addresses)
     settings = {(role.role, role.host): role.values for role in roles}
     digests = {place: code.digest for place, code in codes.items()}
-    hosts = {host: machine for host, machine in by_host.items() if host not in reach.builder}
+    hosts = {host: machine for host, machine in by_host.items() if host not in connections.builder}
     sets = datasets_of(roles)
     put = put_into(store, {c.digest: c for c in codes.values()})
     runtimes = machines.runtimes(hosts, cluster.name, put, delivered, fetches=bool(sets))
@@ -247,21 +249,21 @@ def docked(assembly: _Assembly, reach: "Connections") -> Context:
         runtimes,
         artifacts=stock.artifacts,
         machines=by_host,
-        left=frozenset(reach.recorded),
-        record=Record(home),
-        ways=reach.present,
+        left=frozenset(connections.recorded),
+        registry=HostRegistry(home),
+        connections=connections.present,
     )
 
 
 def _check_without_hosts(assembly: _Assembly, supplier: "Supplier") -> None:
     """Raise InvalidInput for problems that do not depend on hosts: they are reported before an unreachable host."""
-    from tfprov.engine import machines  # noqa: PLC0415  see docked
+    from tfprov.engine import machines  # noqa: PLC0415  see _assemble_docker
 
     roles = assembly.definition.roles
     all_problems(
-        lambda: assign_tasks(machines.elsewhere(roles)),
+        lambda: assign_tasks(machines.with_default_addresses(roles)),
         lambda: pack_all(roles),
-        lambda: machines.published(roles),
+        lambda: machines.publish_addresses(roles),
         lambda: supplier.source(roles[0]),
         lambda: check_data(roles),
     )

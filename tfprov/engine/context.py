@@ -9,7 +9,7 @@ from tfprov.engine.artifacts import Artifact, Fetched, Ready, never_code
 from tfprov.engine.checkpoints.verify import Verify, verify
 from tfprov.engine.concurrency import Clock
 from tfprov.engine.events import Quiet, Reporter
-from tfprov.engine.host_registry import Record
+from tfprov.engine.host_registry import HostRegistry
 from tfprov.errors import HostError, Usage, Warn, ignore_warning
 from tfprov.hosts.base import Runtime
 from tfprov.images.code import Code
@@ -17,7 +17,7 @@ from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Container, Observation, Observed
 from tfprov.paths import state_home
-from tfprov.settings.connection import Connection
+from tfprov.settings.connection import ConnectionSettings
 from tfprov.settings.load import SourceList, load
 from tfprov.settings.role_settings import RoleSettings, resolve_path
 from tfprov.vault.decrypt import Vault
@@ -93,9 +93,9 @@ class Context:
     """Every host with a Docker engine; none under the process runtime."""
     left: frozenset[str] = frozenset()
     """Hosts that left the inventory and may still have tasks of the cluster."""
-    record: Record | None = None
-    """The record of hosts that received something; `ways` are the connection settings of the inventory's hosts."""
-    ways: Mapping[str, Connection] = field(default_factory=dict)
+    registry: HostRegistry | None = None
+    """The record of hosts that received something; `connections` are the connection settings of the inventory's hosts."""
+    connections: Mapping[str, ConnectionSettings] = field(default_factory=dict)
     resume: bool = False
     """Whether a training that starts resumes from the newest gathered checkpoint."""
     codes: Mapping[str, Code] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class Context:
     """Tasks, with their hosts, already reported as ended at once. Mutated during the run."""
     seen: Observation | None = None
     """A fresh observation for a step that would observe first; None if the step has to observe."""
-    missed: dict[str, HostError] = field(default_factory=dict)
+    unresponsive: dict[str, HostError] = field(default_factory=dict)
     """Unresponsive hosts, each reported once. Mutated during the run."""
 
     def limited(self, hosts: Iterable[str]) -> "Context":
@@ -142,13 +142,13 @@ class Context:
 
     def remember(self) -> None:
         """Record the hosts that are about to receive something."""
-        if self.record is not None:
-            self.record.add({host: way for host, way in self.ways.items() if self.allows(host)})
+        if self.registry is not None:
+            self.registry.add({host: way for host, way in self.connections.items() if self.allows(host)})
 
     def forget_empty(self, observation: Observation) -> None:
         """Forget the hosts on which `observation` shows nothing of the cluster any more."""
-        if self.record is not None:
-            self.record.drop(state.host for state in observation.hosts.values() if not state.containers)
+        if self.registry is not None:
+            self.registry.drop(state.host for state in observation.hosts.values() if not state.containers)
 
     def close(self) -> None:
         """End all connections."""

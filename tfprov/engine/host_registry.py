@@ -16,7 +16,7 @@ from typing import Any
 from tfprov.atomic_write import private_directory, replace
 from tfprov.errors import Position, Usage
 from tfprov.paths import state_home
-from tfprov.settings.connection import Connection
+from tfprov.settings.connection import ConnectionSettings
 from tfprov.vault.redaction import KeyedHash
 
 _NAME = "hosts.json"
@@ -25,12 +25,12 @@ _PATHS = ("key_files", "known_hosts")
 
 
 @dataclass(frozen=True)
-class Record:
+class HostRegistry:
     """The file in `home`, a cluster's directory on the controller."""
 
     home: Path
 
-    def read(self) -> dict[str, Connection]:
+    def read(self) -> dict[str, ConnectionSettings]:
         """Return the way to every recorded host; nothing when there is no record, or when it cannot be read."""
         try:
             data: Mapping[str, Any] = json.loads((self.home / _NAME).read_text())
@@ -38,7 +38,7 @@ class Record:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
-    def add(self, ways: Mapping[str, Connection]) -> None:
+    def add(self, ways: Mapping[str, ConnectionSettings]) -> None:
         """Note these hosts, before anything is brought to them."""
         before = self.read()
         after = {**before, **ways}
@@ -52,23 +52,23 @@ class Record:
         if after != before:
             self._write(after)
 
-    def _write(self, ways: Mapping[str, Connection]) -> None:
+    def _write(self, ways: Mapping[str, ConnectionSettings]) -> None:
         private_directory(self.home)
         data = {host: _encoded(way) for host, way in ways.items()}
         replace(self.home / _NAME, json.dumps(data, indent=1).encode(), mode=0o600)
 
 
-def _encoded(way: Connection) -> dict[str, Any]:
+def _encoded(way: ConnectionSettings) -> dict[str, Any]:
     facts = {name: getattr(way, name) for name in _PLAIN}
     paths = {name: [str(path) for path in getattr(way, name)] for name in _PATHS}
     return {**facts, **paths, "ssh_config": str(way.ssh_config) if way.ssh_config else None}
 
 
-def _decoded(host: str, facts: Mapping[str, Any]) -> Connection:
+def _decoded(host: str, facts: Mapping[str, Any]) -> ConnectionSettings:
     values: dict[str, Any] = {name: facts[name] for name in _PLAIN}
     values |= {name: tuple(map(Path, facts[name])) for name in _PATHS}
     values["ssh_config"] = Path(facts["ssh_config"]) if facts["ssh_config"] else None
-    return Connection(host=host, at=Position("(recorded)"), password=None, **values)
+    return ConnectionSettings(host=host, at=Position("(recorded)"), password=None, **values)
 
 
 _KEPT = 32
@@ -78,23 +78,23 @@ Made = Callable[[str], Collection[str]]
 """Returns the ids of an image that the controller has made, by its name; none where it has not."""
 
 
-class Delivered:
+class DeliveredImages:
     """The file at `path`; `made` is asked about what is not in it."""
 
     def __init__(self, path: Path, made: Made = lambda _reference: ()) -> None:
         self._path, self._made = path, made
         self._lock = threading.Lock()
 
-    def on(self, host: str) -> "DeliveredTo":
+    def on(self, host: str) -> "HostDeliveries":
         """Return what was delivered to one host."""
-        return DeliveredTo(self, host)
+        return HostDeliveries(self, host)
 
-    def known(self, host: str, reference: str) -> Collection[str]:
+    def image_ids(self, host: str, reference: str) -> Collection[str]:
         """Return the ids that the image `reference` may have on `host`; none where nobody knows."""
         kept = self._read().get(host, {}).get(reference)
         return (kept,) if kept else self._made(reference)
 
-    def note(self, host: str, reference: str, image_id: str) -> None:
+    def record(self, host: str, reference: str, image_id: str) -> None:
         """Remember the id that the engine of `host` gives to the image `reference`."""
         with self._lock:
             hosts = self._read()
@@ -116,19 +116,19 @@ class Delivered:
 
 
 @dataclass(frozen=True)
-class DeliveredTo:
+class HostDeliveries:
     """What was delivered to `host`. See Deliveries."""
 
-    delivered: Delivered
+    delivered: DeliveredImages
     host: str
 
-    def known(self, reference: str) -> Collection[str]:
+    def image_ids(self, reference: str) -> Collection[str]:
         """See Deliveries."""
-        return self.delivered.known(self.host, reference)
+        return self.delivered.image_ids(self.host, reference)
 
-    def note(self, reference: str, image_id: str) -> None:
+    def record(self, reference: str, image_id: str) -> None:
         """See Deliveries."""
-        self.delivered.note(self.host, reference, image_id)
+        self.delivered.record(self.host, reference, image_id)
 
 
 _SIZE = 32

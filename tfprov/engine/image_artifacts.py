@@ -18,8 +18,8 @@ from tfprov.engine.artifacts import Makes
 from tfprov.engine.context import Context
 from tfprov.engine.events import Reporter
 from tfprov.engine.execute import execute
-from tfprov.engine.host_registry import Delivered
-from tfprov.engine.lock.lock import Lock
+from tfprov.engine.host_registry import DeliveredImages
+from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.engine.observe import observe
 from tfprov.errors import DeliveryError, HostError, Usage
 from tfprov.hosts.docker.engine import Engine
@@ -54,7 +54,7 @@ class Workshop:
     report: Reporter
     names: set[str]
     """The images of the inventory, by their names on hosts: none of them is in another's way."""
-    delivered: Delivered
+    delivered: DeliveredImages
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -153,7 +153,7 @@ class Layered:
                 lambda sent, total: report.transferred(host, sent, total),
                 lambda text: report.note(f"{host}: {text}"),
             )
-        workshop.delivered.note(host, self.reference, pushed.image_id)
+        workshop.delivered.record(host, self.reference, pushed.image_id)
         if pushed.reason:
             report.note(f"{host}: {pushed.reason}")
         with suppress(HostError):  # the images that are not needed any more are a matter of tidiness
@@ -194,7 +194,7 @@ class Named:
     def _named_again(self, host: str) -> bool:
         """Give the image that was delivered to `host` its name back, where only the name was moved."""
         engine = self.workshop.machines[host].engine
-        for image_id in self.workshop.delivered.known(host, self.reference):
+        for image_id in self.workshop.delivered.image_ids(host, self.reference):
             if inspected(engine, image_id) is not None:
                 tag(engine, image_id, self.reference)
                 return True
@@ -203,7 +203,7 @@ class Named:
     def _pull(self, host: str, name: str) -> None:
         machine, note = self.workshop.machines[host], self.workshop.report.note
         image_id, _ = pull(machine.engine, name, self.reference, lambda text: note(f"{host}: {text}"))
-        self.workshop.delivered.note(host, self.reference, image_id)
+        self.workshop.delivered.record(host, self.reference, image_id)
 
     def _chosen(self) -> str | None:
         """Return the digest form of what the first host with the image has; None when no host has it."""
@@ -256,7 +256,7 @@ class ClusterImages:
         if not any(action.kind == "deliver" for action in part.actions):
             context.report.note(f"{NOTHING}: the image is on every host")
             return
-        with Lock(context, "image deliver"):
+        with ClusterLock(context, "image deliver"):
             context.remember()
             execute(context, part, "").check()
 
@@ -275,7 +275,7 @@ class ClusterImages:
             before = len(present(machine.engine, self._repository))
             forget(machine.engine, self._repository, 0)
             removed = before - len(present(machine.engine, self._repository))
-            yield PruneResult(host, removed, runtimes[host].tidy(()) if host in runtimes else 0)
+            yield PruneResult(host, removed, runtimes[host].remove_unused_data(()) if host in runtimes else 0)
 
     def _machines(self) -> Mapping[str, Machine]:
         context = self._context

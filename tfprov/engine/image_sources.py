@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfprov.engine.artifacts import Artifact, Later, Makes, Once
 from tfprov.engine.events import Reporter
-from tfprov.engine.host_registry import Delivered
+from tfprov.engine.host_registry import DeliveredImages
 from tfprov.engine.machines import engine_socket
 from tfprov.errors import DeliveryError, InvalidInput, Problem
 from tfprov.hosts.docker.engine import Engine
@@ -99,7 +99,7 @@ class Supplier:
     report: Reporter
     environ: Mapping[str, str]
     store: CodeStore
-    delivered: Delivered
+    delivered: DeliveredImages
 
     def source(self, role: RoleSettings) -> Source:
         """Return what `role` says under `image:`, which is the same for all roles, with its content read."""

@@ -19,14 +19,16 @@ def observe(context: Context, *, tolerant: bool = False, hosts: Collection[str] 
     cost the whole time limit of a connection; with `tolerant` alone, it is.
     """
     chosen = [host for host in context.runtimes if hosts is None or host in hosts]
-    known = {h: e for h, e in context.missed.items() if h in chosen and (context.tolerant or not needs(context, h))}
+    known = {
+        h: e for h, e in context.unresponsive.items() if h in chosen and (context.tolerant or not needs(context, h))
+    }
     states, failed = _ask([context.runtimes[host] for host in chosen if host not in known], context.forks)
     vital = [error for host, error in failed.items() if needs(context, host)]
     if vital and not (tolerant or context.tolerant):
         raise combine_errors(vital)
     for host, error in failed.items():
         if context.tolerant or not needs(context, host):
-            context.missed[host] = error
+            context.unresponsive[host] = error
             _tell_unneeded(context, error)
     return Observation(states, context.ready(), known | failed)
 
@@ -65,7 +67,7 @@ def _tell_unneeded(context: Context, error: HostError) -> None:
 
 def missing(context: Context) -> list[HostError]:
     """Return the errors of the hosts that something should have been done on, and could not be reached for it."""
-    return [e for host, e in context.missed.items() if host not in context.left and context.allows(host)]
+    return [e for host, e in context.unresponsive.items() if host not in context.left and context.allows(host)]
 
 
 def locate(context: Context, task: str) -> tuple[Runtime, Observed]:

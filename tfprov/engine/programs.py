@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfprov.engine.context import Context
-from tfprov.errors import InvalidInput, Problem, shown
+from tfprov.errors import InvalidInput, Problem, printable
 from tfprov.hosts.process.spec import PYTHON, environment
 from tfprov.hosts.program_checks import COMMON_PROGRAMS
 from tfprov.images.code_contents import Inside, names_tensorflow
@@ -69,13 +69,13 @@ class Programs:
         if (program := self.program(container)) is None:
             return None
         inside = self.code(container)
-        fault = _in_code(program, inside, in_image=container.box is not None)
-        return fault or (self._here(container, program, inside) if container.box is None else None)
+        fault = _in_code(program, inside, in_image=container.docker is not None)
+        return fault or (self._here(container, program, inside) if container.docker is None else None)
 
     def needs(self, container: Container) -> tuple[str, ...]:
         """Return the programs, and the files, that the image of a task must have."""
         program = self.program(container)
-        if program is None or container.box is None:
+        if program is None or container.docker is None:
             return ()
         inside = self.code(container)
         has_code = inside is not None
@@ -160,10 +160,12 @@ def _in_code(program: Program, inside: Inside | None, *, in_image: bool) -> Faul
             return (
                 None
                 if in_image
-                else Fault(f"there is no {shown(own)}: a task without `code` starts in an empty directory", fix)
+                else Fault(f"there is no {printable(own)}: a task without `code` starts in an empty directory", fix)
             )
         if not inside.has(own):
-            return Fault(f"{shown(own)} is not in the code ({inside.source})", _instead(own, inside, in_image=in_image))
+            return Fault(
+                f"{printable(own)} is not in the code ({inside.source})", _instead(own, inside, in_image=in_image)
+            )
         if own == program.command:
             return _not_runnable(own, inside)
     return _no_module(program.module, inside) if inside is not None and program.module else None
@@ -173,13 +175,13 @@ def _not_runnable(name: str, inside: Inside) -> Fault | None:
     first = inside.first_line(name)
     fix = f"write the interpreter before it, for example `[{'python' if name.endswith('.py') else 'sh'}, {name}]`"
     if not inside.may_run(name):
-        return Fault(f"{shown(name)} is not executable", f"run `chmod +x` on it, or {fix}")
+        return Fault(f"{printable(name)} is not executable", f"run `chmod +x` on it, or {fix}")
     if first is None or first.startswith(b"\x7fELF"):
         return None
     if not first.startswith(b"#!"):
-        return Fault(f"{shown(name)} does not begin with `#!` and an interpreter", f"add it, or {fix}")
+        return Fault(f"{printable(name)} does not begin with `#!` and an interpreter", f"add it, or {fix}")
     if first.endswith(b"\r"):
-        return Fault(f"the first line of {shown(name)} ends with a carriage return", "save it with Unix line ends")
+        return Fault(f"the first line of {printable(name)} ends with a carriage return", "save it with Unix line ends")
     return None
 
 
@@ -189,18 +191,20 @@ def _no_module(module: str, inside: Inside) -> Fault | None:
     if not is_ours and top == posixpath.basename(inside.source) and "." in module:
         within = module.partition(".")[2]
         if any(inside.has(name) for name in module_files(within)):
-            what = f"there is no module {shown(module)}: a task starts inside of {inside.source}"
-            return Fault(what, f"write `-m {shown(within)}`")
+            what = f"there is no module {printable(module)}: a task starts inside of {inside.source}"
+            return Fault(what, f"write `-m {printable(within)}`")
     if not is_ours or any(inside.has(name) for name in module_files(module)):
         return None
-    return Fault(f"there is no module {shown(module)} in the code ({inside.source})", "correct the name after `-m`")
+    return Fault(f"there is no module {printable(module)} in the code ({inside.source})", "correct the name after `-m`")
 
 
 def _instead(name: str, inside: Inside, *, in_image: bool) -> str:
     same = [it for it in inside.names if posixpath.basename(it) == posixpath.basename(name)]
     close = same or difflib.get_close_matches(posixpath.normpath(name), inside.names, 1)
     fix = (
-        f"did you mean {shown(close[0])}?" if close else "correct it, or `code`; a .dockerignore file may leave it out"
+        f"did you mean {printable(close[0])}?"
+        if close
+        else "correct it, or `code`; a .dockerignore file may leave it out"
     )
     return f"{fix} a file of the image is named by its absolute path" if in_image and close else fix
 
@@ -208,12 +212,12 @@ def _instead(name: str, inside: Inside, *, in_image: bool) -> str:
 def _no_program(
     name: str, inside: Inside | None, where: str, there: Mapping[str, bool], entrypoint: Sequence[str]
 ) -> Fault:
-    what = f"{where} has no program {shown(name)}"
+    what = f"{where} has no program {printable(name)}"
     if inside is not None and inside.has(name):
         return Fault(what, f"for the file in `code`, write [python, {name}], or ./{name} if it is executable")
     if entrypoint:
         start = ", ".join([*entrypoint, name])
-        return Fault(f"{what}, and its ENTRYPOINT is not used", f"write the whole command: [{shown(start)}]")
+        return Fault(f"{what}, and its ENTRYPOINT is not used", f"write the whole command: [{printable(start)}]")
     present = [it for it, is_there in there.items() if is_there and it != name]
     if Program(name).is_python and where == "the image" and not present:
         return Fault(what, "install Python in its Dockerfile, for example `FROM python:3.12-slim`")
@@ -253,9 +257,9 @@ def _is_slashed_relative(name: str) -> bool:
 
 def _comes_later(container: Container, name: str) -> bool:
     """Whether a path lies in a directory that the task gets from elsewhere when it is started: data, or a mount."""
-    box = container.box
+    options = container.docker
     brought = [container.checkpoint_dir, container.env.get("TFPROV_DATA_DIR", "")]
-    brought += [box.data_at or "", *(mount.target for mount in box.mounts)] if box else []
+    brought += [options.data_at or "", *(mount.target for mount in options.mounts)] if options else []
     path = posixpath.normpath(name)
     return any(path == it or path.startswith(f"{it.rstrip('/')}/") for it in brought if it)
 
@@ -268,6 +272,10 @@ def tasks_by_program(containers: Iterable[Container]) -> Iterator[tuple[Containe
     """Yield one container of those that start the same, with the names of all of their tasks."""
     alike: dict[tuple[object, ...], tuple[Container, list[str]]] = {}
     for it in containers:
-        key = (tuple(it.spec.get("command") or ()), it.spec.get("code"), it.box and (it.box.image, it.box.mounts))
+        key = (
+            tuple(it.spec.get("command") or ()),
+            it.spec.get("code"),
+            it.docker and (it.docker.image, it.docker.mounts),
+        )
         alike.setdefault((*key, it.env.get("PATH"), it.env.get("PYTHONPATH")), (it, []))[1].append(it.task.name)
     yield from alike.values()

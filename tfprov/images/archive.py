@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from pydantic import BaseModel, Field, RootModel
 
-from tfprov.errors import DeliveryError, shown
+from tfprov.errors import DeliveryError, printable
 from tfprov.images.archive_reader import Member, Members
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import (
@@ -77,7 +77,7 @@ class _Found:
         return self.config.blob.digest
 
     def __str__(self) -> str:
-        return ", ".join(map(shown, self.names)) or self.id
+        return ", ".join(map(printable, self.names)) or self.id
 
 
 class _Saved(BaseModel):
@@ -131,7 +131,7 @@ def _for_platform(members: Members, index: Entry, platform: str) -> Entry:
     fitting = [it for it in variants if str(it.platform) == platform] or variants
     if len(fitting) == 1:
         return fitting[0]
-    has = ", ".join(sorted(shown(it.platform) for it in variants)) or "none"
+    has = ", ".join(sorted(printable(it.platform) for it in variants)) or "none"
     raise DeliveryError(f"no image for {platform}; it has: {has}")
 
 
@@ -162,7 +162,7 @@ def _chosen(candidates: list[_Found], wanted: str | None) -> _Found:
     has = "; ".join(map(str, candidates)) or "none"
     if wanted is None and candidates:
         raise DeliveryError(f"it holds {len(candidates)} images: {has}", "say which of them")
-    raise DeliveryError(f"no image {shown(wanted)}; it has: {has}" if wanted else "it holds no image")
+    raise DeliveryError(f"no image {printable(wanted)}; it has: {has}" if wanted else "it holds no image")
 
 
 def _store(layout: Layout, found: _Found) -> Image:

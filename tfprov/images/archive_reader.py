@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import IO
 
-from tfprov.errors import LONGEST, DeliveryError, one_line, shown
+from tfprov.errors import LONGEST, DeliveryError, one_line, printable
 from tfprov.images.blobs import CHUNK, Blobs, Incoming
 from tfprov.images.oci_spec import Parsed, parse
 
@@ -160,7 +160,7 @@ class Members:
 
 def _tail(name: str) -> str:
     """Return a name as it stands in a message: its end says more than the digest it may begin with."""
-    return shown(name if len(name) <= LONGEST else f"...{name[3 - LONGEST :]}")
+    return printable(name if len(name) <= LONGEST else f"...{name[3 - LONGEST :]}")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-from tfprov.errors import DeliveryError, shown
+from tfprov.errors import DeliveryError, printable
 from tfprov.images.blobs import CHUNK
 from tfprov.images.code import Code
 from tfprov.images.oci_layout import Layout
@@ -71,7 +71,7 @@ def append(layout: Layout, base: Image, code: Code, name: str, directory: str = 
     The image starts in `directory`. DeliveryError when the code holds what a layer cannot say.
     """
     if not _PLACE.match(directory):
-        raise DeliveryError(f"code cannot be put at {shown(directory)}", f"give a directory such as {DIRECTORY}")
+        raise DeliveryError(f"code cannot be put at {printable(directory)}", f"give a directory such as {DIRECTORY}")
     with layout.in_use():
         draft = _Draft(layout, base)
         draft.put_code(code, directory)
@@ -246,9 +246,9 @@ def _plain(entry: tarfile.TarInfo, root: str, code: Code) -> tarfile.TarInfo:
     """Return the header of a file or a link: of root, with no time, and the rest as it was packed."""
     path = PurePosixPath(entry.name)
     if path.is_absolute() or ".." in path.parts or not (entry.isreg() or entry.issym()):
-        raise DeliveryError(f"{code.source}: {shown(entry.name)} cannot be put into an image")
+        raise DeliveryError(f"{code.source}: {printable(entry.name)} cannot be put into an image")
     if path.name.startswith(_WHITEOUT):
-        what = f"{code.source}: {shown(entry.name)}: in an image such a name removes a file"
+        what = f"{code.source}: {printable(entry.name)}: in an image such a name removes a file"
         raise DeliveryError(what, "rename it, or leave it out with a .dockerignore file")
     info = tarfile.TarInfo(f"{root}/{entry.name}")
     info.type, info.linkname, info.size, info.mode = entry.type, entry.linkname, entry.size, entry.mode

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfprov.errors import Position, Problem, shown
+from tfprov.errors import Position, Problem, printable
 from tfprov.model.inventory import ROLES
 from tfprov.wiring import FLAGS, FLAGS_VARIABLE, Wiring, WiringError, from_flags, from_names, from_tf_config
 
@@ -81,7 +81,7 @@ class Notes:
 
     def left(self, key: str, at: Position, why: str = "an inventory has no word for it") -> None:
         """Note that what is called `key` is not carried over."""
-        self.add(at, f"`{shown(key)}` is not carried over: {why}")
+        self.add(at, f"`{printable(key)}` is not carried over: {why}")
 
     def refuse(self, at: Position, what: str, fix: str) -> None:
         """Note what keeps the file from being imported at all."""
@@ -148,11 +148,11 @@ def told(task: ForeignTask, notes: Notes) -> IdentifiedTask | None:
     job, index = (wiring.job, wiring.index) if wiring else _by_name(task, ours.get("TFPROV_TASK", ""))
     if job not in ROLES:
         why = (
-            f"no role is like `{shown(job)}`"
+            f"no role is like `{printable(job)}`"
             if job
             else "neither its command line nor TF_CONFIG says that it is a task"
         )
-        notes.add(task.at, f"`{shown(task.name)}` is not carried over: {why}")
+        notes.add(task.at, f"`{printable(task.name)}` is not carried over: {why}")
         return None
     words = _without_wiring(task.words, names)
     command, flags = _split(words)
@@ -183,7 +183,7 @@ def _by_flags(task: ForeignTask, names: Mapping[str, str], notes: Notes) -> Wiri
         words = [f"{index.rstrip('$(')}0" if word.text.startswith(index) else word.text for word in task.words]
         return from_flags(words, names)
     except WiringError as error:
-        notes.refuse(task.at, f"`{shown(task.name)}`: {error}", "correct its flags")
+        notes.refuse(task.at, f"`{printable(task.name)}`: {error}", "correct its flags")
         return None
 
 
@@ -255,6 +255,6 @@ def _open(where: str, texts: Mapping[str, SourceText], notes: Notes) -> Iterator
         is_secret = _SECRET.fullmatch(name) and one.text and not one.text.startswith("/")
         if is_secret or _WITH_PASSWORD.search(one.text):
             fix = "add it to `env` as `ansible-vault encrypt_string` prints it"
-            notes.add(one.at, f"`{where}.{shown(name)}` looks like a secret and is not copied: {fix}")
+            notes.add(one.at, f"`{where}.{printable(name)}` looks like a secret and is not copied: {fix}")
         else:
             yield name, one

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from tfprov.errors import Position, shown
+from tfprov.errors import Position, printable
 from tfprov.importing.identify import ForeignTask, Notes, Setting, SourceText, Volume
 from tfprov.importing.tracked_mapping import Fields, as_text, cpus, kubernetes_memory, quantity
 from tfprov.model.node import Mapping, Node, Scalar
@@ -47,9 +47,9 @@ def read_kubernetes(document: Node, notes: Notes) -> Iterator[ForeignTask]:
             count = next((count[0] for count in counts if count), 1)
             yield _Pod(template, name, {**labels, **below}, notes).found(count)
     elif kind == "Secret":
-        notes.add(document.at, f"the Secret `{shown(name)}` is not carried over: {_SECRET}")
+        notes.add(document.at, f"the Secret `{printable(name)}` is not carried over: {_SECRET}")
     elif kind not in _SILENT and labels.get(_MANAGED) != "tfprov":  # what its own renderer adds, tfprov does itself
-        notes.add(document.at, f"the {shown(kind)} `{shown(name)}` is not carried over: it runs no task")
+        notes.add(document.at, f"the {printable(kind)} `{printable(name)}` is not carried over: it runs no task")
 
 
 def _metadata(fields: Fields) -> tuple[str, dict[str, str]]:
@@ -67,7 +67,7 @@ def _tfjob(spec: Fields, name: str, notes: Notes) -> Iterator[ForeignTask]:
         with spec.below("tfReplicaSpecs") as replicas:
             for kind, node in replicas.entries():
                 if kind not in _JOBS:
-                    what = f"the replicas `{shown(kind)}` are not carried over: no role is like it"
+                    what = f"the replicas `{printable(kind)}` are not carried over: no role is like it"
                     notes.add(replicas.where(kind), what)
                     continue
                 with Fields(node, f"spec.tfReplicaSpecs.{kind}", notes, replicas.where(kind)) as replica:
@@ -113,7 +113,7 @@ class _Pod:
             found = self.container(chosen, storage, spec.at) if chosen is not None else None
         if found is None:
             notes.refuse(
-                self.outer.at, f"`{shown(self.name)}` has no container", "give the file as its engine takes it"
+                self.outer.at, f"`{printable(self.name)}` has no container", "give the file as its engine takes it"
             )
             return ForeignTask(self.name, self.outer.at)
         image, words, env, volumes = found
@@ -187,7 +187,7 @@ class _Pod:
                 return "$"
             known = env.get(match["name"])
             if known is None and not match["name"].startswith(_OWN):
-                self.notes.add(text.at, f"`$({shown(match['name'])})` stays as it is: its value is not in the file")
+                self.notes.add(text.at, f"`$({printable(match['name'])})` stays as it is: its value is not in the file")
             return known.text if known else match[0]
 
         return SourceText(_REFERENCE.sub(replaced, text.text), text.at)

@@ -2,7 +2,7 @@
 
 import difflib
 
-from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.inventory.builder import InventoryBuilder
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
 from tfprov.model.node import Items, Mapping, Node, Scalar
@@ -74,7 +74,7 @@ class _YamlReader:
         for section, content in sections.entries.items():
             at = sections.key_at(section)
             if section not in _SECTIONS:
-                self.report(at, f"unknown key `{shown(section)}` in group `{name}`", _unknown_key_fix(section))
+                self.report(at, f"unknown key `{printable(section)}` in group `{name}`", _unknown_key_fix(section))
                 continue
             getattr(self, f"read_{section}")(name, self.section(section, content, name, at))
 
@@ -94,7 +94,7 @@ class _YamlReader:
     def read_hosts(self, group: str, content: Mapping) -> None:
         for pattern, body in content.entries.items():
             key = content.keys[pattern]
-            self.builder.add_hosts(group, key, self.mapping(body, f"host `{shown(pattern)}`", key.at))
+            self.builder.add_hosts(group, key, self.mapping(body, f"host `{printable(pattern)}`", key.at))
 
     def read_children(self, group: str, content: Mapping) -> None:
         for child, body in content.entries.items():
@@ -142,7 +142,7 @@ def _foreign_document(document: Mapping) -> tuple[Position, str, str] | None:
 def plugin_problem(name: str) -> tuple[str, str]:
     """Return the problem and the fix of a file that configures an inventory plugin."""
     fix = "give what `ansible-inventory -i FILE --list --yaml` prints, or a script that asks Ansible"
-    return f"settings of the inventory plugin `{shown(name)}`, which tfprov does not run", fix
+    return f"settings of the inventory plugin `{printable(name)}`, which tfprov does not run", fix
 
 
 def _unknown_key_fix(section: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tfprov.errors import InvalidInput, Position, Problem, one_line, shown
+from tfprov.errors import InvalidInput, Position, Problem, one_line, printable
 from tfprov.model.inventory import ROLES
 from tfprov.model.node import Items, Mapping, Node, Scalar, plain
 from tfprov.model.playbook import (
@@ -76,7 +76,7 @@ class _Reader:
         if name in {ours.name for ours in shipped_directory("playbooks").glob("*.yml")} and not path.exists():
             path = shipped_directory("playbooks") / name
         try:
-            data = read_bytes(path, at, fix="a relative path counts from this file", name=f"`{shown(name)}` ")
+            data = read_bytes(path, at, fix="a relative path counts from this file", name=f"`{printable(name)}` ")
             yield from _plays(path, parse(data, str(path), start_from=_FIRST), self.seen)
         except InvalidInput as error:
             self.problems.extend(error.problems)
@@ -85,9 +85,9 @@ class _Reader:
         try:
             if path.resolve() not in self.seen:
                 return False
-            self.report(at, f"`{shown(name)}` imports itself", "remove the import")
+            self.report(at, f"`{printable(name)}` imports itself", "remove the import")
         except (OSError, RuntimeError, ValueError):  # a loop of symbolic links, or a null byte in the name
-            self.report(at, f"`{shown(name)}` is not a path", "correct it")
+            self.report(at, f"`{printable(name)}` is not a path", "correct it")
         return True
 
     def play(self, item: Mapping) -> Play:
@@ -136,7 +136,7 @@ class _Reader:
         for key in others:
             close = difflib.get_close_matches(key, MODULES, n=1)
             fix = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(MODULES)}"
-            self.report(entry.key_at(key), f"no module `{shown(key)}`", fix)
+            self.report(entry.key_at(key), f"no module `{printable(key)}`", fix)
 
     def with_arguments(self, module: str, entry: Mapping) -> Step | None:
         node, at = entry.entries[module], entry.key_at(module)
@@ -184,7 +184,7 @@ class _Reader:
             if key not in keys:
                 close = difflib.get_close_matches(key, list(keys), n=1)
                 fix = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(keys)}"
-                self.report(item.key_at(key), f"unknown key `{shown(key)}` in a {kind}", fix)
+                self.report(item.key_at(key), f"unknown key `{printable(key)}` in a {kind}", fix)
 
     def text(self, item: Mapping, key: str, default: str) -> str:
         node = item.get(key)
@@ -215,7 +215,7 @@ class _Reader:
             if name not in ROLES:
                 close = difflib.get_close_matches(name, ROLES, n=1)
                 fix = f"did you mean `{close[0]}`?" if close else f"roles are {', '.join(ROLES)}"
-                self.report(item.key_at("when"), f"`when: {shown(name)}` is not a role", fix)
+                self.report(item.key_at("when"), f"`when: {printable(name)}` is not a role", fix)
         return tuple(names)
 
 

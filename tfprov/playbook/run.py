@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tfprov.engine.context import Context
 from tfprov.engine.execute import AtOnce
-from tfprov.engine.lock.lock import Lock
+from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.engine.observe import missing, observe
 from tfprov.engine.rollback import take_back
 from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage, combine_errors
@@ -45,7 +45,7 @@ def play(context: Context, plays: Iterable[Play], options: PlayOptions) -> None:
     for one in plays:
         _hosts(context, one)  # so that a pattern that matches nothing is told before anything is done
     errors: list[BaseException] = []
-    player = _Player(context, options, Lock(context, options.verb))
+    player = _Player(context, options, ClusterLock(context, options.verb))
     try:
         for one in plays:
             if not errors or one.always:
@@ -114,7 +114,7 @@ class _Player:
 
     context: Context
     options: PlayOptions
-    lock: Lock
+    lock: ClusterLock
     interrupted: bool = False
     followed: bool = False
 

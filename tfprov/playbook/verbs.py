@@ -80,10 +80,10 @@ def gather_newest(context: Context) -> "Gathered":
     """Gather what is new at the chief, under the cluster's lock, and report it; what `tfprov gather` does."""
     from tfprov.engine.checkpoints.gather import gather  # noqa: PLC0415
     from tfprov.engine.checkpoints.model_files import nothing_saved  # noqa: PLC0415
-    from tfprov.engine.lock.lock import Lock  # noqa: PLC0415
+    from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
     from tfprov.playbook.steps import tell, tell_lost  # noqa: PLC0415
 
-    with Lock(context, "gather", tolerant=True):
+    with ClusterLock(context, "gather", tolerant=True):
         observation = observe(context, tolerant=True)
         gathered = gather(context, context.verify, observation)
         tell(context, gathered)
@@ -99,9 +99,9 @@ def gather_newest(context: Context) -> "Gathered":
 def gather_path(context: Context, path: str) -> "CopiedPath":
     """Copy a file or directory of the chief, under the cluster's lock, and report it."""
     from tfprov.engine.checkpoints.model_files import bring  # noqa: PLC0415
-    from tfprov.engine.lock.lock import Lock  # noqa: PLC0415
+    from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
 
-    with Lock(context, "gather", tolerant=True):
+    with ClusterLock(context, "gather", tolerant=True):
         copied = bring(context, path)
         what = f"{format_count(copied.files, 'file')}, {format_size(copied.size)}"
         context.report.note(f"brought to {copied.at}: {what}, as it is: nothing was verified")
@@ -110,12 +110,12 @@ def gather_path(context: Context, path: str) -> "CopiedPath":
 
 def _clean_all(context: Context, observation: Observation) -> None:
     """Remove, under the cluster's lock, what hosts without tasks still keep: data of an inventory that was edited since."""
-    from tfprov.engine.lock.lock import Lock  # noqa: PLC0415
+    from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
     from tfprov.playbook.steps import clean  # noqa: PLC0415
 
     if not observation.hosts:
         return
-    with Lock(context, "down", tolerant=True):
+    with ClusterLock(context, "down", tolerant=True):
         errors = clean(context, observation)
     if errors:
         raise combine_errors(errors)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from tfprov.errors import Usage, shown
+from tfprov.errors import Usage, printable
 from tfprov.model.field_types import check_image_name
 from tfprov.model.validators import InvalidValue
 
@@ -110,13 +110,13 @@ def settle(target: str, options: Mapping[str, Option], texts: Sequence[str]) -> 
     for item in texts:
         name, equals, value = item.partition("=")
         if not equals:
-            raise Usage(f"`--set {shown(item)}` says nothing of a value", "write `--set name=value`")
+            raise Usage(f"`--set {printable(item)}` says nothing of a value", "write `--set name=value`")
         if name not in options:
             close = get_close_matches(name, options, n=1)
             fix = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(options)}"
-            raise Usage(f"`{target}` has no option `{shown(name)}`", fix)
+            raise Usage(f"`{target}` has no option `{printable(name)}`", fix)
         try:
             values[name] = options[name].read(value)
         except ValueError as error:
-            raise Usage(f"`--set {name}` must be {error}, not `{shown(value)}`", options[name].help) from None
+            raise Usage(f"`--set {name}` must be {error}, not `{printable(value)}`", options[name].help) from None
     return values

@@ -10,7 +10,7 @@ from tfprov.inventory.vars_files import base_directory
 from tfprov.model.inventory import NAMESPACE, Inventory, Layer
 from tfprov.model.node import NOWHERE, Mapping, Node, Scalar, find
 from tfprov.model.settings import Settings
-from tfprov.settings.connection import Connection
+from tfprov.settings.connection import ConnectionSettings
 from tfprov.templating.host_values import Variables
 from tfprov.wiring import FEEDERS
 
@@ -30,7 +30,7 @@ class RoleSettings:
     node: Mapping
     variables: Variables
     address: str
-    connection: Connection
+    connection: ConnectionSettings
     group: Position = NOWHERE
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Mapping as AbstractMapping
 from types import MappingProxyType
 
 from tfprov.model.node import Items, Mapping, Node, Scalar
-from tfprov.templating.host_values import Faults, Variables, render
+from tfprov.templating.host_values import TemplateProblems, Variables, render
 
 TASK_SETTINGS = ("command", "flags", "env")
 """Settings that may use `task.job`, `task.index`, `checkpoint_dir`, `data_dir` and CLUSTER_VARIABLES."""
@@ -36,7 +36,7 @@ def add_task_variables(  # noqa: PLR0913  all that is known of a task
     return variables.with_variables(cluster=cluster, checkpoint_dir=directory, task=identity, **read, **others)
 
 
-def render_task_settings(node: Mapping, variables: Variables, faults: Faults) -> Mapping:
+def render_task_settings(node: Mapping, variables: Variables, faults: TemplateProblems) -> Mapping:
     """Return the TASK_SETTINGS in `node`, rendered for one task; values not fit for a command line go into `faults`."""
     written = {key: node.entries[key] for key in TASK_SETTINGS if key in node.entries}
     rendered = {key: render(value, variables, faults) for key, value in written.items()}

@@ -119,7 +119,7 @@ def test_every_state_of_a_task_has_its_row(split: SplitTraining) -> None:
         "worker/1": ("failed", "exited with code 2", None, ""),
         "worker/9": ("stopped", rows["worker/9"].detail, None, ""),
     }
-    split.hosts["p0"].trouble = Unreachable("p0", "no answer")
+    split.hosts["p0"].failure = Unreachable("p0", "no answer")
     rows = {row.task: row for row in status(split.context, now=25.0).rows}
     assert (rows["ps/0"].state, rows["ps/0"].address) == ("unreachable", "p0:2222")
 
@@ -259,7 +259,7 @@ def test_there_is_no_progress_without_a_chief_or_its_host(split: SplitTraining) 
     assert read_progress(split.context, seen) is None
     split.hosts["w0"].saves("worker/0", "events.out.tfevents.1.w0", b"")
     assert read_progress(split.context, seen) is None
-    split.hosts["w0"].trouble = HostError("w0", "its engine does not answer")
+    split.hosts["w0"].failure = HostError("w0", "its engine does not answer")
     assert read_progress(split.context, seen) is None
 
 
@@ -326,7 +326,7 @@ def test_computed_values_are_nodes_at_one_place_and_secrets_stay_hidden() -> Non
 
 def test_a_lost_host_is_named_where_a_task_may_be(split: SplitTraining) -> None:
     split.runs()
-    split.hosts["w0"].trouble = Unreachable("w0", "no answer")
+    split.hosts["w0"].failure = Unreachable("w0", "no answer")
     seen = observe(split.context, tolerant=True)
     with pytest.raises(Unreachable, match="w0: no answer"):
         split.context.runtime_of("worker/0", seen)

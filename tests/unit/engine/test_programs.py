@@ -12,7 +12,7 @@ from tfprov.hosts.program_checks import ImportResult, parse_result
 from tfprov.images.code import Code
 from tfprov.images.code_contents import Inside
 from tfprov.model.cluster import Task
-from tfprov.model.state import Box, Container, Mount
+from tfprov.model.state import Container, DockerOptions, Mount
 
 DIGEST = "sha256:c0de"
 FILES = {
@@ -45,16 +45,18 @@ def packed(files: Mapping[str, tuple[int, bytes]] = FILES, **links: str) -> Code
     return Code("/home/anna/src", DIGEST, buffer.getvalue())
 
 
-def container(*words: str, code: str | None = DIGEST, box: Box | None = None, role: str = "worker") -> Container:
+def container(
+    *words: str, code: str | None = DIGEST, docker: DockerOptions | None = None, role: str = "worker"
+) -> Container:
     task = Task(role, 0, role, "h1", "127.0.0.1", 2222)
-    return Container(task, {"command": list(words), "code": code}, words, {}, "/checkpoints", box=box)
+    return Container(task, {"command": list(words), "code": code}, words, {}, "/checkpoints", docker=docker)
 
 
 def programs(code: Code | None = None) -> Programs:
     return Programs({DIGEST: Inside(code or packed(linked="pkg"))}, lambda _container, name: HERE.get(name))
 
 
-BOX = Box("tfprov/linear:1", mounts=(Mount("/opt/venv", "/opt/venv"),))
+BOX = DockerOptions("tfprov/linear:1", mounts=(Mount("/opt/venv", "/opt/venv"),))
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Case:
     what: str = ""
     fix: str = ""
     code: str | None = DIGEST
-    box: Box | None = field(default=None)
+    docker: DockerOptions | None = field(default=None)
 
 
 NOT_IN = "{} is not in the code (/home/anna/src)"
@@ -102,17 +104,18 @@ CASES = [
     Case(["./plain.sh"], "./plain.sh does not begin with `#!`", "add it, or write the interpreter before it"),
     Case(["./dos.sh"], "the first line of ./dos.sh ends with a carriage return", "Unix line ends"),
     Case(["./lost.py"], "this machine has no program pythonx", "did you mean python?"),
-    Case(["./lost.py"], box=BOX),  # the image may have it
-    Case(["pyhton", "train.py"], box=BOX),
-    Case(["python", "train.py"], code=None, box=BOX),  # the image's working directory may have it
-    Case(["python", "trian.py"], NOT_IN.format("trian.py"), "a file of the image is named by its absolute path", box=BOX),
+    Case(["./lost.py"], docker=BOX),  # the image may have it
+    Case(["pyhton", "train.py"], docker=BOX),
+    Case(["python", "train.py"], code=None, docker=BOX),  # the image's working directory may have it
+    Case(["python", "trian.py"], NOT_IN.format("trian.py"), "a file of the image is named by its absolute path",
+         docker=BOX),
 ]  # fmt: skip
 
 
 def test_what_the_controller_sees() -> None:
     wrong = {}
     for case in CASES:
-        fault = programs().fault(container(*case.words, code=case.code, box=case.box))
+        fault = programs().fault(container(*case.words, code=case.code, docker=case.docker))
         what, fix = (fault.what, fault.fix) if fault else ("", "")
         if not (what.startswith(case.what) and bool(what) == bool(case.what) and case.fix in fix):
             wrong[" ".join(case.words)] = (what, fix)
@@ -147,7 +150,7 @@ IMAGES = [
 def test_what_an_image_lacks() -> None:
     wrong = {}
     for words, there, entrypoint, what, fix in IMAGES:
-        asked = container(*words, box=BOX)
+        asked = container(*words, docker=BOX)
         assert set(programs().needs(asked)) <= set(there), words
         fault = fault_of_image(programs(), asked, ImageLookup(there, entrypoint))
         told = (fault.what, fault.fix) if fault else ("", "")
@@ -166,8 +169,8 @@ def test_what_an_image_must_have() -> None:
         ("sh", "/checkpoints/x.sh"): ("sh",),
         ("sh", "-c", "x"): ("sh",),
     }
-    assert {words: programs().needs(container(*words, box=BOX)) for words in needs} == needs
-    assert programs().needs(container("python", "x.py", code=None, box=BOX)) == ("python", "./x.py")
+    assert {words: programs().needs(container(*words, docker=BOX)) for words in needs} == needs
+    assert programs().needs(container("python", "x.py", code=None, docker=BOX)) == ("python", "./x.py")
 
 
 def test_who_needs_tensorflow() -> None:
@@ -206,7 +209,7 @@ def test_an_import_of_tensorflow_is_read_and_judged() -> None:
     told = {key: (str(it.verdict), str(it)) for key, it in found.items()}
     wrong = {key: it for key, it in told.items() if it[0] != outputs[key][0] or not it[1].startswith(outputs[key][1])}
     assert wrong == {}
-    unsure = tensorflow(ImportResult(trouble="x", absent=True), "python", IN_IMAGE, is_sure=False)
+    unsure = tensorflow(ImportResult(error="x", absent=True), "python", IN_IMAGE, is_sure=False)
     assert str(unsure.verdict) == "warning"
 
 
@@ -215,7 +218,7 @@ def test_processes_import_once_for_all_that_use_the_same_python() -> None:
 
     def imported(_container: Container, python: str) -> ImportResult:
         asked.append(python)
-        return ImportResult(trouble="x", absent=True)
+        return ImportResult(error="x", absent=True)
 
     wanted = [container("python3", "train.py"), container("python3", "-m", "pkg"), container("sh", "-c", "x")]
     own = replace(programs(), which=lambda _container, name: f"/usr/bin/{name}")

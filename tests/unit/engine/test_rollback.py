@@ -91,11 +91,11 @@ def test_what_is_in_the_way_of_a_start_is_told_before_anything_is_stopped_or_sta
     assert set(memory_lab.there().values()) == {"running"}
     seen = observe(edited)
     assert [str(error).partition(":")[0] for error in taken(edited, plan(edited, seen), seen)] == ["h2", "h3"]
-    memory_lab.hosts["h2"].trouble = Unreachable("h2", "gone")
+    memory_lab.hosts["h2"].failure = Unreachable("h2", "gone")
     with pytest.raises(Unreachable):
         taken(edited, plan(edited, seen), seen)
     assert [error.host for error in taken(edited, plan(edited, seen), seen, tolerant=True)] == ["h3"]
-    memory_lab.hosts["h2"].trouble = None
+    memory_lab.hosts["h2"].failure = None
     memory_lab.up(edited, partial=True)
     assert "start worker/0" in memory_lab.hosts["h2"].calls, "with --partial, each host tells of its own start"
 
@@ -185,14 +185,14 @@ def test_a_host_that_is_lost_meanwhile_is_named(memory_lab: MemoryLab) -> None:
     class Leaving(MemoryRuntime):
         def start(self, *arguments: object) -> None:
             super().start(*arguments)  # type: ignore[arg-type]
-            self.trouble = Unreachable(self.host, "connection lost")
-            raise self.trouble
+            self.failure = Unreachable(self.host, "connection lost")
+            raise self.failure
 
     memory_lab.hosts["h3"] = Leaving("h3")
     memory_lab.context = memory_lab.read(INVENTORY)
     with pytest.raises(Unreachable, match="h3: connection lost"):
         memory_lab.up()
-    memory_lab.hosts["h3"].trouble = None
+    memory_lab.hosts["h3"].failure = None
     assert memory_lab.there() == {"worker/1": "running"}
     assert "h3 cannot be reached: what was started there stays" in memory_lab.report.notes
 

@@ -9,7 +9,7 @@ import click
 from tfprov.cli.options import inventory_of, json_option, show_secrets_option, source_options
 from tfprov.cli.output import Printer
 from tfprov.cli.screening import json_screened
-from tfprov.errors import shown
+from tfprov.errors import printable
 from tfprov.model.inventory import ROLES
 from tfprov.settings.provenance import HostExplanation, Origin, SourceValue, describe_place, explain
 
@@ -101,7 +101,7 @@ def _text(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    return shown(text) if len(text) <= _LONGEST else f"{shown(text[: _LONGEST - 3])}..."
+    return printable(text) if len(text) <= _LONGEST else f"{printable(text[: _LONGEST - 3])}..."
 
 
 def _data(explained: HostExplanation) -> dict[str, Any]:

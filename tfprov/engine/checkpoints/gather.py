@@ -139,7 +139,7 @@ class _Gather:
                 kept = self.note_down(kept)
         if came < len(alone):
             what = f"{len(alone) - came} of {len(alone)} files beside the checkpoints could not be copied"
-            self.context.report.note(f"{what}: {self.staging.trouble}")
+            self.context.report.note(f"{what}: {self.staging.last_error}")
         for folder in folders:
             if self.staging.fetch(dict.fromkeys(folder, surveyed.chief)) and self.is_true(folder, surveyed):
                 self.staging.place(folder, self.target)
@@ -206,7 +206,7 @@ class _Gather:
         if wanted[-1] not in fetched:
             newest = wanted[-1].checkpoint.prefix
             fix = "" if surveyed.find(newest) else "its program keeps too few: let it keep more, or save less often"
-            raise GatherError(f"{self.chief}'s checkpoint {newest} could not be copied: {self.staging.trouble}", fix)
+            raise GatherError(f"{self.chief}'s checkpoint {newest} could not be copied: {self.staging.last_error}", fix)
         return fetched, surveyed
 
     def accept(self, fetched: Sequence[WholeCheckpoint], verify: Verify) -> list[GatheredCheckpoint]:

@@ -16,7 +16,7 @@ from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import Entry, Manifest
 from tfprov.engine.checkpoints.shards import Place, Survey, WholeCheckpoint, survey
 from tfprov.engine.context import Context
-from tfprov.errors import HostError, Unreachable, shown
+from tfprov.errors import HostError, Unreachable, printable
 from tfprov.formats.checkpoint import checkpoints
 from tfprov.hosts.base import File, SparseReader
 from tfprov.hosts.held_checkpoints import FOLDER
@@ -30,7 +30,7 @@ _BATCH_FILES, _BATCH_BYTES = 1000, 256 * 1024 * 1024
 
 
 class Staging:
-    """Files copied below `directory`; `entries` describes each, and `trouble` says why the last one failed.
+    """Files copied below `directory`; `entries` describes each, and `last_error` says why the last one failed.
 
     `placed` are the entries of those that were moved to where they belong.
 
@@ -42,7 +42,7 @@ class Staging:
         self.entries: dict[str, Entry] = {}
         self.placed: dict[str, Entry] = {}
         self.copied = self.size = 0
-        self.trouble = ""
+        self.last_error = ""
         self._made: set[Path] = set()
 
     def fetch(self, files: Mapping[str, Place]) -> bool:
@@ -57,14 +57,14 @@ class Staging:
                     for name in self._copy(names, source, moved):
                         flush.add(self.directory / name)
         except HostError as error:
-            self.trouble = str(error)
+            self.last_error = str(error)
             return False
         return True
 
     def fetch_each(self, names: Collection[str], source: Place) -> Iterator[list[str]]:
         """Copy those of `names` that can be had, and yield them a batch at a time, each once it is on the disk.
 
-        `trouble` says why others cannot be had. HostError when the host is lost: what was yielded before stays.
+        `last_error` says why others cannot be had. HostError when the host is lost: what was yielded before stays.
         """
         if not names:
             return
@@ -111,7 +111,7 @@ class Staging:
             try:
                 self._write_whole(name, source, source.open(name), moved)
             except HostError as error:
-                self.trouble = str(error)
+                self.last_error = str(error)
                 if all_or_nothing or isinstance(error, Unreachable):
                     raise
             else:
@@ -130,7 +130,7 @@ class Staging:
 
     def _write(self, host: str, name: str, file: File, stream: BinaryIO, moved: Callable[[int], None]) -> None:
         if not stays_below(name):  # whatever its engine answers, a host writes nowhere else
-            what = f"{shown(name)} would not stay in the directory that is gathered into"
+            what = f"{printable(name)} would not stay in the directory that is gathered into"
             raise HostError(host, f"a file that is called {what}", "look at its Docker engine: it should not send that")
         to = self.directory / name
         if to.parent not in self._made:

@@ -15,7 +15,7 @@ from tfprov.errors import DeliveryError, HostError, Unreachable
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries
 from tfprov.hosts.facts import HostFacts
 from tfprov.hosts.machine import Machine, SSHMachine
-from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.host import SSHHost
 from tfprov.hosts.ssh.host_keys import UnknownHostKey
 from tfprov.hosts.ssh.known_hosts import KeyStatus, add_key
 from tfprov.hosts.survey import available_images, survey
@@ -25,7 +25,7 @@ from tfprov.images.preflight import room_needed
 from tfprov.model.state import Container
 
 
-def connect_error(ssh: SSH) -> HostError | None:
+def connect_error(ssh: SSHHost) -> HostError | None:
     """Connect and return the error, or None: UnknownHostKey if the host or a gateway is in no known_hosts file."""
     try:
         ssh.open()
@@ -83,10 +83,10 @@ class Collected:
     def by_id(self, container: Container) -> Container:
         """Return a container with the id of its image, as its host has told it, in place of the image's name."""
         facts = self.facts[container.task.host]
-        assert container.box is not None, "containers on machines have one"
+        assert container.docker is not None, "containers on machines have one"
         assert facts.engine is not None, "asked only of hosts with one"
-        image = facts.engine.image_ids.get(container.box.image, container.box.image)
-        return replace(container, box=replace(container.box, image=image))
+        image = facts.engine.image_ids.get(container.docker.image, container.docker.image)
+        return replace(container, docker=replace(container.docker, image=image))
 
     def findings(self) -> dict[str, list[Finding]]:
         """Return all that is to be said of each host, as far as it can be said without trying anything."""
@@ -131,7 +131,9 @@ def ask(context: Context) -> Collected:
     hosts = [host for host in context.machines if context.allows(host)]
     with pool(context.forks) as asking:
         answers = dict(zip(hosts, asking.map(lambda host: _answer(context, host), hosts), strict=True))
-    context.missed.update({host: answer for host, (answer, _) in answers.items() if isinstance(answer, HostError)})
+    context.unresponsive.update(
+        {host: answer for host, (answer, _) in answers.items() if isinstance(answer, HostError)}
+    )
     return Collected(
         context,
         {host: answer for host, (answer, _) in answers.items()},
@@ -140,8 +142,8 @@ def ask(context: Context) -> Collected:
 
 
 def _answer(context: Context, host: str) -> tuple[HostFacts | HostError, dict[str, int]]:
-    if host in context.missed:  # it was tried before, and each try can cost the whole time limit
-        return context.missed[host], {}
+    if host in context.unresponsive:  # it was tried before, and each try can cost the whole time limit
+        return context.unresponsive[host], {}
     try:
         facts = survey(context.machines[host], Part(_wanted(context, host)).images, _deliveries(context, host))
         return facts, dict(_needed(context, facts)) if facts.engine else {}

@@ -14,7 +14,7 @@ from tfprov.engine.checks.reachability_probes import NO_PYTHON, Aim, Post, Probi
 from tfprov.engine.context import Context
 from tfprov.engine.events import Quiet
 from tfprov.engine.execute import execute
-from tfprov.engine.lock.lock import Lock
+from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.errors import HostError, Locked
 from tfprov.model.plan import CONTROLLER, Action, ActionKind, Plan
 from tfprov.model.state import Container
@@ -52,7 +52,7 @@ def check_machines(context: Context, *, deliver: bool) -> CheckReport:
 
 def _lock(context: Context, held: ExitStack, more: Found, *, must: bool) -> Reason | None:
     """Take the cluster's lock, to be held until the end of `held`; return why it cannot be had."""
-    lock = Lock(replace(context, report=Quiet()), "check", tolerant=True)
+    lock = ClusterLock(replace(context, report=Quiet()), "check", tolerant=True)
     held.callback(lock.free)
     try:
         lock.take()
@@ -137,12 +137,12 @@ def _post(collected: Collected, host: str) -> Post:
 
 
 def _aim(collected: Collected, container: Container) -> Aim:
-    task, box, facts = container.task, container.box, collected.facts.get(container.task.host)
-    assert box is not None, "containers on machines have one"
+    task, options, facts = container.task, container.docker, collected.facts.get(container.task.host)
+    assert options is not None, "containers on machines have one"
     if facts is None or facts.engine is None:
         return Aim(task, why=Reason("it cannot be asked" if facts is None else ENGINELESS, task.host))
     ours = collected.context.cluster.name, task.name
     if any(it.running and (it.cluster, it.task) == ours for it in facts.engine.containers):
         return Aim(task, runs=True)
-    why = None if box.image in facts.engine.images else Reason(MISSING, task.host)
-    return Aim(task, facts.engine.image_ids.get(box.image, box.image), box.address, why=why)
+    why = None if options.image in facts.engine.images else Reason(MISSING, task.host)
+    return Aim(task, facts.engine.image_ids.get(options.image, options.image), options.address, why=why)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tfprov.engine.programs import Fault, Programs, tasks_by_program
-from tfprov.errors import shown
+from tfprov.errors import printable
 from tfprov.hosts.facts import ClockOffset, Listener, System, owner_of
 from tfprov.hosts.process.spec import environment
 from tfprov.hosts.program_checks import ImportResult, try_import_locally
@@ -159,13 +159,13 @@ def command(container: Container, tasks: list[str], fault: Fault | None) -> Iter
         if fault is not None:
             yield failed("command", f"{', '.join(tasks)}: {fault.what}", fault.fix)
         else:
-            yield ok("command", shown(" ".join(words)))
+            yield ok("command", printable(" ".join(words)))
 
 
 def undelivered(container: Container) -> Iterator[Finding]:
     """Tell that the command of a task is not known to work before its image is there."""
     if words := container.spec.get("command"):
-        yield note("command", f"{shown(' '.join(words))}: not known until the image is there")
+        yield note("command", f"{printable(' '.join(words))}: not known until the image is there")
 
 
 def tensorflow(imported: ImportResult, python: str, fix: str, *, is_sure: bool) -> Finding:
@@ -174,12 +174,12 @@ def tensorflow(imported: ImportResult, python: str, fix: str, *, is_sure: bool) 
         return ok("tensorflow", f"TensorFlow {imported.version}, imported by {python} in {imported.seconds:.1f} s")
     if imported.late:
         return warning(
-            "tensorflow", f"its import by {python} is {imported.trouble}", "look at the disk and the load there"
+            "tensorflow", f"its import by {python} is {imported.error}", "look at the disk and the load there"
         )
     judge = failed if is_sure else warning
     if imported.absent:
         return judge("tensorflow", f"{python} has no TensorFlow", f"install it: {fix}")
-    return judge("tensorflow", f"{python} cannot import it: {imported.trouble}", f"mend it, for example with {fix}")
+    return judge("tensorflow", f"{python} cannot import it: {imported.error}", f"mend it, for example with {fix}")
 
 
 IMPORTING = "importing TensorFlow with the tasks' Python"

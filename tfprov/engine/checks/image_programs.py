@@ -84,10 +84,10 @@ def _of_host(collected: Collected, programs: Programs, host: str) -> list[Findin
     for container, tasks in tasks_by_program(wanted):
         fault = programs.fault(container)
         engine = collected.facts[host].engine if host in collected.facts else None
-        assert container.box is not None, "containers on machines have one"
+        assert container.docker is not None, "containers on machines have one"
         if fault is not None:
             findings += command(container, tasks, fault)
-        elif engine is not None and container.box.image in engine.images:
+        elif engine is not None and container.docker.image in engine.images:
             findings += _in_image(collected, programs, collected.by_id(container), tasks, imported)
         elif engine is not None:
             findings += undelivered(container)
@@ -105,8 +105,8 @@ def _in_image(
     try:
         findings = list(command(container, tasks, image_fault(machine, programs, container, cluster)))
         yield from findings
-        assert container.box is not None, "containers on machines have one"
-        user = container.box.user or image_user(machine.engine, container.box.image)
+        assert container.docker is not None, "containers on machines have one"
+        user = container.docker.user or image_user(machine.engine, container.docker.image)
         if is_root(user):
             yield note(
                 "image", as_root(tasks), "set `user`, for example `user: 1000`, where the program can do without"
@@ -114,7 +114,7 @@ def _in_image(
         python, uses = programs.python(container), programs.uses_tensorflow(container)
         if python is None or uses is False or any(it.verdict is Verdict.FAILED for it in findings):
             return
-        key = container.box.image, python
+        key = container.docker.image, python
         if key not in imported:
             imported[key] = try_import(machine.engine, container, look_labels(cluster), python)
         yield tensorflow(imported[key], python, IN_IMAGE, is_sure=bool(uses))

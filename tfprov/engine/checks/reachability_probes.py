@@ -158,7 +158,7 @@ class Probing:
         try:
             if not aim.runs:
                 listen(machine.engine, aim.image, self._labels, target=self._target(aim), published=aim.address)
-            elif not machine.serves(task.address, task.port):
+            elif not machine.is_listening(task.address, task.port):
                 return Reason(f"{task.name} runs and does not serve; see `tfprov logs {task.name}`", task.host)
         except NoPython:
             return Reason(f"{NO_PYTHON} to stand in for tasks that do not run", task.host)
@@ -194,4 +194,4 @@ class Probing:
         machine = post.machine
         if ready.prober:
             return probe(machine.engine, ready.prober, [self._target(aim) for aim in aims])
-        return [OK if machine.serves(aim.task.address, aim.task.port) else NOT_FROM_HOST for aim in aims]
+        return [OK if machine.is_listening(aim.task.address, aim.task.port) else NOT_FROM_HOST for aim in aims]

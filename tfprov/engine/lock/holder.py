@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tfprov.errors import shown
+from tfprov.errors import printable
 from tfprov.hosts.process.proc import identity, is_alive
 
 UNKNOWN = "another run"
@@ -17,7 +17,7 @@ UNKNOWN = "another run"
 
 
 @dataclass(frozen=True)
-class Facts:
+class LockHolder:
     """One run of tfprov. `process` tells it from all others that ever had its `pid`; `table` is the table of its pid."""
 
     verb: str
@@ -29,13 +29,13 @@ class Facts:
     table: str = ""
 
     @classmethod
-    def here(cls, verb: str) -> "Facts":
+    def current(cls, verb: str) -> "LockHolder":
         """Return the facts of this very process."""
         pid = os.getpid()
         return cls(verb, _user(), socket.gethostname(), pid, _now(), identity(pid) or "", _table())
 
     @classmethod
-    def read(cls, text: str) -> "Facts | None":
+    def read(cls, text: str) -> "LockHolder | None":
         """Return the facts in `text`, which anybody may have written; None when there are none."""
         try:
             values: dict[str, Any] = json.loads(text)
@@ -54,8 +54,8 @@ class Facts:
         return seen_from_here and not is_alive(self.pid, self.process)
 
     def __str__(self) -> str:
-        who = f"{shown(self.user)}@{shown(self.controller)}"
-        return f"`tfprov {shown(self.verb)}` of {who} (pid {self.pid}, since {shown(self.since)})"
+        who = f"{printable(self.user)}@{printable(self.controller)}"
+        return f"`tfprov {printable(self.verb)}` of {who} (pid {self.pid}, since {printable(self.since)})"
 
 
 def _now() -> str:

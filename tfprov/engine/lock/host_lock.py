@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tfprov.engine.lock.holder import UNKNOWN, Facts
-from tfprov.errors import HostError, Locked, one_line, shown
+from tfprov.engine.lock.holder import UNKNOWN, LockHolder
+from tfprov.errors import HostError, Locked, one_line, printable
 from tfprov.hosts.ssh.shell import held_command
 
 _LIMIT = 60.0
@@ -18,7 +18,7 @@ _LIMIT = 60.0
 
 
 @dataclass(frozen=True)
-class Where:
+class LockPaths:
     """Where the lock files of a host lie.
 
     With `socket`, the engine's, the users of its group share a directory below `shared`; everybody else has one below
@@ -30,7 +30,7 @@ class Where:
     own: str = ""
 
 
-WHERE = Where()
+LOCK_PATHS = LockPaths()
 """Where they lie on every host."""
 
 # Only a member of a group, or root, can make a directory that belongs to the group: so its group says whether it is ours,
@@ -88,7 +88,7 @@ exec sleep 2000000000
 """
 
 
-class Held(Protocol):
+class HeldProcess(Protocol):
     """A command on a host that lives as long as this is open, as `SSH.hold` returns it."""
 
     @property
@@ -106,14 +106,14 @@ class Held(Protocol):
         """End it."""
 
 
-class Holds(Protocol):
-    """A host on which a command can be held: an SSH connection, or `Shell`."""
+class LockableHost(Protocol):
+    """A host on which a command can be held: an SSH connection, or `LocalHost`."""
 
     @property
     def host(self) -> str:
         """Its name in the inventory."""
 
-    def hold(self, argv: Sequence[str]) -> Held:
+    def hold(self, argv: Sequence[str]) -> HeldProcess:
         """Start `argv`, to live as long as what is returned, and wait until it prints a line, or ends."""
 
     def explain(self, error: HostError) -> HostError:
@@ -123,10 +123,12 @@ class Holds(Protocol):
 class HostLock:
     """The lock of `cluster` on one host, for the run that `facts` describe; its `token` is like no other run's."""
 
-    def __init__(self, way: Holds, cluster: str, facts: Facts, token: str, where: Where = WHERE) -> None:
+    def __init__(
+        self, way: LockableHost, cluster: str, facts: LockHolder, token: str, where: LockPaths = LOCK_PATHS
+    ) -> None:
         self.host, self.cluster = way.host, cluster
         self.way, self._facts, self._token, self._where = way, facts, token, where
-        self._held: Held | None = None
+        self._held: HeldProcess | None = None
 
     @property
     def alive(self) -> bool:
@@ -152,7 +154,7 @@ class HostLock:
             self._held.close()
             self._held = None
 
-    def _try(self, dead: str) -> tuple[str, Facts | None]:
+    def _try(self, dead: str) -> tuple[str, LockHolder | None]:
         """Try once; return the token and the facts of who has it, as far as they can be read."""
         who = f"{self._token} {self._facts.to_text()}"
         places = (self._where.shared, self._where.socket, self._where.own)
@@ -165,12 +167,12 @@ class HostLock:
         finally:
             held.close()
 
-    def _refused(self, held: Held) -> tuple[str, Facts | None]:
+    def _refused(self, held: HeldProcess) -> tuple[str, LockHolder | None]:
         verdict, _, rest = held.first_line.partition(" ")
         if verdict == "taken":
             _, _, signed = rest.partition(" ")
             token, _, text = signed.partition(" ")
-            return token, Facts.read(text)
+            return token, LockHolder.read(text)
         if verdict == "missing":
             raise HostError(self.host, "there is no `flock`, which the lock needs", "install util-linux there")
         if verdict == "strange":
@@ -183,23 +185,23 @@ class HostLock:
         purpose = (
             "the directory for locks of the engine's users" if kind == "directory" else "a file that can be locked"
         )
-        printable = "".join(character if character.isprintable() else "?" for character in path)
-        what = f"{printable} of user {shown(owner)} is not {purpose}"
+        clean = "".join(character if character.isprintable() else "?" for character in path)
+        what = f"{clean} of user {printable(owner)} is not {purpose}"
         return HostError(self.host, what, "have its owner or root remove it there")
 
 
-class Shell:
+class LocalHost:
     """This machine, as a host of the cluster that is reached without SSH: others may reach it with."""
 
     def __init__(self, host: str) -> None:
         self.host = host
 
     def explain(self, error: HostError) -> HostError:
-        """See Holds: no login is in between."""
+        """See LockableHost: no login is in between."""
         return error
 
-    def hold(self, argv: Sequence[str]) -> "Child":
-        """See Holds."""
+    def hold(self, argv: Sequence[str]) -> "ChildProcess":
+        """See LockableHost."""
         # A session of its own: it ends its whole process group, and Ctrl-C is not for it.
         process = subprocess.Popen(
             held_command(argv),
@@ -208,10 +210,10 @@ class Shell:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        return Child(process)
+        return ChildProcess(process)
 
 
-class Child:
+class ChildProcess:
     """A child process that ends with this one: its standard input is the line it hangs on."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
@@ -221,15 +223,15 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """See Held."""
+        """See HeldProcess."""
         return self._process.poll() is None
 
     def error_text(self) -> str:
-        """See Held; it has ended by now."""
+        """See HeldProcess; it has ended by now."""
         assert self._process.stderr is not None
         return one_line(self._process.stderr.read().decode(errors="replace"))
 
     def close(self) -> None:
-        """See Held."""
+        """See HeldProcess."""
         with contextlib.suppress(BrokenPipeError):
             self._process.communicate(timeout=_LIMIT)

@@ -248,7 +248,7 @@ def own_paths(context: Context, task: str) -> Callable[[str], str]:
     directory = context.code.get((container.task.role, container.task.host)) if container is not None else None
     if container is None or directory is None:
         return lambda line: line
-    return in_own_paths(task, _from_here(directory), in_container=container.box is not None)
+    return in_own_paths(task, _from_here(directory), in_container=container.docker is not None)
 
 
 def _from_here(directory: str) -> str:

@@ -15,7 +15,7 @@ from tfprov.hosts.ssh.http_gate import TokenGate
 from tfprov.model.state import Container, Observation, State
 
 if TYPE_CHECKING:
-    from tfprov.hosts.ssh.host import SSH
+    from tfprov.hosts.ssh.host import SSHHost
 
 _JOB = "tensorboard"
 _ASK = 0.5
@@ -92,8 +92,8 @@ def _check(context: Context, container: Container, observation: Observation) -> 
 @contextmanager
 def _way(context: Context, container: Container, port: int | None) -> Iterator[Board]:
     """Yield where to connect on this machine, whether it answers or not."""
-    task, box = container.task, container.box
-    address = box.address if box else task.address
+    task, options = container.task, container.docker
+    address = options.address if options else task.address
     address = "127.0.0.1" if address == _ANY else address
     over = _connection(context, task.host)
     if over is None and port not in (None, task.port):
@@ -107,7 +107,7 @@ def _way(context: Context, container: Container, port: int | None) -> Iterator[B
             yield Board(container, "127.0.0.1", here, gate)
 
 
-def _connection(context: Context, host: str) -> "SSH | None":
+def _connection(context: Context, host: str) -> "SSHHost | None":
     """Return the SSH connection to a host; None for this machine."""
     machine = context.machines.get(host)
     if machine is None:

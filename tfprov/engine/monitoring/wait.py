@@ -52,7 +52,7 @@ class Probes:
 
     def _ask(self, probe: Probe) -> bool:
         try:
-            return self._context.runtimes[probe.host].serves(probe.task)
+            return self._context.runtimes[probe.host].is_serving(probe.task)
         except HostError:  # packets that are dropped take as long as a host that is lost: whoever observes tells which
             return False
 

@@ -144,7 +144,7 @@ class Watch:
 
         Tells who is lost and who is back, and which tasks were started again by their restart policy.
         """
-        given_up = {host for host in self._context.missed if not needs(self._context, host)}
+        given_up = {host for host in self._context.unresponsive if not needs(self._context, host)}
         for host, runtime in self._context.runtimes.items():
             if host not in self._asked and host not in given_up:
                 self._asked[host] = self._pool.submit(runtime.observe)

@@ -26,7 +26,7 @@ from tfprov.engine.checks.reachability import judge as judge_cell
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.facts import ClockOffset, ContainerSummary, EngineFacts, HostFacts, Listener, System
 from tfprov.model.cluster import Cluster, Task
-from tfprov.model.state import Box, Container
+from tfprov.model.state import Container, DockerOptions
 
 IMAGE = "tfprov/linear:1"
 ENGINE = EngineFacts(
@@ -38,8 +38,8 @@ ELSEWHERE = Task("worker", 1, "worker", "h2", "10.0.0.12", 2222)
 CLUSTER = Cluster("linear", (PS, WORKER, ELSEWHERE))
 
 
-def container(task: Task, **box: Any) -> Container:
-    return Container(task, {}, (), {}, "/checkpoints", box=Box(IMAGE, address="10.0.0.11", **box))
+def container(task: Task, **options: Any) -> Container:
+    return Container(task, {}, (), {}, "/checkpoints", docker=DockerOptions(IMAGE, address="10.0.0.11", **options))
 
 
 def judged(
@@ -154,7 +154,7 @@ def test_room_on_the_disk(
 
 
 def test_two_images_on_one_disk_need_room_for_both() -> None:
-    other = replace(container(WORKER), box=Box("tfprov/linear:2", address="10.0.0.11"))
+    other = replace(container(WORKER), docker=DockerOptions("tfprov/linear:2", address="10.0.0.11"))
     facts = HostFacts("h1", "", replace(SYSTEM, free=4 * GIB), None, BARE)
     part = Part((container(PS), other), {IMAGE: 3 * GIB, "tfprov/linear:2": 2 * GIB})
     (said,) = (it for it in judge(facts, part, CLUSTER) if it.check == "disk")
@@ -201,7 +201,7 @@ def test_the_address_that_ports_are_published_on() -> None:
     assert verdict is Verdict.FAILED
     assert words.startswith("it has no address 10.0.0.11, only 192.168.1.5; set `bind`")
     assert judged("address", system=replace(SYSTEM, addresses=None))[0][0] is Verdict.NOTE
-    everywhere = replace(container(PS), box=Box(IMAGE, address="0.0.0.0"))
+    everywhere = replace(container(PS), docker=DockerOptions(IMAGE, address="0.0.0.0"))
     assert judged("address", everywhere) == [(Verdict.OK, "all of its networks")]
 
 
@@ -280,7 +280,7 @@ def test_an_image_whose_name_was_moved_is_told_and_what_is_made_of_one_is_made_b
     context: Any = None  # nothing is asked
     facts = HostFacts("h1", "SSH", SYSTEM, ClockOffset(0, 0.1), replace(ENGINE, image_ids={IMAGE: "sha256:aa"}), "")
     by_id = Collected(context, {"h1": facts}, {}).by_id(container(PS, memory=5))
-    assert by_id == replace(container(PS), box=Box("sha256:aa", address="10.0.0.11", memory=5))
+    assert by_id == replace(container(PS), docker=DockerOptions("sha256:aa", address="10.0.0.11", memory=5))
 
 
 @pytest.mark.parametrize(

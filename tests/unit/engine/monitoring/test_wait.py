@@ -53,9 +53,9 @@ class Counting(MemoryRuntime):
 
     asked: list[str]
 
-    def serves(self, task: Task) -> bool:
+    def is_serving(self, task: Task) -> bool:
         self.asked.append(task.name)
-        return super().serves(task)
+        return super().is_serving(task)
 
 
 def counted(memory_lab: MemoryLab) -> dict[str, Counting]:
@@ -180,7 +180,7 @@ def test_a_training_that_is_over_is_waited_for_no_longer() -> None:
 def test_a_host_that_is_lost_for_a_moment_does_not_end_the_start() -> None:
     memory_lab = MemoryLab()
     memory_lab.cut("h3")
-    memory_lab.clock.at(20, lambda: setattr(memory_lab.hosts["h3"], "trouble", None))
+    memory_lab.clock.at(20, lambda: setattr(memory_lab.hosts["h3"], "failure", None))
     wait_serving(memory_lab.context, 60, patience=30)
     assert 20 <= memory_lab.clock.time < 25, "it went on as soon as the host was back, and not before"
     assert "worker/3 serves on 10.0.0.3:2223" in memory_lab.report.notes
@@ -253,7 +253,7 @@ def test_a_question_that_takes_long_holds_up_no_other() -> None:
     asked = threading.Event()
 
     class Slow(MemoryRuntime):
-        def serves(self, task: Task) -> bool:
+        def is_serving(self, task: Task) -> bool:
             asked.wait(600)
             return True
 
@@ -274,7 +274,7 @@ def test_a_host_that_fails_to_ask_has_no_answer() -> None:
         probe = Probe("h2", memory_lab.context.wanted[0].task)
         assert not probes.answered(probe)
         assert not probes.answered(probe)
-        memory_lab.hosts["h2"].trouble = None
+        memory_lab.hosts["h2"].failure = None
         assert not probes.answered(probe), "it is not asked again at once"
         memory_lab.clock.sleep(1)
         assert [probes.answered(probe) for _ in range(2)] == [False, True]
@@ -344,7 +344,7 @@ def test_a_lost_chief_is_waited_for_and_is_told_when_it_is_back() -> None:
 
     def back() -> None:
         memory_lab.report.on_note = lambda: None
-        memory_lab.hosts["h2"].trouble = None
+        memory_lab.hosts["h2"].failure = None
         memory_lab.hosts["h2"].exits("worker/0", 3)
 
     memory_lab.report.on_note = back

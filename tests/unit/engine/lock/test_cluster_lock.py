@@ -11,20 +11,20 @@ from pathlib import Path, PosixPath
 
 import pytest
 
-from tfprov.engine.lock.holder import Facts
-from tfprov.engine.lock.lock import held
+from tfprov.engine.lock.cluster_lock import held
+from tfprov.engine.lock.holder import LockHolder
 from tfprov.errors import Locked
 from tfprov.hosts.log_file import follow, last_lines
 
-UP = Facts.here("up")
+UP = LockHolder.current("up")
 
 
 @contextmanager
 def holder(path: Path) -> Iterator["subprocess.Popen[str]"]:
     program = (
-        "import sys\nfrom pathlib import Path\nfrom tfprov.engine.lock.holder import Facts\n"
-        "from tfprov.engine.lock.lock import held\n"
-        f"with held(Path({str(path)!r}), 'linear', Facts.here('run')):\n    print('held', flush=True)\n"
+        "import sys\nfrom pathlib import Path\nfrom tfprov.engine.lock.holder import LockHolder\n"
+        "from tfprov.engine.lock.cluster_lock import held\n"
+        f"with held(Path({str(path)!r}), 'linear', LockHolder.current('run')):\n    print('held', flush=True)\n"
         "    sys.stdin.read()"
     )
     command = [sys.executable, "-c", program]

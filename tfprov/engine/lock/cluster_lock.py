@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 from tfprov.atomic_write import private_directory
 from tfprov.engine.context import Context
-from tfprov.engine.lock.holder import UNKNOWN, Facts
-from tfprov.engine.lock.host_lock import WHERE, Held, Holds, HostLock, Shell, Where
+from tfprov.engine.lock.holder import UNKNOWN, LockHolder
+from tfprov.engine.lock.host_lock import LOCK_PATHS, HeldProcess, HostLock, LocalHost, LockableHost, LockPaths
 from tfprov.errors import HostError, Locked, Unreachable
 
 if TYPE_CHECKING:  # who has machines has imported it; others need not
-    from tfprov.hosts.ssh.host import SSH
+    from tfprov.hosts.ssh.host import SSHHost
 
 
 @contextmanager
-def held(path: Path, cluster: str, facts: Facts) -> Iterator[None]:
+def held(path: Path, cluster: str, facts: LockHolder) -> Iterator[None]:
     """Hold the lock at `path` for the time of the block; Locked names who has it.
 
     The kernel frees it with its holder: there is nothing to unlock.
@@ -34,7 +34,7 @@ def held(path: Path, cluster: str, facts: Facts) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = Facts.read(os.pread(descriptor, 4096, 0).decode(errors="replace")) or UNKNOWN
+            holder = LockHolder.read(os.pread(descriptor, 4096, 0).decode(errors="replace")) or UNKNOWN
             raise Locked(f"cluster {cluster} is in use by {holder}", "wait for it, or stop it") from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, facts.to_text().encode(), 0)
@@ -43,15 +43,15 @@ def held(path: Path, cluster: str, facts: Facts) -> Iterator[None]:
         os.close(descriptor)
 
 
-def way_to(context: Context, host: str) -> Holds:
+def lockable_host(context: Context, host: str) -> LockableHost:
     """Return how a command is held on `host`, which is one of the machines of `context`."""
     from tfprov.hosts.machine import SSHMachine  # noqa: PLC0415  who has machines has imported it; others need not
 
     machine = context.machines[host]
-    return way_over(machine.ssh) if isinstance(machine, SSHMachine) else Shell(host)
+    return lockable_over_ssh(machine.ssh) if isinstance(machine, SSHMachine) else LocalHost(host)
 
 
-def way_over(ssh: "SSH") -> Holds:
+def lockable_over_ssh(ssh: "SSHHost") -> LockableHost:
     """Return how a command is held over a connection: as root, where the engine there is used as root."""
     return _AsRoot(ssh) if ssh.target.become else ssh
 
@@ -59,19 +59,19 @@ def way_over(ssh: "SSH") -> Holds:
 class _AsRoot:
     """A host on which commands are held with sudo: root is among the users of every engine."""
 
-    def __init__(self, ssh: "SSH") -> None:
+    def __init__(self, ssh: "SSHHost") -> None:
         self._ssh, self.host = ssh, ssh.host
 
-    def hold(self, argv: Sequence[str]) -> Held:
-        """See Holds."""
+    def hold(self, argv: Sequence[str]) -> HeldProcess:
+        """See LockableHost."""
         return self._ssh.hold(argv, sudo=True)
 
     def explain(self, error: HostError) -> HostError:
-        """See Holds."""
+        """See LockableHost."""
         return self._ssh.explain(error)
 
 
-class Lock:
+class ClusterLock:
     """The lock of the cluster of `context`, for one run of `verb`; nothing is held before `take`.
 
     With `tolerant`, the first host that can be reached stands in for the first one: taking a cluster down, and bringing
@@ -85,11 +85,11 @@ class Lock:
         verb: str,
         *,
         tolerant: bool = False,
-        way: Callable[[Context, str], Holds] = way_to,
-        where: Where = WHERE,
+        way: Callable[[Context, str], LockableHost] = lockable_host,
+        where: LockPaths = LOCK_PATHS,
     ) -> None:
         self._context, self._tolerant, self._way, self._where = context, tolerant, way, where
-        self._facts, self._token = Facts.here(verb), secrets.token_hex(8)
+        self._facts, self._token = LockHolder.current(verb), secrets.token_hex(8)
         self._local = ExitStack()
         self._is_held = False
         self._on_host: HostLock | None = None
@@ -137,7 +137,7 @@ class Lock:
             except Unreachable as error:
                 if not tolerant:
                     raise
-                self._context.missed[host] = error
+                self._context.unresponsive[host] = error
                 passed.append(host)
         if passed:
             where = f"on {self._on_host.host}" if self._on_host is not None else "on this machine only"
@@ -148,7 +148,7 @@ class Lock:
         return [host for host in hosts if host in self._context.machines]
 
     def _taken(self, host: str, tolerant: bool) -> HostLock:
-        known = self._context.missed.get(host)
+        known = self._context.unresponsive.get(host)
         if tolerant and isinstance(known, Unreachable):
             raise known
         way = self._way(self._context, host)
@@ -156,7 +156,7 @@ class Lock:
         lock.take()
         return lock
 
-    def __enter__(self) -> "Lock":
+    def __enter__(self) -> "ClusterLock":
         self.take()
         return self
 

@@ -137,8 +137,8 @@ def test_a_run_whose_network_failed_gets_its_own_lock_back(locks: Locks, lab: La
 
 def port_of(lock: HostLock) -> str:
     """Return the port from which the connection of `lock` was made."""
-    assert isinstance(lock.way, SSHHost)
-    return str(lock.way.open().transport.sock.getsockname()[1])
+    assert isinstance(lock.lockable, SSHHost)
+    return str(lock.lockable.open().transport.sock.getsockname()[1])
 
 
 def test_a_host_without_flock_and_an_unreachable_host_are_named(locks: Locks, lab: Lab) -> None:

@@ -17,7 +17,7 @@ from tfprov.planning.desired import RoleHost
 from tfprov.settings.resolve import RoleSettings
 
 _USUAL_GATEWAY = "172.17.0.1"
-"""Of Docker's bridge, where nobody has configured another."""
+"""The default gateway of Docker's bridge."""
 
 
 def machines(connections: Connections, environ: Mapping[str, str]) -> dict[str, Machine]:
@@ -29,7 +29,7 @@ def machines(connections: Connections, environ: Mapping[str, str]) -> dict[str, 
 
 
 def engine_socket(environ: Mapping[str, str]) -> Path:
-    """Return the socket of this machine's engine: what DOCKER_HOST names, else Docker's own place."""
+    """Return the socket of this machine's engine: DOCKER_HOST, else Docker's default."""
     docker_host = environ.get("DOCKER_HOST", "")
     if docker_host and not docker_host.startswith("unix://"):
         fix = "unset it, or name a unix socket, such as unix:///var/run/docker.sock"
@@ -89,7 +89,7 @@ def _gateway(engine: Engine) -> str:
 
 
 def publish_addresses(roles: Sequence[RoleSettings]) -> dict[RoleHost, str]:
-    """Return the address on which each role's ports are published on its host; InvalidInput for a name that has none."""
+    """Return the address on which each role publishes its ports on its host; InvalidInput for unknown names."""
     names = {role.host: role for role in roles if role.bind_address is None}
     resolved: dict[str, str] = {}
     problems = []
@@ -104,7 +104,7 @@ def publish_addresses(roles: Sequence[RoleSettings]) -> dict[RoleHost, str]:
 
 
 def _unresolvable(role: RoleSettings) -> Problem:
-    """Say which of the places that may name an address has one that does not resolve."""
+    """Return the problem of a name that does not resolve, at the setting that has it."""
     what = f"the name {printable(role.address)} has no IPv4 address"
     if role.values.address is not None:
         return Problem(role.at("address"), what, "correct `address`, or look at DNS")

@@ -81,14 +81,14 @@ def gather_newest(context: Context) -> "Gathered":
     from tfprov.engine.checkpoints.gather import gather  # noqa: PLC0415
     from tfprov.engine.checkpoints.model_files import nothing_saved  # noqa: PLC0415
     from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
-    from tfprov.playbook.steps import tell, tell_lost  # noqa: PLC0415
+    from tfprov.playbook.steps import report_gathered, report_lost_steps  # noqa: PLC0415
 
     with ClusterLock(context, "gather", tolerant=True):
         observation = observe(context, tolerant=True)
         gathered = gather(context, context.verify, observation)
-        tell(context, gathered)
+        report_gathered(context, gathered)
         if (chief := context.chief(observation)) is not None:
-            tell_lost(context, chief, observation)
+            report_lost_steps(context, chief, observation)
         if gathered.newest is None:
             context.report.note(f"{context.cluster.chief.name} has not saved a checkpoint yet")
             if (nothing := nothing_saved(context, observation)) is not None and nothing.elsewhere:
@@ -98,11 +98,11 @@ def gather_newest(context: Context) -> "Gathered":
 
 def gather_path(context: Context, path: str) -> "CopiedPath":
     """Copy a file or directory of the chief, under the cluster's lock, and report it."""
-    from tfprov.engine.checkpoints.model_files import bring  # noqa: PLC0415
+    from tfprov.engine.checkpoints.model_files import copy_path  # noqa: PLC0415
     from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
 
     with ClusterLock(context, "gather", tolerant=True):
-        copied = bring(context, path)
+        copied = copy_path(context, path)
         what = f"{format_count(copied.files, 'file')}, {format_size(copied.size)}"
         context.report.note(f"brought to {copied.at}: {what}, as it is: nothing was verified")
     return copied

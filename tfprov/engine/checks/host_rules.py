@@ -23,7 +23,7 @@ CHECKS = (
 
 GIB = 1 << 30
 APART = 5.0
-"""Seconds a clock may be off. Nothing is decided by it; but the times in event files and logs would not fit together."""
+"""Seconds a clock may be off. tfprov does not depend on it, but times in event files and logs would not match."""
 
 
 class Verdict(StrEnum):
@@ -39,7 +39,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One verdict: what was found, and for a bad one what to do about it."""
+    """The result of one check, and its fix if it did not pass."""
 
     check: str
     verdict: Verdict
@@ -75,7 +75,7 @@ def cpu(system: System) -> Finding:
 
 
 def clock(reading: ClockOffset | None) -> Finding:
-    """Judge a host's clock; what the way there and back may have cost counts in its favour."""
+    """Judge a host's clock; the doubt of the measurement counts in its favour."""
     if reading is None:
         return note("clock", "not checked: `date` does not say the time in seconds")
     off = abs(reading.offset)
@@ -134,7 +134,7 @@ def of_processes(programs: Programs, wanted: list[Container], try_import: Import
     """Judge the programs of tasks that are processes of this machine."""
     findings: list[Finding] = []
     imported: dict[str, ImportResult] = {}
-    try_import = try_import or _here
+    try_import = try_import or _import_locally
     for container, tasks in tasks_by_program(wanted):
         fault = programs.fault(container)
         findings += command(container, tasks, fault)
@@ -149,7 +149,7 @@ def of_processes(programs: Programs, wanted: list[Container], try_import: Import
     return list(dict.fromkeys(findings))
 
 
-def _here(container: Container, python: str) -> ImportResult:
+def _import_locally(container: Container, python: str) -> ImportResult:
     return try_import_locally(python, environment(container))
 
 
@@ -163,7 +163,7 @@ def command(container: Container, tasks: list[str], fault: Fault | None) -> Iter
 
 
 def undelivered(container: Container) -> Iterator[Finding]:
-    """Tell that the command of a task is not known to work before its image is there."""
+    """Yield a note that the command of a task cannot be checked before its image is delivered."""
     if words := container.spec.get("command"):
         yield note("command", f"{printable(' '.join(words))}: not known until the image is there")
 
@@ -185,4 +185,4 @@ def tensorflow(imported: ImportResult, python: str, fix: str, *, is_sure: bool) 
 IMPORTING = "importing TensorFlow with the tasks' Python"
 """What `check` waits for, in the last line of a terminal."""
 IN_IMAGE = "`RUN pip install tensorflow` in the image's Dockerfile"
-"""How TensorFlow gets into an image."""
+"""The fix for an image without TensorFlow."""

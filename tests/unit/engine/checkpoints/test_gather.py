@@ -14,7 +14,7 @@ import pytest
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.ungathered import unsaved, unsaved_among
-from tfprov.engine.checkpoints.verify import Verdict
+from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
 from tfprov.errors import GatherError, HostError
@@ -24,7 +24,7 @@ from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Observed, State
-from tfprov.playbook.steps import tell
+from tfprov.playbook.steps import report_gathered
 
 MIB = 1024 * 1024
 CHIEF = Task("worker", 0, "worker", "h1", "10.0.0.1", 2222)
@@ -59,7 +59,7 @@ class Fixture:
         self.host.saves("worker/0", f"{prefix}.index", b"index of " + prefix.encode())
         self.host.saves("worker/0", "checkpoint", f'model_checkpoint_path: "/elsewhere/{prefix}"\n'.encode())
 
-    def gather(self, verdicts: Mapping[str, Verdict] | None = None) -> list[str]:
+    def gather(self, verdicts: Mapping[str, Verification] | None = None) -> list[str]:
         gathered = gather(self.context, lambda prefixes: verdicts or {})
         return [saved.prefix for saved in gathered.new]
 
@@ -141,7 +141,7 @@ def test_another_training_of_the_same_cluster_moves_the_first_aside(chief: Fixtu
 def test_a_damaged_checkpoint_is_left_out_and_ends_in_an_error(chief: Fixture) -> None:
     chief.saves(100)
     chief.saves(200)
-    verdicts = {"model.ckpt-100": Verdict(3), "model.ckpt-200": Verdict(0, "checksum does not match")}
+    verdicts = {"model.ckpt-100": Verification(3), "model.ckpt-200": Verification(0, "checksum does not match")}
     with pytest.raises(GatherError, match=r"model.ckpt-200 is damaged: checksum does not match"):
         chief.gather(verdicts)
     assert chief.latest() == "model.ckpt-100"
@@ -479,12 +479,12 @@ def test_of_a_sparse_file_the_holes_are_neither_read_nor_written(tmp_path: Path)
         assert file.read() == b"\0end"
 
 
-def verify_staged(prefixes: Sequence[Path]) -> Mapping[str, Verdict]:
+def verify_staged(prefixes: Sequence[Path]) -> Mapping[str, Verification]:
     """Assert that what is verified is complete and not yet where users look."""
     for prefix in prefixes:
         assert prefix.parent.name == ".part"
         assert Path(f"{prefix}.index").exists()
-    return {prefix.name: Verdict(1) for prefix in prefixes}
+    return {prefix.name: Verification(1) for prefix in prefixes}
 
 
 def test_a_checkpoint_is_verified_before_it_is_put_in_place(chief: Fixture) -> None:
@@ -496,14 +496,14 @@ def test_a_checkpoint_is_verified_before_it_is_put_in_place(chief: Fixture) -> N
 
 def test_what_a_gather_brought_is_told_with_its_files_and_tensors(chief: Fixture) -> None:
     chief.saves(100)
-    tell(chief.context, gather(chief.context, lambda prefixes: {prefixes[-1].name: Verdict(1)}))
+    report_gathered(chief.context, gather(chief.context, lambda prefixes: {prefixes[-1].name: Verification(1)}))
     chief.saves(200)
-    tell(chief.context, gather(chief.context, lambda prefixes: {prefixes[-1].name: Verdict(12)}))
+    report_gathered(chief.context, gather(chief.context, lambda prefixes: {prefixes[-1].name: Verification(12)}))
     chief.saves(300)
-    tell(chief.context, gather(chief.context, lambda _: {}))
-    tell(chief.context, gather(chief.context, lambda _: {}))
+    report_gathered(chief.context, gather(chief.context, lambda _: {}))
+    report_gathered(chief.context, gather(chief.context, lambda _: {}))
     chief.host.saves("worker/0", "events.out.tfevents.1.h1", b"x")
-    tell(chief.context, gather(chief.context, lambda _: {}))
+    report_gathered(chief.context, gather(chief.context, lambda _: {}))
     told = [note.replace(str(chief.target), "here") for note in chief.report.notes]
     unread = "TensorFlow is not installed here, so its tensors were not read"
     assert told == [
@@ -564,7 +564,7 @@ def test_trainings_that_were_moved_aside_are_counted_and_told(chief: Fixture) ->
 def test_a_damaged_checkpoint_is_told_with_what_was_gathered_instead(chief: Fixture) -> None:
     chief.saves(100)
     chief.saves(200)
-    damaged = {"model.ckpt-200": Verdict(0, "checksum does not match")}
+    damaged = {"model.ckpt-200": Verification(0, "checksum does not match")}
     said = "worker/0's checkpoint model.ckpt-200 is damaged: checksum does not match"
     with pytest.raises(GatherError) as raised:
         chief.gather(damaged)

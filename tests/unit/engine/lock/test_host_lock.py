@@ -323,7 +323,7 @@ def test_a_place_where_nothing_can_be_made_is_told(tmp_path: Path) -> None:
 # --- both halves -----------------------------------------------------------------------------------------------------
 
 
-class Way(LocalHost):
+class FakeHost(LocalHost):
     """A host that can be out of reach."""
 
     def __init__(self, host: str) -> None:
@@ -343,16 +343,16 @@ class Cluster:
 
     def __init__(self, directory: Path) -> None:
         self.directory, self.notes = directory, RecordingReporter()
-        self.ways = {host: Way(host) for host in ("h1", "h2")}
+        self.hosts = {host: FakeHost(host) for host in ("h1", "h2")}
 
     def lock(self, home: str, name: str = "lab", **options: Any) -> ClusterLock:
         text = "all: {vars: {tfprov: {cluster: NAME, command: [x]}}}\nps: {hosts: {h1: }}\nworker: {hosts: {h2: }}"
-        machines: Any = dict.fromkeys(self.ways)
+        machines: Any = dict.fromkeys(self.hosts)
         context = replace(
             make_context(text.replace("NAME", name)), home=self.directory / home, report=self.notes, machines=machines
         )
-        way: Any = lambda _context, host: self.ways[host]  # noqa: E731
-        return ClusterLock(context, "up", way=way, where=below(self.directory), **options)
+        lockable: Any = lambda _context, host: self.hosts[host]  # noqa: E731
+        return ClusterLock(context, "up", lockable=lockable, paths=below(self.directory), **options)
 
 
 @pytest.fixture
@@ -406,7 +406,7 @@ def test_a_run_whose_first_host_is_lost_takes_down_what_is_left(cluster: Cluster
     lock = cluster.lock("one")
     lock.take()
     lose(cluster)
-    cluster.ways["h1"].down = True
+    cluster.hosts["h1"].down = True
     with pytest.raises(Unreachable):
         lock.take()
     lock.take(tolerant=True)
@@ -417,26 +417,26 @@ def test_a_run_whose_first_host_is_lost_takes_down_what_is_left(cluster: Cluster
 
 def lose(cluster: Cluster) -> None:
     """Lose the connection over which the last lock on h1 is held."""
-    held = cluster.ways["h1"].held[-1]
+    held = cluster.hosts["h1"].held[-1]
     assert held.alive
     held.close()
     until(lambda: not held.alive)
 
 
 def test_a_first_host_that_cannot_be_reached_is_an_error_for_who_starts_something(cluster: Cluster) -> None:
-    cluster.ways["h1"].down = True
+    cluster.hosts["h1"].down = True
     with pytest.raises(Unreachable, match="h1: no answer"):
         cluster.lock("one").take()
 
 
 def test_who_takes_down_locks_on_the_first_host_that_can_be_reached(cluster: Cluster) -> None:
-    cluster.ways["h1"].down = True
+    cluster.hosts["h1"].down = True
     lock = cluster.lock("one", tolerant=True)
     lock.take()
     assert cluster.notes.notes == ["h1 cannot be reached: the lock is held on h2"]
     with pytest.raises(Locked, match="says h2"):
         cluster.lock("two", tolerant=True).take()
     lock.free()
-    cluster.ways["h2"].down = True
+    cluster.hosts["h2"].down = True
     with cluster.lock("three", tolerant=True):
         assert cluster.notes.notes[-1] == "h1, h2 cannot be reached: the lock is held on this machine only"

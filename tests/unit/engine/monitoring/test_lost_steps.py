@@ -11,7 +11,7 @@ from tfprov.engine.checkpoints.forecast import forecast
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.observe import observe, plan
 from tfprov.formats.tfrecord import write_record
-from tfprov.playbook.steps import tell_lost
+from tfprov.playbook.steps import report_lost_steps
 
 
 def at(lab: MemoryLab, *steps: int, file: str = "events.out.tfevents.1", time: float = 1.0) -> Callable[[], None]:
@@ -121,11 +121,11 @@ def test_steps_that_are_in_no_checkpoint_are_told_with_what_was_gathered(tmp_pat
         chief = context.chief(seen)
         assert chief is not None
         gather(context, lambda _prefixes: {}, seen)
-        tell_lost(context, chief, seen)
+        report_lost_steps(context, chief, seen)
         assert lab.report.notes[-1:] == [told], state
         saves(lab, 1248)()
         gather(context, lambda _prefixes: {}, seen)
-        tell_lost(context, chief, seen)
+        report_lost_steps(context, chief, seen)
         assert lab.report.notes[-1:] == [told], state
 
 

@@ -61,4 +61,4 @@ class ScriptedMonitor(StragglerMonitor):
 
 def follow_with_steps(context: Context, *steps: Callable[[], None]) -> None:
     """Follow the training while `steps` happen."""
-    follow(context, 60, with_logs=False, lookout=ScriptedMonitor(context, *steps))
+    follow(context, 60, with_logs=False, monitor=ScriptedMonitor(context, *steps))

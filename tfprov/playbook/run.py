@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfprov.engine.context import Context
-from tfprov.engine.execute import AtOnce
+from tfprov.engine.execute import SecondInterrupt
 from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.engine.observe import missing, observe
 from tfprov.engine.rollback import take_back
@@ -147,7 +147,7 @@ class _Player:
     def report_interrupt(self, error: TfprovError | KeyboardInterrupt) -> BaseException:
         """Return the error, unless it is the second Ctrl-C, which leaves at once."""
         if isinstance(error, KeyboardInterrupt):
-            if self.interrupted or isinstance(error, AtOnce):
+            if self.interrupted or isinstance(error, SecondInterrupt):
                 raise error
             self.interrupted = True
             self.context.report.note("interrupted: Ctrl-C again leaves at once")

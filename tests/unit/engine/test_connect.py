@@ -15,7 +15,7 @@ from tfprov.engine.connect import prepare_connections
 from tfprov.engine.context import Context
 from tfprov.engine.host_registry import HostRegistry
 from tfprov.engine.monitoring.status import status
-from tfprov.engine.monitoring.watch import Reach
+from tfprov.engine.monitoring.watch import HostAnswers
 from tfprov.engine.observe import locate, observe, plan
 from tfprov.errors import (
     CombinedError,
@@ -314,7 +314,7 @@ def _wait_done() -> list[Play]:
 
 
 def test_a_silent_host_is_told_once_and_once_more_when_it_is_back() -> None:
-    prepare_connections = Reach()
+    prepare_connections = HostAnswers()
     away = {"h2": Unreachable("h2", "no answer")}
     told: list[list[str]] = [
         prepare_connections.update({"h1": 1}, away, 0.0),
@@ -330,7 +330,7 @@ def test_a_silent_host_is_told_once_and_once_more_when_it_is_back() -> None:
 
 
 def test_a_connection_that_is_made_anew_at_once_is_not_worth_a_word() -> None:
-    prepare_connections = Reach()
+    prepare_connections = HostAnswers()
     assert prepare_connections.update({}, {"h2": Unreachable("h2", "connection lost")}, 0.0) == []
     assert prepare_connections.seconds("h2", 5.0) == 5.0
     assert prepare_connections.update({"h2": 1}, {}, 1.0) == []
@@ -338,7 +338,7 @@ def test_a_connection_that_is_made_anew_at_once_is_not_worth_a_word() -> None:
 
 
 def test_a_host_that_answers_and_does_not_say_what_runs_is_told_as_that() -> None:
-    prepare_connections = Reach()
+    prepare_connections = HostAnswers()
     dead: Callable[[], dict[str, HostError]] = lambda: {"h2": HostError("h2", "its engine is not running")}  # noqa: E731
     prepare_connections.update({}, dead(), 0.0)
     assert "h2 does not say what runs on it since" in prepare_connections.update({}, dead(), 1.0)[0]

@@ -18,7 +18,7 @@ from tests.support.reporters import RecordingReporter
 from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
 from tfprov.engine.observe import observe, plan, taken
-from tfprov.engine.rollback import take_back, undo
+from tfprov.engine.rollback import plan_rollback, take_back
 from tfprov.errors import HostError, TaskFailed, TfprovError, Unreachable
 from tfprov.formats.checkpoint import checkpoints
 from tfprov.hosts.base import File
@@ -177,7 +177,7 @@ def test_what_somebody_else_started_meanwhile_is_theirs(memory_lab: MemoryLab) -
     before = observe(memory_lab.context)
     for task, host in (("worker/1", "h3"), ("worker/8", "h3")):
         memory_lab.hosts[host].puts(Observed(task, host, State.RUNNING, {}, id="1"))
-    found = undo("lab", before, observe(memory_lab.context), {("worker/1", "h3")})
+    found = plan_rollback("lab", before, observe(memory_lab.context), {("worker/1", "h3")})
     assert [action.id for action in found.actions] == ["stop worker/1 on h3", "remove worker/1 on h3"]
 
 

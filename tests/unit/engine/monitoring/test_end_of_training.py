@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.support.event_files import event
 from tests.support.memory_lab import MemoryLab
-from tfprov.engine.monitoring.follow import STANDSTILL, Standstill, see_out
+from tfprov.engine.monitoring.follow import STANDSTILL, Standstill, wait_for_ends
 from tfprov.engine.observe import observe
 from tfprov.formats.event_file import Progress
 from tfprov.formats.tfrecord import write_record
@@ -85,7 +85,7 @@ def test_who_is_cut_short_when_the_chief_is_done_is_named_once() -> None:
             saves(lab)
         lab.hosts["h2"].exits(lab.context.cluster.chief.name, 0)
         begin = lab.clock.now()
-        see_out(lab.context, observe(lab.context), looks(lab, case))
+        wait_for_ends(lab.context, observe(lab.context), looks(lab, case))
         found = lab.clock.now() - begin, lab.report.notes
         if found != (case.seconds, case.notes):
             wrong[name] = found

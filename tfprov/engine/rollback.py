@@ -57,7 +57,7 @@ def take_back(context: Context, before: Observation) -> None:
     held = {place for place in _places(whole, "remove") if place not in running and _has_checkpoint(context, place)}
     execute(context, whole.only(lambda a: a.kind == ActionKind.REMOVE and _place(a) not in running | held), "")
     context.forget_empty(observe(context, tolerant=True))
-    logs.tell()
+    logs.report()
     if stops.done:
         context.report.note(f"nothing was left half-started: stopped {_names(map(_place, stops.done))}")
     if held:

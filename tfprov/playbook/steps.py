@@ -200,7 +200,7 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
     if arguments.remove:
         for place in kept:
             logs.keep(*place)
-        logs.tell()
+        logs.report()
         errors += clean(context, observation)
     fix = "run `tfprov gather`, or remove it for good with `tfprov down --discard`"
     errors += [

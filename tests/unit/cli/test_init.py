@@ -89,13 +89,13 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("argv", "expected"), WRONG, ids=[" ".join(argv) for argv, _ in WRONG])
-def test_what_cannot_be_written(argv: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_written(argv: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(capsys, "init", *argv) == CommandResult(2, (expected,))
     assert not list(Path().iterdir())
 
 
 @pytest.mark.parametrize("name", ["inventory.yml", "program/linear.py"])
-def test_what_is_there_is_never_touched(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_files_are_never_changed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path(name).parent.mkdir(exist_ok=True)
     Path(name).write_text("mine")
     assert run_command(capsys, "init") == CommandResult(2, (f"error: {name} exists already; choose another directory",))
@@ -163,7 +163,7 @@ def test_answers_may_be_left_to_the_defaults() -> None:
     assert Path("fresh/program/linear.py").exists()
 
 
-def test_a_wrong_answer_is_asked_for_again() -> None:
+def test_an_invalid_answer_is_requested_again() -> None:
     answers = [
         ("Name of the cluster", "No Name\n"),
         ("Name of the cluster", "name\n"),
@@ -176,7 +176,7 @@ def test_a_wrong_answer_is_asked_for_again() -> None:
     assert assign_tasks(load(Path("inventory.yml"))[1]).name == "name"
 
 
-def test_what_options_say_is_not_asked() -> None:
+def test_options_replace_their_questions() -> None:
     code, text = talk(["--name", "a", "--local"], [("Command", "\n")])
     assert (code, "Name of" in text, "Machines" in text) == (0, False, False)
     code, text = talk(["other", "--yes"], [])

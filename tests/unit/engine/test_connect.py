@@ -118,7 +118,7 @@ def test_every_host_that_does_not_answer_is_named_and_nothing_is_started_anywher
     assert memory_lab.calls() == []
 
 
-def test_all_actions_that_fail_are_told_in_the_order_of_the_plan(memory_lab: MemoryLab) -> None:
+def test_all_actions_that_fail_are_reported_in_the_order_of_the_plan(memory_lab: MemoryLab) -> None:
     for host in ("h2", "h1", "h3"):
         digest = next(iter(memory_lab.context.artifacts))
         memory_lab.hosts[host].refuses[f"deliver {digest}"] = "no room"
@@ -142,16 +142,16 @@ def test_a_delivery_that_fails_on_one_host_starts_nothing_anywhere(memory_lab: M
 def test_status_shows_what_it_knows_and_names_the_host_it_does_not(memory_lab: MemoryLab) -> None:
     memory_lab.verb("up")
     memory_lab.cut("h3")
-    found = status(memory_lab.context, time.time())
-    assert {row.task: row.state for row in found.rows} == {
+    report = status(memory_lab.context, time.time())
+    assert {row.task: row.state for row in report.rows} == {
         "ps/0": "running",
         "worker/0": "running",
         "worker/1": "unreachable",
     }
-    assert {host: str(error) for host, error in found.unreachable.items()} == {
+    assert {host: str(error) for host, error in report.unreachable.items()} == {
         "h3": "h3: no answer from 10.0.0.9:22; is it switched on?"
     }
-    assert json.loads(json.dumps(found.to_dict()))["unreachable"] == {
+    assert json.loads(json.dumps(report.to_dict()))["unreachable"] == {
         "h3": "no answer from 10.0.0.9:22; is it switched on?"
     }
     outside = status(memory_lab.context.limited(["h1", "h2"]), time.time())
@@ -172,17 +172,17 @@ def test_down_takes_down_what_it_can_reach_and_names_the_rest(memory_lab: Memory
 
 def test_down_asks_a_lost_host_once_because_each_try_costs_its_time_limit(memory_lab: MemoryLab) -> None:
     memory_lab.verb("up")
-    asked = []
+    requests = []
 
     class Counted(MemoryRuntime):
         def observe(self) -> HostState:
-            asked.append(self.host)
+            requests.append(self.host)
             raise Unreachable(self.host, "no answer")
 
     context = replace(memory_lab.context, runtimes={**memory_lab.hosts, "h3": Counted("h3")})
     with pytest.raises(Unreachable):
         memory_lab.verb("down", context)
-    assert asked == ["h3"]
+    assert requests == ["h3"]
 
 
 def test_a_host_that_is_lost_while_the_cluster_is_taken_down_keeps_no_other_up(memory_lab: MemoryLab) -> None:
@@ -213,7 +213,7 @@ def test_without_the_chief_down_says_what_it_did_not_gather(memory_lab: MemoryLa
 
 
 @pytest.mark.parametrize("name", ["up", "run"])
-def test_what_starts_something_never_does_so_without_knowing_every_host(memory_lab: MemoryLab, name: str) -> None:
+def test_no_task_starts_while_a_host_is_silent(memory_lab: MemoryLab, name: str) -> None:
     memory_lab.cut("h2")
     with pytest.raises(Unreachable):
         memory_lab.verb(name)
@@ -222,7 +222,7 @@ def test_what_starts_something_never_does_so_without_knowing_every_host(memory_l
     assert not any(call.startswith("start") for call in memory_lab.calls())
 
 
-def test_a_task_is_found_without_asking_the_other_hosts(memory_lab: MemoryLab) -> None:
+def test_a_task_is_located_without_observing_the_other_hosts(memory_lab: MemoryLab) -> None:
     memory_lab.verb("up")
     memory_lab.cut("h1", "h3")
     assert locate(memory_lab.context, "worker/0")[1].host == "h2"
@@ -243,7 +243,7 @@ SMALLER = INVENTORY.replace("h2: , h3: ", "h2: ")
 
 
 @pytest.mark.parametrize("name", ["up", "down"])
-def test_a_lost_host_that_left_the_inventory_is_a_note_and_told_once(
+def test_a_lost_host_that_left_the_inventory_is_a_note_and_reported_once(
     memory_lab: MemoryLab, tmp_path: Path, name: str
 ) -> None:
     memory_lab.verb("up")
@@ -251,9 +251,9 @@ def test_a_lost_host_that_left_the_inventory_is_a_note_and_told_once(
     assert now.left == {"h3"}
     memory_lab.cut("h3")
     memory_lab.verb(name, now)
-    told = [note for note in memory_lab.report.notes if note.startswith("h3")]
+    notes = [note for note in memory_lab.report.notes if note.startswith("h3")]
     why = "no answer from 10.0.0.9:22; is it switched on?"
-    assert told == [f"h3 left the inventory and cannot be reached: what runs there stays ({why})"]
+    assert notes == [f"h3 left the inventory and cannot be reached: what runs there stays ({why})"]
     assert memory_lab.running() == (["ps/0", "worker/0"] if name == "up" else [])
 
 
@@ -313,35 +313,35 @@ def _wait_done() -> list[Play]:
 # --- silence, over time ----------------------------------------------------------------------------------------------
 
 
-def test_a_silent_host_is_told_once_and_once_more_when_it_is_back() -> None:
-    prepare_connections = HostAnswers()
+def test_a_silent_host_is_reported_once_and_once_more_when_it_is_back() -> None:
+    answers = HostAnswers()
     away = {"h2": Unreachable("h2", "no answer")}
-    told: list[list[str]] = [
-        prepare_connections.update({"h1": 1}, away, 0.0),
-        prepare_connections.update({"h1": 1}, away, 10.0),
-        prepare_connections.update({"h1": 1}, away, 20.0),
-        prepare_connections.update({"h1": 1, "h2": 1}, {}, 30.0),
-        prepare_connections.update({"h1": 1, "h2": 1}, {}, 40.0),
+    message: list[list[str]] = [
+        answers.update({"h1": 1}, away, 0.0),
+        answers.update({"h1": 1}, away, 10.0),
+        answers.update({"h1": 1}, away, 20.0),
+        answers.update({"h1": 1, "h2": 1}, {}, 30.0),
+        answers.update({"h1": 1, "h2": 1}, {}, 40.0),
     ]
-    assert [len(notes) for notes in told] == [0, 1, 0, 1, 0]
-    assert told[1][0].startswith("h2 cannot be reached since ")
-    assert told[1][0].endswith(": no answer")
-    assert told[3] == ["h2 is back after 30 s"]
+    assert [len(notes) for notes in message] == [0, 1, 0, 1, 0]
+    assert message[1][0].startswith("h2 cannot be reached since ")
+    assert message[1][0].endswith(": no answer")
+    assert message[3] == ["h2 is back after 30 s"]
 
 
 def test_a_connection_that_is_made_anew_at_once_is_not_worth_a_word() -> None:
-    prepare_connections = HostAnswers()
-    assert prepare_connections.update({}, {"h2": Unreachable("h2", "connection lost")}, 0.0) == []
-    assert prepare_connections.seconds("h2", 5.0) == 5.0
-    assert prepare_connections.update({"h2": 1}, {}, 1.0) == []
-    assert prepare_connections.seconds("h2", 5.0) == 0.0
+    answers = HostAnswers()
+    assert answers.update({}, {"h2": Unreachable("h2", "connection lost")}, 0.0) == []
+    assert answers.seconds("h2", 5.0) == 5.0
+    assert answers.update({"h2": 1}, {}, 1.0) == []
+    assert answers.seconds("h2", 5.0) == 0.0
 
 
-def test_a_host_that_answers_and_does_not_say_what_runs_is_told_as_that() -> None:
-    prepare_connections = HostAnswers()
+def test_a_host_whose_engine_does_not_answer_is_reported_as_that() -> None:
+    answers = HostAnswers()
     dead: Callable[[], dict[str, HostError]] = lambda: {"h2": HostError("h2", "its engine is not running")}  # noqa: E731
-    prepare_connections.update({}, dead(), 0.0)
-    assert "h2 does not say what runs on it since" in prepare_connections.update({}, dead(), 1.0)[0]
+    answers.update({}, dead(), 0.0)
+    assert "h2 does not say what runs on it since" in answers.update({}, dead(), 1.0)[0]
 
 
 def moved(memory_lab: MemoryLab, *hosts: str) -> Context:
@@ -358,15 +358,15 @@ def test_a_task_is_seen_where_it_belongs_or_else_where_it_is(
     memory_lab: MemoryLab, there: list[str], host: str | None
 ) -> None:
     context = moved(memory_lab, *there)
-    found = context.observed("worker/0", observe(context))
-    assert (found.host if found is not None else None) == host
+    container = context.observed("worker/0", observe(context))
+    assert (container.host if container is not None else None) == host
 
 
 def test_a_task_that_nobody_wants_is_seen_where_it_is(memory_lab: MemoryLab) -> None:
     memory_lab.hosts["h3"].puts(Observed("evaluator/0", "h3", State.RUNNING, {}))
-    found = memory_lab.context.observed("evaluator/0", observe(memory_lab.context))
-    assert found is not None
-    assert found.host == "h3"
+    container = memory_lab.context.observed("evaluator/0", observe(memory_lab.context))
+    assert container is not None
+    assert container.host == "h3"
 
 
 def recorded(memory_lab: MemoryLab, directory: Path, *others: str) -> Context:
@@ -395,23 +395,21 @@ def test_a_host_is_forgotten_when_nothing_is_left_on_it_after_a_start_and_not_be
     assert set(context.registry.read()) == {"h1", "h2", "h3"}
 
 
-def test_hosts_are_asked_again_after_a_start_only_where_something_was_removed(
-    memory_lab: MemoryLab, tmp_path: Path
-) -> None:
+def test_hosts_are_observed_again_after_a_start_only_after_a_removal(memory_lab: MemoryLab, tmp_path: Path) -> None:
     context = recorded(memory_lab, tmp_path)
     RUN["build"](context, None, False)
     RUN["deliver"](context, None, False)
-    seen, asked = observe(context), []
+    seen, requests = observe(context), []
 
     def observed(host: MemoryRuntime) -> HostState:
-        asked.append(host.host)
+        requests.append(host.host)
         return MemoryRuntime.observe(host)
 
     for host in memory_lab.hosts.values():
         host.observe = partial(observed, host)  # type: ignore[method-assign]
     RUN["start"](replace(context, seen=seen), None, False)
     assert memory_lab.running() == ["ps/0", "worker/0", "worker/1"]
-    assert asked == ["h1", "h2", "h3"], "by the line above, and by nobody else"
+    assert requests == ["h1", "h2", "h3"], "by the line above, and by nobody else"
 
 
 @pytest.mark.parametrize("config", [None, Path("/etc/own")])

@@ -28,7 +28,7 @@ FULL = ConnectionSettings(
 PLAIN = ConnectionSettings("node2", RECORDED, "10.0.0.12", None, None, local=False)
 
 
-def test_what_is_noted_is_read_back(tmp_path: Path) -> None:
+def test_recorded_hosts_are_read_back(tmp_path: Path) -> None:
     record = HostRegistry(tmp_path / "new")
     assert record.read() == {}
     record.add({"node1": FULL})
@@ -36,7 +36,7 @@ def test_what_is_noted_is_read_back(tmp_path: Path) -> None:
     assert record.read() == {"node1": FULL, "node2": PLAIN}
 
 
-def test_what_is_dropped_is_gone_all_of_it(tmp_path: Path) -> None:
+def test_dropped_hosts_are_forgotten_completely(tmp_path: Path) -> None:
     record = HostRegistry(tmp_path)
     record.add({"node1": FULL, "node2": PLAIN, "node3": replace(PLAIN, host="node3")})
     record.drop(iter(["node1", "node3"]))

@@ -112,7 +112,7 @@ CASES = [
 ]  # fmt: skip
 
 
-def test_what_the_controller_sees() -> None:
+def test_faults_that_the_controller_detects() -> None:
     wrong = {}
     for case in CASES:
         fault = programs().fault(container(*case.words, code=case.code, docker=case.docker))
@@ -147,19 +147,19 @@ IMAGES = [
 ]  # fmt: skip
 
 
-def test_what_an_image_lacks() -> None:
+def test_faults_of_an_image() -> None:
     wrong = {}
     for words, there, entrypoint, what, fix in IMAGES:
-        asked = container(*words, docker=BOX)
-        assert set(programs().needs(asked)) <= set(there), words
-        fault = fault_of_image(programs(), asked, ImageLookup(there, entrypoint))
-        told = (fault.what, fault.fix) if fault else ("", "")
-        if told[0] != what or fix not in told[1]:
-            wrong[" ".join(words)] = told
+        task = container(*words, docker=BOX)
+        assert set(programs().needs(task)) <= set(there), words
+        fault = fault_of_image(programs(), task, ImageLookup(there, entrypoint))
+        message = (fault.what, fault.fix) if fault else ("", "")
+        if message[0] != what or fix not in message[1]:
+            wrong[" ".join(words)] = message
     assert wrong == {}
 
 
-def test_what_an_image_must_have() -> None:
+def test_programs_that_an_image_must_have() -> None:
     needs = {
         ("python", "train.py"): ("python",),
         ("python", "/app/x.py"): ("python", "/app/x.py"),
@@ -173,7 +173,7 @@ def test_what_an_image_must_have() -> None:
     assert programs().needs(container("python", "x.py", code=None, docker=BOX)) == ("python", "./x.py")
 
 
-def test_who_needs_tensorflow() -> None:
+def test_programs_that_import_tensorflow() -> None:
     uses = {
         ("python", "train.py"): True,
         ("python", "-m", "pkg"): True,
@@ -205,36 +205,38 @@ def test_an_import_of_tensorflow_is_read_and_judged() -> None:
         (1, "a\nsome error\n"): ("failed", "python cannot import it: some error; mend it"),
         (1, ""): ("failed", "python cannot import it: exit code 1; mend it"),
     }  # fmt: skip
-    found = {key: tensorflow(parse_result(*key), "python", IN_IMAGE, is_sure=True) for key in outputs}
-    told = {key: (str(it.verdict), str(it)) for key, it in found.items()}
-    wrong = {key: it for key, it in told.items() if it[0] != outputs[key][0] or not it[1].startswith(outputs[key][1])}
+    actual = {key: tensorflow(parse_result(*key), "python", IN_IMAGE, is_sure=True) for key in outputs}
+    message = {key: (str(it.verdict), str(it)) for key, it in actual.items()}
+    wrong = {
+        key: it for key, it in message.items() if it[0] != outputs[key][0] or not it[1].startswith(outputs[key][1])
+    }
     assert wrong == {}
     unsure = tensorflow(ImportResult(error="x", absent=True), "python", IN_IMAGE, is_sure=False)
     assert str(unsure.verdict) == "warning"
 
 
 def test_processes_import_once_for_all_that_use_the_same_python() -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def imported(_container: Container, python: str) -> ImportResult:
-        asked.append(python)
+        requests.append(python)
         return ImportResult(error="x", absent=True)
 
     wanted = [container("python3", "train.py"), container("python3", "-m", "pkg"), container("sh", "-c", "x")]
     own = replace(programs(), which=lambda _container, name: f"/usr/bin/{name}")
     install = "`/usr/bin/python3 -m pip install 'tfprov[tensorflow]'`"
-    found = [(it.check, str(it.verdict), str(it)) for it in of_processes(own, wanted, imported)]
-    assert found == [
+    findings = [(it.check, str(it.verdict), str(it)) for it in of_processes(own, wanted, imported)]
+    assert findings == [
         ("command", "ok", "python3 train.py"),
         ("tensorflow", "failed", f"/usr/bin/python3 has no TensorFlow; install it: {install}"),
         ("command", "ok", "python3 -m pkg"),
         ("command", "ok", "sh -c x"),
     ]  # fmt: skip
-    assert asked == ["/usr/bin/python3"]
+    assert requests == ["/usr/bin/python3"]
 
 
 def test_tasks_that_start_the_same_are_looked_at_once() -> None:
     one, two = container("sh", "-c", "x"), container("sh", "-c", "x", role="ps")
     assert [tasks for _, tasks in tasks_by_program([one, two, container("sh")])] == [["worker/0", "ps/0"], ["worker/0"]]
-    (told,) = undelivered(one)
-    assert (str(told.verdict), told.what) == ("note", "sh -c x: not known until the image is there")
+    (message,) = undelivered(one)
+    assert (str(message.verdict), message.what) == ("note", "sh -c x: not known until the image is there")

@@ -94,7 +94,7 @@ def test_a_check_changes_nothing(memory_lab: MemoryLab) -> None:
     assert all(host.calls == [] for host in memory_lab.hosts.values())
 
 
-def test_a_pattern_that_matches_nothing_is_told_before_anything_is_done(memory_lab: MemoryLab) -> None:
+def test_a_pattern_that_matches_nothing_is_reported_before_anything_is_done(memory_lab: MemoryLab) -> None:
     with pytest.raises(InvalidInput, match=r"book.yml:2:3: error: no host or group matches `nosuch`"):
         memory_lab.play("- {hosts: all, tasks: [command: never]}\n- {hosts: nosuch, tasks: [command: never]}")
     assert memory_lab.ran == []

@@ -226,8 +226,8 @@ def test_the_home_directory_is_searched_as_far_as_its_files_stay_there(tmp_path:
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).write_bytes(b"weights")
         bench.write("worker/0", "new.npz", b"weights")
-        found = bench.runtime.outside.models("worker/0")
-        assert {path: file.lasting for path, file in found.items()} == {
+        models = bench.runtime.outside.models("worker/0")
+        assert {path: file.lasting for path, file in models.items()} == {
             "new.npz": False,
             str(tmp_path / "home/out/new.h5"): True,
             str(tmp_path / "logs/new.pt"): True,

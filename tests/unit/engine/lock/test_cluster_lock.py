@@ -37,7 +37,7 @@ def holder(path: Path) -> Iterator["subprocess.Popen[str]"]:
             process.kill()
 
 
-def test_a_second_run_is_told_who_holds_the_cluster(tmp_path: Path) -> None:
+def test_a_second_run_gets_the_holder_of_the_lock(tmp_path: Path) -> None:
     with holder(tmp_path / "lock") as process:
         who = rf"cluster linear is in use by `tfprov run` of .+@.+ \(pid {process.pid}, since"
         with pytest.raises(Locked, match=who), hold_file(tmp_path / "lock", "linear", UP):

@@ -51,7 +51,7 @@ def made(tmp_path: Path) -> Iterator[Callable[..., HostLock]]:
         yield make
 
 
-def test_the_second_run_is_told_who_holds_the_lock_and_what_to_do(made: Callable[..., HostLock]) -> None:
+def test_the_error_of_a_second_run_names_the_holder_of_the_lock_and_the_fix(made: Callable[..., HostLock]) -> None:
     first = made(replace(ME, user="anna", controller="laptop", pid=1, since="12:03:05", process=""))
     first.take()
     with pytest.raises(Locked) as caught:
@@ -290,7 +290,7 @@ def test_a_directory_of_somebody_outside_of_the_engines_group_is_not_used(tmp_pa
     assert list(shared.iterdir()) == []
 
 
-def test_whoever_owns_the_file_cannot_have_another_one_written(tmp_path: Path) -> None:
+def test_the_owner_of_a_lock_file_cannot_redirect_the_write(tmp_path: Path) -> None:
     """The path leads elsewhere as soon as the lock is held: only what was locked is written."""
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "bin").mkdir()
@@ -306,7 +306,7 @@ def test_whoever_owns_the_file_cannot_have_another_one_written(tmp_path: Path) -
     assert (tmp_path / "precious").read_text() == "mine"
 
 
-def test_a_host_without_flock_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_host_without_flock_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("sh", "cat", "sleep"):
         (tmp_path / name).symlink_to(f"/bin/{name}")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -314,7 +314,7 @@ def test_a_host_without_flock_is_told_what_to_install(tmp_path: Path, monkeypatc
         HostLock(LocalHost("h1"), "linear", ME, "ours", below(tmp_path)).take()
 
 
-def test_a_place_where_nothing_can_be_made_is_told(tmp_path: Path) -> None:
+def test_a_place_where_nothing_can_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(HostError, match="the lock of cluster linear could not be taken: mkdir: "):
         HostLock(LocalHost("h1"), "linear", ME, "ours", below(tmp_path / "file")).take()
@@ -423,13 +423,13 @@ def lose(cluster: Cluster) -> None:
     until(lambda: not held.alive)
 
 
-def test_a_first_host_that_cannot_be_reached_is_an_error_for_who_starts_something(cluster: Cluster) -> None:
+def test_up_fails_if_the_first_host_is_unreachable(cluster: Cluster) -> None:
     cluster.hosts["h1"].down = True
     with pytest.raises(Unreachable, match="h1: no answer"):
         cluster.lock("one").take()
 
 
-def test_who_takes_down_locks_on_the_first_host_that_can_be_reached(cluster: Cluster) -> None:
+def test_down_locks_on_the_first_reachable_host(cluster: Cluster) -> None:
     cluster.hosts["h1"].down = True
     lock = cluster.lock("one", tolerant=True)
     lock.take()

@@ -146,7 +146,7 @@ def _aim(collected: Collected, container: Container) -> Aim:
     task, options, facts = container.task, container.docker, collected.facts.get(container.task.host)
     assert options is not None, "containers on machines have Docker options"
     if facts is None or facts.engine is None:
-        return Aim(task, why=Reason("it cannot be asked" if facts is None else ENGINELESS, task.host))
+        return Aim(task, why=Reason("it did not answer" if facts is None else ENGINELESS, task.host))
     ours = collected.context.cluster.name, task.name
     if any(it.running and (it.cluster, it.task) == ours for it in facts.engine.containers):
         return Aim(task, runs=True)

@@ -9,14 +9,10 @@ A random sample of all mutants is tried, with a seed that is printed and repeats
 'tfprov/formats/tfrecord.py'`, `--only 'tfprov/planning/*:compare:*'`, or the name of a single one, as the list of
 survivors has it. What is mutated and what is not is listed in `tests/mutation/mutate.py`.
 
-**Which modules.** Those that decide and do not act: what they are handed is a value or stands for a host, so that a unit
-test reaches each line in milliseconds. These are all of `config`, `planning`, `model`, `render` and `importing`; `wiring`,
-`checkpoint`, `events` and `records`; of `engine` all that reads and acts on a cluster through the interfaces that the tests
-implement in memory, and of `delivery` what computes formats, digests and contents. Left out of `engine` are the modules
-that start programs, connect or lock (`artifacts`, `docked`, `fleet`, `images`, `supply`, `locking`, `checking` but for its
-findings, `checkpoints/verify`, `watching/board`, `watching/logs`), and of `delivery` those that talk to an engine or keep
-files that others use at the same time (`blobs`, `filestamp`, `handing`, `layout`, `pull`, `push`, `serve`, `store`): these
-are shown by the integration tests, with real hosts. `hosts`, `runtime` and `cli` are left out for the same reason.
+**Which modules.** Those that decide and do not act (`PURE` below): their collaborators are values or in-memory hosts, so a
+unit test reaches each line in milliseconds. Left out of `engine` and `images` are the modules that start programs, connect,
+lock, talk to an engine, or keep files that several runs use at the same time: the integration tests show these with real
+hosts. `hosts`, `runtime` and `cli` are left out for the same reason.
 
 **Which tests.** Each unit test file is run once with `coverage`, to see which test runs which line. This takes as long as
 the unit tests do, is kept in the cache directory (`$XDG_CACHE_HOME/tfprov-mutants`), and is done again for a test file only
@@ -98,7 +94,7 @@ _MORE = 5.0
 
 
 class Void(Exception):
-    """Nothing can be said of the mutants."""
+    """The run is void: its results do not count."""
 
 
 def say(text: str) -> None:
@@ -264,16 +260,16 @@ def sample(tree: Path, patterns: Sequence[str], only: Sequence[str], number: int
         for path in pure
         if any(fnmatch.fnmatch(path, pattern.partition(":")[0]) for pattern in only)
     }
-    found = [
+    candidates = [
         mutant
         for path, source in sources.items()
         for mutant in mutants(path, source)
         if any(fnmatch.fnmatch(name, pattern) for name in (path, mutant.name) for pattern in only)
     ]
-    say(f"{len(found)} mutants in {len({mutant.path for mutant in found})} modules, seed {seed}")
-    random.Random(seed).shuffle(found)
-    valid = (mutant for mutant in found if is_valid(mutant, sources[mutant.path]))
-    return [mutant for _, mutant in zip(range(number or len(found)), valid, strict=False)]
+    say(f"{len(candidates)} mutants in {len({mutant.path for mutant in candidates})} modules, seed {seed}")
+    random.Random(seed).shuffle(candidates)
+    valid = (mutant for mutant in candidates if is_valid(mutant, sources[mutant.path]))
+    return [mutant for _, mutant in zip(range(number or len(candidates)), valid, strict=False)]
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:

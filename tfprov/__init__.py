@@ -12,12 +12,12 @@ container, where none of the controller's dependencies are installed. `Cluster` 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tfprov.api import Cluster as Cluster
+    from tfprov.errors import CombinedError as CombinedError
     from tfprov.errors import DeliveryError as DeliveryError
     from tfprov.errors import GatherError as GatherError
     from tfprov.errors import HostError as HostError
     from tfprov.errors import InvalidInput as InvalidInput
     from tfprov.errors import Locked as Locked
-    from tfprov.errors import Several as Several
     from tfprov.errors import TaskFailed as TaskFailed
     from tfprov.errors import TfprovError as TfprovError
     from tfprov.errors import Unreachable as Unreachable
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ERRORS = (
+    "CombinedError",
     "DeliveryError",
     "GatherError",
     "HostError",
     "InvalidInput",
     "Locked",
-    "Several",
     "TaskFailed",
     "TfprovError",
     "Unreachable",

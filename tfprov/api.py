@@ -7,8 +7,8 @@
     print(cluster.gather().newest)
     cluster.down()
 
-The command line is a caller of it. Errors are those of `tfprov.errors`. Modules that a verb needs are imported when it is
-called: `import tfprov` and a plan with nothing to do load neither Fabric nor the docker SDK's parts that change a host.
+The command line calls it. Errors are those of `tfprov.errors`. Each verb imports its modules when it is called:
+`import tfprov` and a plan with nothing to do load neither Fabric nor the parts of the docker SDK that change a host.
 """
 
 import json
@@ -90,7 +90,7 @@ class Cluster:
         `limit` is a host pattern, `forks` the number of hosts to work on at the same time. `accept_new` records the keys of
         hosts that known_hosts lacks. `vault` decrypts what ansible-vault encrypted. Templates may look up files below
         `lookup_dirs`. `on_event` is called with each event of tfprov.engine.events, from several threads; `on_warning` with
-        each oddity of the inventory. For tests, `factory` makes the hosts of the process runtime, and `verify` reads the
+        warnings about the inventory. For tests, `factory` makes the hosts of the process runtime, and `verify` reads the
         tensors of a gathered checkpoint.
         """
         named = [str(source) for source in sources] or [os.environ.get("TFPROV_INVENTORY") or INVENTORY]
@@ -218,7 +218,7 @@ class Cluster:
         return placement(self.prepare())
 
     def logs(self, *tasks: str, follow: bool = False, tail: int | None = None) -> LogStream:
-        """Return what `tasks` printed, or all tasks; of removed tasks what was kept beside the gathered checkpoints.
+        """Return the logs of `tasks`, or of all; those of removed tasks from beside the gathered checkpoints.
 
         `follow` goes on until the tasks end; `tail` begins that many lines before the end of each log. The stream ends by
         raising the errors of unreachable hosts.
@@ -233,7 +233,7 @@ class Cluster:
         return runtime.execute(task, argv)
 
     def gather(self, path: str | None = None) -> GatherResult:
-        """Copy what is new of the chief's checkpoints and event files, whole and verified; a second call copies nothing.
+        """Copy the chief's new checkpoints and event files, whole and verified; a second call copies nothing.
 
         `path` copies this file or directory of the chief instead, as it is: relative to its working directory, or absolute.
         """
@@ -257,14 +257,14 @@ class Cluster:
         from tfprov.engine.monitoring.tensorboard import board, stay  # noqa: PLC0415
 
         context = self.prepare()
-        with board(context, port) as found:
-            task = found.container.task
-            yield TensorBoard(task.name, task.host, found.url, lambda: stay(context, found))
+        with board(context, port) as tensorboard:
+            task = tensorboard.container.task
+            yield TensorBoard(task.name, task.host, tensorboard.url, lambda: stay(context, tensorboard))
 
     def check(self, *, deliver: bool = False, trust: "Callable[[UnknownHostKey], bool] | None" = None) -> "CheckReport":
-        """Return whether every host can do its part. `deliver` first delivers missing images, to try addresses with.
+        """Check whether every host can run its tasks. `deliver` first delivers missing images, to try addresses with.
 
-        `trust` is asked about each host key that known_hosts lacks, and decides whether to record it.
+        `trust` is called with each host key that known_hosts lacks, and returns whether to record it.
         """
         from tfprov.engine.checks.check import check_processes  # noqa: PLC0415
 
@@ -276,7 +276,7 @@ class Cluster:
 
         if trust is not None:
             machines = [machine for host, machine in context.machines.items() if context.allows(host)]
-            context.missed.update(trust_new(machines, context.forks, trust))
+            context.unresponsive.update(trust_new(machines, context.forks, trust))
         return check_machines(context, deliver=deliver)
 
     @property

@@ -10,7 +10,7 @@
     ├── GatherError             1   a checkpoint could not be gathered whole
     ├── DeliveryError           1   an image could not be built, stored or read
     ├── Locked                  3   another run holds the lock of the cluster
-    └── Several                     more than one of these; 4 with an Unreachable, else the highest code
+    └── CombinedError           more than one of these; 4 with an Unreachable, else the highest code
 
 Messages are one line: where, what, the fix. This module imports nothing else of tfprov.
 """
@@ -63,7 +63,7 @@ def mask_secrets(text: str) -> str:
     return text
 
 
-def shown(value: object) -> str:
+def printable(value: object) -> str:
     """Return a user's value for a message: on one line, shortened, without control characters, secrets masked."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -188,7 +188,7 @@ class Locked(TfprovError):
     exit_code = 3
 
 
-class Several(TfprovError):
+class CombinedError(TfprovError):
     """More than one error, in the order of their messages."""
 
     def __init__(self, errors: Iterable[TfprovError]) -> None:
@@ -202,8 +202,8 @@ def combine_errors(errors: Iterable[TfprovError]) -> TfprovError:
     """Return one or more `errors` as one; each message, and each unreachable host, appears once."""
     distinct: dict[tuple[str, str], TfprovError] = {}
     for error in errors:
-        for part in error.errors if isinstance(error, Several) else (error,):
+        for part in error.errors if isinstance(error, CombinedError) else (error,):
             key = ("", part.host) if isinstance(part, Unreachable) else ("message", str(part))
             distinct.setdefault(key, part)
     unique = tuple(distinct.values())
-    return unique[0] if len(unique) == 1 else Several(unique)
+    return unique[0] if len(unique) == 1 else CombinedError(unique)

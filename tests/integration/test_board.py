@@ -30,7 +30,7 @@ from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
 from tfprov.hosts.docker.labels import container_name
-from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.host import SSHHost
 from tfprov.hosts.ssh.http_gate import TokenGate
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def test_a_browser_gets_through_a_tunnel_with_the_address_that_is_printed(page: 
     with (
         http.server.ThreadingHTTPServer(("127.0.0.1", 0), pages) as served,
         sshd(tmp_path / "sshd") as server,
-        SSH(target(server)) as ssh,
+        SSHHost(target(server)) as ssh,
         ssh.local_forward("127.0.0.1", served.server_port, gate=gate) as port,
     ):
         threading.Thread(target=served.serve_forever, args=(0.01,)).start()

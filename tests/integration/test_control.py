@@ -16,14 +16,14 @@ from tests.support.lab_cluster import LabCluster, open_lab_cluster, standin
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
-from tfprov.engine.lock.holder import Facts
+from tfprov.engine.lock.cluster_lock import lockable_over_ssh
+from tfprov.engine.lock.holder import LockHolder
 from tfprov.engine.lock.host_lock import HostLock
-from tfprov.engine.lock.lock import way_over
 from tfprov.errors import HostError, Locked, Unreachable
 from tfprov.hosts.ssh.client_config import SSHTarget
-from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.host import SSHHost
 
-ME = Facts.here("up")
+ME = LockHolder.current("up")
 
 
 def target(host: Host, user: str) -> SSHTarget:
@@ -45,9 +45,9 @@ def locks(lab: Lab) -> Iterator[Locks]:
     host.disturbed = True  # what lies in its /tmp is not for the next test
     with ExitStack() as stack:
 
-        def make(user: str = "trainer", token: str = "", facts: Facts = ME, **values: Any) -> HostLock:
-            ssh = stack.enter_context(SSH(replace(target(host, user), become=user == "admin", **values)))
-            return HostLock(way_over(ssh), "linear", facts, token or f"{user}-{id(ssh)}")
+        def make(user: str = "trainer", token: str = "", facts: LockHolder = ME, **values: Any) -> HostLock:
+            ssh = stack.enter_context(SSHHost(replace(target(host, user), become=user == "admin", **values)))
+            return HostLock(lockable_over_ssh(ssh), "linear", facts, token or f"{user}-{id(ssh)}")
 
         yield make
 
@@ -56,7 +56,7 @@ def locks(lab: Lab) -> Iterator[Locks]:
     ("first", "second"), [("trainer", "root"), ("root", "trainer"), ("admin", "trainer"), ("trainer", "trainer")]
 )
 def test_users_of_the_same_host_exclude_each_other(locks: Locks, first: str, second: str) -> None:
-    holder = locks(first, facts=Facts("run", "anna", "laptop", 4711, "12:03:05"))
+    holder = locks(first, facts=LockHolder("run", "anna", "laptop", 4711, "12:03:05"))
     holder.take()
     refused = locks(second)
     with pytest.raises(Locked, match=r"in use by `tfprov run` of anna@laptop \(pid 4711, since 12:03:05\), says node1"):
@@ -71,13 +71,13 @@ HOLDER = """
 import sys
 from pathlib import Path
 from typing import Any
-from tfprov.engine.lock.holder import Facts
+from tfprov.engine.lock.holder import LockHolder
 from tfprov.engine.lock.host_lock import HostLock
 from tfprov.hosts.ssh.host import SSH
 from tfprov.hosts.ssh.client_config import SSHTarget
 name, address, key, known = sys.argv[1:]
 ssh = SSH(SSHTarget(name, address, user="trainer", key_files=(Path(key),), known_hosts=(Path(known),)))
-lock = HostLock(ssh, "linear", Facts.here("run"), "theirs")
+lock = HostLock(ssh, "linear", LockHolder.current("run"), "theirs")
 lock.take()
 print("held", flush=True)
 sys.stdin.read()
@@ -116,7 +116,7 @@ def test_a_connection_that_is_cut_frees_the_lock_and_is_noticed(locks: Locks, la
 
 def test_a_run_whose_network_failed_gets_its_own_lock_back(locks: Locks, lab: Lab) -> None:
     host = lab.hosts[0]
-    living = Facts("run", "anna", "laptop", 4711, "12:03:05")
+    living = LockHolder("run", "anna", "laptop", 4711, "12:03:05")
     # Of this one alone: on a busy machine others are silent for some seconds too.
     holder = locks("trainer", "ours", living, keepalive_interval=0.5, keepalive_silence=3.0)
     holder.take()
@@ -137,8 +137,8 @@ def test_a_run_whose_network_failed_gets_its_own_lock_back(locks: Locks, lab: La
 
 def port_of(lock: HostLock) -> str:
     """Return the port from which the connection of `lock` was made."""
-    assert isinstance(lock.way, SSH)
-    return str(lock.way.open().transport.sock.getsockname()[1])
+    assert isinstance(lock.lockable, SSHHost)
+    return str(lock.lockable.open().transport.sock.getsockname()[1])
 
 
 def test_a_host_without_flock_and_an_unreachable_host_are_named(locks: Locks, lab: Lab) -> None:

@@ -384,7 +384,7 @@ class Other:
     def __init__(self, machine: Machine, engine: Any) -> None:
         self.host, self.engine = machine.host, cast("Engine", engine)
         self.remote_forward, self.run = machine.remote_forward, machine.run
-        self.serves, self.close = machine.serves, machine.close
+        self.is_listening, self.close = machine.is_listening, machine.close
 
 
 def test_an_engine_that_wants_all_layers_gets_all(node: Host, node_machine: SSHMachine, layout: Layout) -> None:

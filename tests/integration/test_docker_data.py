@@ -23,7 +23,7 @@ from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.labels import data_volume_name
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.model.cluster import Task
-from tfprov.model.state import Box, Container, DataSet
+from tfprov.model.state import Container, DataSet, DockerOptions
 
 CLUSTER = "fetching"
 SHOW = """
@@ -69,7 +69,7 @@ class DataBench:
         job, _, index = name.partition("/")
         wanted = container(name, ["python3", "-c", command], data=data.artifact, checkpoint_dir="/checkpoints")
         task = Task(job, int(index), job, "h", self.address, wanted.task.port)
-        return replace(wanted, task=task, box=Box(self.image, address=self.address, data_at="/data"))
+        return replace(wanted, task=task, docker=DockerOptions(self.image, address=self.address, data_at="/data"))
 
     def ends(self, task: str) -> list[str]:
         """Wait until a task has ended, and return what it printed."""
@@ -262,7 +262,7 @@ def test_unused_data_volumes_are_removed(bench: DataBench) -> None:
     for data in (old, read, wanted):
         bench.fetch(data)
     bench.runtime.start(bench.task(read), "run")
-    assert bench.runtime.tidy([wanted.artifact]) == 1
+    assert bench.runtime.remove_unused_data([wanted.artifact]) == 1
     assert bench.delivered() == {read.artifact, wanted.artifact}
     bench.ends("worker/0")
     bench.runtime.remove("worker/0")

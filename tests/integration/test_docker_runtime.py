@@ -16,14 +16,14 @@ from tests.support.images import Images
 from tests.support.runtime_bench import container
 from tests.support.runtime_contract import LAWS, LAWS_OF_FILES, the_end_of_a_file_can_be_read_alone
 from tests.support.waiting import until
-from tfprov.engine.host_registry import Delivered
+from tfprov.engine.host_registry import DeliveredImages
 from tfprov.errors import HostError
 from tfprov.formats.checkpoint import Checkpoint, checkpoints
 from tfprov.hosts.base import SparseReader
 from tfprov.hosts.docker.labels import container_name
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.held_checkpoints import FOLDER
-from tfprov.model.state import Box, Mount, State
+from tfprov.model.state import DockerOptions, Mount, State
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_secrets_are_files_and_no_part_of_a_container(bench: DockerBench) -> Non
 def test_a_container_may_have_another_user_and_a_file_system_that_is_only_read(
     bench: DockerBench, tmp_path: Path, user: str | None
 ) -> None:
-    box = Box(bench.image, address=bench.address, user=user, read_only=True, has_code=True)
+    options = DockerOptions(bench.image, address=bench.address, user=user, read_only=True, has_code=True)
     restored = tmp_path / "model.ckpt-1.index"
     restored.write_text("1")
     writes = (
@@ -182,7 +182,7 @@ def test_a_container_may_have_another_user_and_a_file_system_that_is_only_read(
         env={"API_TOKEN": "a-secret"},
         secret=frozenset({"API_TOKEN"}),
         link=("logs", "/checkpoints"),
-        box=box,
+        docker=options,
     )
     for _ in range(2):
         bench.start(wanted, restore={restored.name: restored})
@@ -203,10 +203,10 @@ def test_a_container_may_have_another_user_and_a_file_system_that_is_only_read(
 
 
 def test_limits_and_mounts_are_the_containers(bench: DockerBench) -> None:
-    box = Box(
+    options = DockerOptions(
         bench.image, address=bench.address, memory=64 * 1024**2, cpus=0.5, pids=50, mounts=(Mount("/etc", "/data"),)
     )
-    bench.start(container(box=box))
+    bench.start(container(docker=options))
     config = bench.inspect()["HostConfig"]
     assert (config["Memory"], config["NanoCpus"], config["PidsLimit"]) == (64 * 1024**2, 500_000_000, 50)
     assert bench.docker.execute("worker/0", ["test", "-f", "/data/hostname"]) == 0
@@ -225,14 +225,14 @@ def test_a_program_with_a_relative_directory_saves_where_checkpoints_lie(bench: 
 def test_a_task_killed_for_its_memory_is_reported_as_such(bench: DockerBench) -> None:
     # It outlives its child, which is what is killed: the engine may tell of an end before it tells of the memory.
     eats = ["sh", "-c", "sh -c 'x=a; while :; do x=$x$x; done'; sleep 1; exit 137"]
-    bench.start(container(argv=eats, box=Box(bench.image, address=bench.address, memory=32 * 1024**2)))
+    bench.start(container(argv=eats, docker=DockerOptions(bench.image, address=bench.address, memory=32 * 1024**2)))
     seen = bench.becomes(State.EXITED)
     assert "out of memory (limit 32m)" in seen.ending
 
 
 def test_only_the_image_that_was_delivered_is_run_and_by_its_id(bench: DockerBench, tmp_path: Path) -> None:
     name = "tfprov/contract:0123456789abcdef"
-    client, delivered = bench.client, Delivered(tmp_path / "images.json")
+    client, delivered = bench.client, DeliveredImages(tmp_path / "images.json")
     bench.docker = DockerRuntime(
         bench.docker.engine, "contract", bench.answers_at, lambda _: (0, ""), deliveries=delivered.on("h")
     )
@@ -241,9 +241,9 @@ def test_only_the_image_that_was_delivered_is_run_and_by_its_id(bench: DockerBen
     try:
         other = str(made.commit("tfprov/contract", "other").id)
         client.images.get(bench.image).tag("tfprov/contract", "0123456789abcdef")
-        bench.start(container(box=Box(name, address=bench.address)))
+        bench.start(container(docker=DockerOptions(name, address=bench.address)))
         assert bench.inspect()["Config"]["Image"] == bench.image
-        assert delivered.known("h", name) == (bench.image,), "the first start of an image that nobody knows"
+        assert delivered.image_ids("h", name) == (bench.image,), "the first start of an image that nobody knows"
         client.images.get(other).tag("tfprov/contract", "0123456789abcdef")
         seen = bench.docker.observe()
         assert (seen.moved, seen.containers[0].other_image) == (frozenset({name}), ""), (
@@ -251,10 +251,10 @@ def test_only_the_image_that_was_delivered_is_run_and_by_its_id(bench: DockerBen
         )
         bench.docker.stop("worker/0", 1)
         with pytest.raises(HostError, match=r"^h: the image 0123456789ab is not the one that was delivered; run this"):
-            bench.start(container(box=Box(name, address=bench.address)))
-        delivered.note("h", name, other)
-        bench.start(container(box=Box(name, address=bench.address)))
-        delivered.note("h", name, bench.image)
+            bench.start(container(docker=DockerOptions(name, address=bench.address)))
+        delivered.record("h", name, other)
+        bench.start(container(docker=DockerOptions(name, address=bench.address)))
+        delivered.record("h", name, bench.image)
         assert bench.see().other_image == "", "another controller delivered it, as the container says"
     finally:
         made.remove()
@@ -400,7 +400,7 @@ def test_a_file_that_is_not_read_to_its_end_holds_no_connection(bench: DockerBen
 
 def test_a_published_port_without_a_listener_in_the_container_does_not_count(bench: DockerBench) -> None:
     started = bench.start(container())
-    assert not bench.docker.serves(started.task)
+    assert not bench.docker.is_serving(started.task)
 
 
 _ROTATES = """cd /checkpoints; step=0

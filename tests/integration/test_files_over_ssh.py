@@ -13,7 +13,7 @@ from tests.support.ssh_targets import target
 from tests.support.sshd import Sshd, program, sshd
 from tfprov.errors import HostError
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.host import SSHHost
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
 BIG = 24 << 20
@@ -26,13 +26,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 
 
 @pytest.fixture
-def ssh(server: Sshd) -> Iterator[SSH]:
-    with SSH(target(server)) as connected:
+def ssh(server: Sshd) -> Iterator[SSHHost]:
+    with SSHHost(target(server)) as connected:
         yield connected
 
 
 @pytest.fixture
-def remote_bench(engine: PrivateEngine, images: Images, ssh: SSH) -> Iterator[DockerBench]:
+def remote_bench(engine: PrivateEngine, images: Images, ssh: SSHHost) -> Iterator[DockerBench]:
     """The docker runtime through SSH; worker/0 has a large file in its checkpoint directory."""
     bench = DockerBench(engine, images.tiny())
     bench.docker.engine, near = Engine.over(ssh, docker_command(engine)), bench.docker.engine
@@ -64,7 +64,7 @@ def test_files_that_are_not_read_to_their_end_leave_sessions_for_others(remote_b
 
 
 def test_a_connection_that_is_lost_while_a_file_is_read_is_an_error_of_the_host(
-    remote_bench: DockerBench, ssh: SSH
+    remote_bench: DockerBench, ssh: SSHHost
 ) -> None:
     with remote_bench.docker.open("worker/0", "big") as file:
         assert file.read(10) == bytes(10)

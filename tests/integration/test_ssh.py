@@ -19,7 +19,7 @@ from tfprov.errors import TfprovError, Unreachable
 from tfprov.hosts.process.proc import identity
 from tfprov.hosts.ssh.connection import MAX_SESSIONS
 from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden, TimedOut
-from tfprov.hosts.ssh.host import SSH, HeldCommand
+from tfprov.hosts.ssh.host import HeldCommand, SSHHost
 from tfprov.hosts.ssh.http_gate import TokenGate
 from tfprov.hosts.ssh.stream import Stream
 
@@ -33,8 +33,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 
 
 @pytest.fixture
-def ssh(server: Sshd) -> Iterator[SSH]:
-    with SSH(target(server)) as connected:
+def ssh(server: Sshd) -> Iterator[SSHHost]:
+    with SSHHost(target(server)) as connected:
         yield connected
 
 
@@ -48,41 +48,41 @@ def own(tmp_path: Path) -> Iterator[Sshd]:
 # -- commands -------------------------------------------------------------------------------------------------------
 
 
-def test_every_argument_arrives_as_it_is(ssh: SSH) -> None:
+def test_every_argument_arrives_as_it_is(ssh: SSHHost) -> None:
     words = ["-rf", "", "a b", "it's", '"$HOME"', "new\nline", "`id`", "*", "\\", "~", "ünï", "#", "!", "--", "a;b&c|d"]
     done = ssh.run(["printf", "%s\\0", *words])
     assert done.text.split("\0")[:-1] == words
     assert (done.code, done.stderr) == (0, b"")
 
 
-def test_a_program_whose_name_begins_with_a_dash_is_a_program(ssh: SSH) -> None:
+def test_a_program_whose_name_begins_with_a_dash_is_a_program(ssh: SSHHost) -> None:
     done = ssh.run(["-x"])
     assert (done.code, done.error_text) == (127, "sh: 1: -x: not found")
 
 
-def test_a_null_byte_and_no_program_at_all_are_refused(ssh: SSH) -> None:
+def test_a_null_byte_and_no_program_at_all_are_refused(ssh: SSHHost) -> None:
     assert "null byte" in error_of(lambda: ssh.run(["printf", "a\0b"]))
     assert "empty" in error_of(lambda: ssh.run([]))
 
 
-def test_output_may_be_any_bytes(ssh: SSH) -> None:
+def test_output_may_be_any_bytes(ssh: SSHHost) -> None:
     done = ssh.run(["printf", "\\377\\376ok"])
     assert done.stdout == b"\xff\xfeok"
     assert done.text == "\ufffd\ufffdok"
 
 
-def test_ten_megabytes_each_way_at_once(ssh: SSH) -> None:
+def test_ten_megabytes_each_way_at_once(ssh: SSHHost) -> None:
     size = 10_000_000
     done = ssh.run(["sh", "-c", "tee /dev/stderr"], input=bytes(size))
     assert (len(done.stdout), len(done.stderr), done.code) == (size, size, 0)
 
 
-def test_input_may_come_in_pieces_and_need_not_be_read(ssh: SSH) -> None:
+def test_input_may_come_in_pieces_and_need_not_be_read(ssh: SSHHost) -> None:
     assert ssh.run(["wc", "-c"], input=(bytes(1000) for _ in range(100))).text.strip() == "100000"
     assert ssh.run(["true"], input=bytes(50_000_000)).code == 0
 
 
-def test_a_failing_input_is_the_callers_own_error(ssh: SSH) -> None:
+def test_a_failing_input_is_the_callers_own_error(ssh: SSHHost) -> None:
     def pieces() -> Iterator[bytes]:
         yield b"some"
         raise LookupError("mine")
@@ -92,13 +92,13 @@ def test_a_failing_input_is_the_callers_own_error(ssh: SSH) -> None:
     assert ssh.run(["true"]).code == 0
 
 
-def test_exit_codes_and_signals(ssh: SSH) -> None:
+def test_exit_codes_and_signals(ssh: SSHHost) -> None:
     assert ssh.run(["sh", "-c", "exit 7"]).code == 7
     assert ssh.run(["sh", "-c", "kill -TERM $$"]).code == 128 + signal.SIGTERM
     assert ssh.run(["nope"]).code == 127
 
 
-def test_a_command_has_a_time_limit_and_the_connection_survives_it(ssh: SSH, server: Sshd) -> None:
+def test_a_command_has_a_time_limit_and_the_connection_survives_it(ssh: SSHHost, server: Sshd) -> None:
     message = error_of(lambda: ssh.run(["sleep", "2345"], timeout=0.3), TimedOut)
     assert message == "h1: `sleep 2345` did not end within 0.3 s, and may still be running"
     running: list[int] = until(lambda: server.programs(b"sleep 2345"), "it runs still")
@@ -115,7 +115,7 @@ def test_sudo_that_asks_for_a_password_is_explained(own: Sshd) -> None:
     own.stop()
     own.options = (f"SetEnv PATH={own.directory}:/usr/bin:/bin",)
     own.start()
-    with SSH(target(own)) as ssh:
+    with SSHHost(target(own)) as ssh:
         message = error_of(lambda: ssh.run(["id"], sudo=True))
         assert message.startswith("h1: sudo: a password is required; allow ")
         sudo.write_text('#!/bin/sh\n[ "$1 $2" = "-n --" ] && shift 2 && exec "$@" root\n')
@@ -126,7 +126,7 @@ def test_sudo_that_asks_for_a_password_is_explained(own: Sshd) -> None:
 
 
 def test_many_threads_share_one_connection_and_eight_sessions(own: Sshd) -> None:
-    ssh = SSH(target(own))
+    ssh = SSHHost(target(own))
     with ThreadPoolExecutor(24) as pool:
         texts = list(pool.map(lambda number: ssh.run(["echo", str(number)]).text, range(72)))
     assert texts == [f"{number}\n" for number in range(72)]
@@ -139,7 +139,7 @@ def test_many_threads_share_one_connection_and_eight_sessions(own: Sshd) -> None
 
 def test_programs_that_end_before_their_input_leave_the_connection_alone(own: Sshd) -> None:
     """Whoever sends on a channel that the host has just closed is disconnected by OpenSSH."""
-    with SSH(target(own)) as ssh, ThreadPoolExecutor(24) as pool:
+    with SSHHost(target(own)) as ssh, ThreadPoolExecutor(24) as pool:
         connection = ssh.open()
         codes = pool.map(lambda size: ssh.run(["true"], input=[bytes(100)] * (size % 7)).code, range(300))
         assert set(codes) == {0}
@@ -148,7 +148,11 @@ def test_programs_that_end_before_their_input_leave_the_connection_alone(own: Ss
 
 @pytest.mark.parametrize("sessions", [1, 2])
 def test_an_sshd_with_few_sessions_is_enough(tmp_path: Path, sessions: int) -> None:
-    with sshd(tmp_path, f"MaxSessions {sessions}") as small, SSH(target(small)) as ssh, ThreadPoolExecutor(8) as pool:
+    with (
+        sshd(tmp_path, f"MaxSessions {sessions}") as small,
+        SSHHost(target(small)) as ssh,
+        ThreadPoolExecutor(8) as pool,
+    ):
         assert set(pool.map(lambda _: ssh.run(["true"]).code, range(16))) == {0}
         streams = [ssh.stream(["cat"]) for _ in range(MAX_SESSIONS - 1)]
         assert ssh.run(["true"]).code == 0
@@ -161,7 +165,7 @@ def test_an_sshd_with_few_sessions_is_enough(tmp_path: Path, sessions: int) -> N
 
 
 def test_a_host_with_few_sessions_that_refuses_a_second_connection(tmp_path: Path) -> None:
-    with sshd(tmp_path, "MaxSessions 2") as small, SSH(target(small)) as ssh:
+    with sshd(tmp_path, "MaxSessions 2") as small, SSHHost(target(small)) as ssh:
         first, second = ssh.stream(["cat"]), ssh.stream(["cat"])
         (small.directory / "authorized_keys").write_text("")
         patient, ssh.target = ssh.target, replace(ssh.target, command_timeout=0.4)
@@ -176,7 +180,7 @@ def test_a_host_with_few_sessions_that_refuses_a_second_connection(tmp_path: Pat
 # -- streams and locks ----------------------------------------------------------------------------------------------
 
 
-def test_a_stream_carries_both_directions(ssh: SSH) -> None:
+def test_a_stream_carries_both_directions(ssh: SSHHost) -> None:
     with ssh.stream(["cat"]) as stream:
         stream.sendall(b"ping\n")
         assert stream.recv(100) == b"ping\n"
@@ -191,7 +195,7 @@ def test_a_stream_carries_both_directions(ssh: SSH) -> None:
     assert error_of(lambda: stream.sendall(b"more")).startswith("h1: the host closed the channel: `cat`")
 
 
-def test_a_stream_has_its_own_time_limit(ssh: SSH) -> None:
+def test_a_stream_has_its_own_time_limit(ssh: SSHHost) -> None:
     with ssh.stream(["cat"]) as stream:
         stream.settimeout(0.1)
         assert error_of(lambda: stream.recv(1), TimedOut) == "h1: no answer in time: `cat`"
@@ -206,7 +210,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def test_a_held_command_lives_exactly_as_long_as_its_channel(own: Sshd) -> None:
-    ssh = SSH(target(own))
+    ssh = SSHHost(target(own))
     ends: tuple[Callable[[HeldCommand], None], ...] = (lambda hold: hold.close(), lambda _: own.cut())
     for end in ends:
         with ssh.hold(["sh", "-c", "echo $$; sleep 600 & wait"]) as hold:
@@ -218,13 +222,13 @@ def test_a_held_command_lives_exactly_as_long_as_its_channel(own: Sshd) -> None:
     ssh.close()
 
 
-def test_a_held_command_that_ignores_sigterm_ends_all_the_same(ssh: SSH) -> None:
+def test_a_held_command_that_ignores_sigterm_ends_all_the_same(ssh: SSHHost) -> None:
     with ssh.hold(["sh", "-c", "trap '' TERM; echo $$; while :; do sleep 1; done"]) as hold:
         pid = int(hold.first_line)
     until(partial(_has_ended, pid), "the command has ended")
 
 
-def test_a_lock_is_free_as_soon_as_its_holder_has_gone(ssh: SSH, tmp_path: Path) -> None:
+def test_a_lock_is_free_as_soon_as_its_holder_has_gone(ssh: SSHHost, tmp_path: Path) -> None:
     command = ["flock", "-n", "-E", "75", str(tmp_path / "lock"), "sh", "-c", "echo held; exec sleep 600"]
     with ssh.hold(command) as first:
         assert (first.first_line, first.alive) == ("held", True)
@@ -235,7 +239,7 @@ def test_a_lock_is_free_as_soon_as_its_holder_has_gone(ssh: SSH, tmp_path: Path)
     until(lambda: _held(ssh, command), "the lock is free")
 
 
-def _held(ssh: SSH, command: list[str]) -> bool:
+def _held(ssh: SSHHost, command: list[str]) -> bool:
     with ssh.hold(command) as hold:
         return hold.first_line == "held"
 
@@ -258,7 +262,7 @@ def echoing(name: bytes) -> Callable[[Stream], None]:
     return serve
 
 
-def test_reverse_forwards_lead_each_to_its_own_server(ssh: SSH) -> None:
+def test_reverse_forwards_lead_each_to_its_own_server(ssh: SSHHost) -> None:
     with ssh.remote_forward(echoing(b"one")) as one, ssh.remote_forward(echoing(b"two")) as two:
         assert (ask(one), ask(two)) == (b"one?", b"two?")
         with ssh.remote_forward(echoing(b"three")) as three:
@@ -270,7 +274,7 @@ def test_reverse_forwards_lead_each_to_its_own_server(ssh: SSH) -> None:
             assert set(pool.map(ask, [one] * 40)) == {b"one?"}
 
 
-def test_a_closed_reverse_forward_ends_its_connections_and_reports_a_bug(ssh: SSH) -> None:
+def test_a_closed_reverse_forward_ends_its_connections_and_reports_a_bug(ssh: SSHHost) -> None:
     entered = threading.Event()
 
     def serve(stream: Stream) -> None:
@@ -296,7 +300,7 @@ def test_a_closed_reverse_forward_ends_its_connections_and_reports_a_bug(ssh: SS
     idle.close()
 
 
-def test_a_local_forward_reaches_the_hosts_network_and_requires_the_token(ssh: SSH) -> None:
+def test_a_local_forward_reaches_the_hosts_network_and_requires_the_token(ssh: SSHHost) -> None:
     gate = TokenGate()
     with ssh.remote_forward(echoing(b"")) as back, ssh.local_forward("127.0.0.1", back, gate=gate) as forth:
         allowed = f"POST / HTTP/1.1\r\nCookie: {gate.cookie(forth)}\r\n\r\n".encode() + bytes(3_000_000)
@@ -310,7 +314,7 @@ def test_a_local_forward_reaches_the_hosts_network_and_requires_the_token(ssh: S
         ask(forth)
 
 
-def test_a_local_forward_to_a_closed_port_fails_for_the_client(ssh: SSH, server: Sshd) -> None:
+def test_a_local_forward_to_a_closed_port_fails_for_the_client(ssh: SSHHost, server: Sshd) -> None:
     gate = TokenGate()
     with ssh.local_forward("127.0.0.1", 1, gate=gate) as port:
         assert ask(port, f"GET / HTTP/1.1\r\nCookie: {gate.cookie(port)}\r\n\r\n".encode()) == b""
@@ -319,7 +323,7 @@ def test_a_local_forward_to_a_closed_port_fails_for_the_client(ssh: SSH, server:
 
 
 def test_an_sshd_without_forwarding_is_recognized(tmp_path: Path) -> None:
-    with sshd(tmp_path, "AllowTcpForwarding no") as strict, SSH(target(strict)) as ssh:
+    with sshd(tmp_path, "AllowTcpForwarding no") as strict, SSHHost(target(strict)) as ssh:
         forwards = (ssh.remote_forward(echoing(b"")), ssh.local_forward("127.0.0.1", 22, gate=TokenGate()))
         for forward in forwards:
             assert "AllowTcpForwarding" in error_of(forward.__enter__, ForwardingForbidden)
@@ -330,7 +334,7 @@ def test_an_sshd_without_forwarding_is_recognized(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_command_has_an_unknown_outcome_and_the_next_reconnects(own: Sshd) -> None:
-    with SSH(target(own)) as ssh, ThreadPoolExecutor(2) as pool:
+    with SSHHost(target(own)) as ssh, ThreadPoolExecutor(2) as pool:
         running = pool.submit(ssh.run, ["sleep", "600"])
         until(lambda: own.programs(b"sleep 600"), "the command runs")
         own.cut()
@@ -340,7 +344,7 @@ def test_an_interrupted_command_has_an_unknown_outcome_and_the_next_reconnects(o
 
 
 def test_after_a_cut_every_method_fails_in_our_own_words(own: Sshd) -> None:
-    ssh = SSH(target(own))
+    ssh = SSHHost(target(own))
     stream, hold = ssh.stream(["cat"]), ssh.hold(["sh", "-c", "echo on; sleep 3600"])
     connection = ssh.open()
     own.cut()
@@ -363,7 +367,7 @@ def test_after_a_cut_every_method_fails_in_our_own_words(own: Sshd) -> None:
 
 
 def test_a_frozen_host_is_noticed(own: Sshd) -> None:
-    with SSH(target(own, keepalive_interval=0.1, keepalive_silence=5.0)) as ssh:
+    with SSHHost(target(own, keepalive_interval=0.1, keepalive_silence=5.0)) as ssh:
         clock = ssh.open().socket_clock
         before = clock.last_received
         until(lambda: clock.last_received > before, "a question was answered", pause=0.01)  # which does no harm
@@ -375,7 +379,7 @@ def test_a_frozen_host_is_noticed(own: Sshd) -> None:
 
 
 def test_closing_while_a_command_runs_ends_it_here(own: Sshd) -> None:
-    ssh = SSH(target(own))
+    ssh = SSHHost(target(own))
     with ThreadPoolExecutor(2) as pool:
         running = pool.submit(ssh.run, ["sleep", "600"])
         until(lambda: own.programs(b"sleep 600"), "the command runs")
@@ -392,7 +396,7 @@ def _descriptors() -> set[str]:
 def test_nothing_is_left_open(own: Sshd, times: int) -> None:
     before = _descriptors()
     for _ in range(times):
-        with SSH(target(own)) as ssh:
+        with SSHHost(target(own)) as ssh:
             ssh.run(["true"])
             with ssh.remote_forward(echoing(b"")) as port:
                 ask(port)

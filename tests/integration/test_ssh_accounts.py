@@ -12,12 +12,12 @@ import pytest
 from tests.support.command_line import CommandLine
 from tests.support.ssh_targets import target
 from tests.support.sshd import Sshd, program, sshd
-from tfprov.engine.lock.holder import Facts
-from tfprov.engine.lock.host_lock import HostLock, Where
+from tfprov.engine.lock.holder import LockHolder
+from tfprov.engine.lock.host_lock import HostLock, LockPaths
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.machine import SSHMachine
-from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.host import SSHHost
 from tfprov.hosts.survey import survey
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
@@ -128,7 +128,7 @@ def test_every_account_without_commands_is_explained_by_all_that_connects(server
         if shutil.which(account.program) is None:
             continue
         give(server, account)
-        with closing(SSH(target(server))) as ssh:
+        with closing(SSHHost(target(server))) as ssh:
             output = [_told(do, ssh, server) for do in (_check, _engine, _lock)]
             what = f"h1: {account.what.format(user=ssh.user)}"
         if not all(it.startswith(what) and account.fix in it for it in output):
@@ -163,18 +163,18 @@ def test_commands_report_the_kind_of_account_and_end_with_4(server: Sshd, tmp_pa
 def test_an_account_that_runs_commands_is_not_suspected(server: Sshd) -> None:
     for name, account in FINE.items():
         give(server, account)
-        with SSH(target(server)) as ssh:
+        with SSHHost(target(server)) as ssh:
             ssh.check_account()
             assert ssh.run(["echo", "on"]).text == "on\n", name
             own = HostError("h1", "something else")
             assert ssh.explain(own) is own, name
 
 
-def _check(ssh: SSH, _server: Sshd) -> None:
+def _check(ssh: SSHHost, _server: Sshd) -> None:
     survey(SSHMachine(ssh), ())
 
 
-def _engine(ssh: SSH, _server: Sshd) -> None:
+def _engine(ssh: SSHHost, _server: Sshd) -> None:
     engine = Engine.over(ssh)
     try:
         with engine.errors():
@@ -183,11 +183,11 @@ def _engine(ssh: SSH, _server: Sshd) -> None:
         engine.close()
 
 
-def _lock(ssh: SSH, server: Sshd) -> None:
-    HostLock(ssh, "linear", Facts.here("up"), "token", Where(own=str(server.directory))).take()
+def _lock(ssh: SSHHost, server: Sshd) -> None:
+    HostLock(ssh, "linear", LockHolder.current("up"), "token", LockPaths(own=str(server.directory))).take()
 
 
-def _told(do: Callable[[SSH, Sshd], None], ssh: SSH, server: Sshd) -> str:
+def _told(do: Callable[[SSHHost, Sshd], None], ssh: SSHHost, server: Sshd) -> str:
     with pytest.raises(Unreachable, match=r"^h1: [^\n]+$") as caught:
         do(ssh, server)
     return str(caught.value)

@@ -22,7 +22,7 @@ from tests.support.waiting import LONG, until
 from tfprov.errors import Unreachable
 from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.errors import ConnectionDropped
-from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.host import SSHHost
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
 
@@ -48,8 +48,8 @@ def refused(server: Sshd, /, **values: object) -> str:
 
 
 @contextmanager
-def _unopened(at: SSHTarget) -> Iterator[SSH]:
-    host = SSH(at)
+def _unopened(at: SSHTarget) -> Iterator[SSHHost]:
+    host = SSHHost(at)
     try:
         yield host
     finally:
@@ -57,7 +57,7 @@ def _unopened(at: SSHTarget) -> Iterator[SSH]:
 
 
 def connects(at: SSHTarget) -> bool:
-    with SSH(at) as host:
+    with SSHHost(at) as host:
         return host.run(["true"]).code == 0
 
 
@@ -338,7 +338,7 @@ def test_all_options_can_come_from_ssh_config(server: Sshd, tmp_path: Path) -> N
     with _unopened(at) as host:
         assert "nobody-of-that-name@127.0.0.1" in error_of(host.open, Unreachable)
     user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
-    with SSH(SSHTarget("h1", "node1", user=user, ssh_config=configuration)) as host:
+    with SSHHost(SSHTarget("h1", "node1", user=user, ssh_config=configuration)) as host:
         assert host.run(["id", "-un"]).text.strip() == user
         assert host.user == user
 
@@ -354,7 +354,7 @@ def test_gateways_are_gone_through_and_checked_like_hosts(server: Sshd, tmp_path
         at = SSHTarget("h1", "inner", key_files=(server.user_key,), ssh_config=configuration)
         known = tmp_path / "both"
         known.write_text(server.known_hosts.read_text() + gateway.known_hosts.read_text())
-        with SSH(SSHTarget(**vars(at) | {"known_hosts": (known,)})) as host:
+        with SSHHost(SSHTarget(**vars(at) | {"known_hosts": (known,)})) as host:
             assert host.run(["echo", "through"]).text == "through\n"
             assert len(gateway.children()) == 1
         gateway.known_hosts.write_text("")
@@ -393,7 +393,7 @@ def test_a_proxy_command_takes_the_place_of_the_network(server: Sshd, tmp_path: 
     relay = tmp_path / "relay.py"
     relay.write_text(RELAY)
     command = f"{sys.executable} {relay} %h %p"
-    with SSH(target(server, proxy_command=command)) as host:
+    with SSHHost(target(server, proxy_command=command)) as host:
         assert host.run(["cat"], input=bytes(1_000_000)).stdout == bytes(1_000_000)
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     assert not [child for child in children if b"relay" in Path(f"/proc/{child}/cmdline").read_bytes()]

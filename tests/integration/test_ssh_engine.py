@@ -39,9 +39,9 @@ from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.process.proc import identity
 from tfprov.hosts.ssh.connection import MAX_SESSIONS
 from tfprov.hosts.ssh.errors import ConnectionLost
-from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.host import SSHHost
 from tfprov.model.cluster import Task
-from tfprov.model.state import Box, Container
+from tfprov.model.state import Container, DockerOptions
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
 IMAGE = f"tfprov-test-{uuid.uuid4().hex[:8]}:tiny"
@@ -90,13 +90,13 @@ def image(private_engine: PrivateEngine) -> Iterator[str]:
 
 
 @pytest.fixture
-def ssh(server: Sshd) -> Iterator[SSH]:
-    with SSH(target(server)) as connected:
+def ssh(server: Sshd) -> Iterator[SSHHost]:
+    with SSHHost(target(server)) as connected:
         yield connected
 
 
 @pytest.fixture(params=["ssh", "local"])
-def engine(request: pytest.FixtureRequest, ssh: SSH, private_engine: PrivateEngine) -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest, ssh: SSHHost, private_engine: PrivateEngine) -> Iterator[Engine]:
     over = request.param == "ssh"
     observed = (
         Engine.over(ssh, docker_command(private_engine)) if over else Engine.local("h1", Path(private_engine.socket))
@@ -106,7 +106,7 @@ def engine(request: pytest.FixtureRequest, ssh: SSH, private_engine: PrivateEngi
 
 
 @pytest.fixture
-def remote_engine(ssh: SSH, private_engine: PrivateEngine) -> Iterator[Engine]:
+def remote_engine(ssh: SSHHost, private_engine: PrivateEngine) -> Iterator[Engine]:
     observed = Engine.over(ssh, docker_command(private_engine))
     yield observed
     observed.close()
@@ -218,7 +218,7 @@ def test_a_big_body_goes_up_in_a_stream(engine: Engine, image: str) -> None:
         assert any("Loaded image" in str(line) for line in api.load_image(pieces))
 
 
-def test_many_threads_and_one_connection(remote_engine: Engine, ssh: SSH, server: Sshd, image: str) -> None:
+def test_many_threads_and_one_connection(remote_engine: Engine, ssh: SSHHost, server: Sshd, image: str) -> None:
     def work(_: int) -> int:
         with remote_engine.errors():
             return len(remote_engine.api.images(IMAGE))
@@ -233,7 +233,7 @@ def test_many_threads_and_one_connection(remote_engine: Engine, ssh: SSH, server
     assert work(0) == 1
 
 
-def test_logs_can_be_followed_while_other_calls_go_on(remote_engine: Engine, ssh: SSH, image: str) -> None:
+def test_logs_can_be_followed_while_other_calls_go_on(remote_engine: Engine, ssh: SSHHost, image: str) -> None:
     with (
         Started(remote_engine, image, ["sh", "-c", "while :; do echo on; sleep 0.05; done"]) as started,
         remote_engine.errors(),
@@ -248,7 +248,7 @@ def test_logs_can_be_followed_while_other_calls_go_on(remote_engine: Engine, ssh
         assert {done.code for done in pool.map(lambda _: ssh.run(["true"]), range(8))} == {0}
 
 
-def test_more_logs_can_be_followed_than_there_are_channels(remote_engine: Engine, ssh: SSH, image: str) -> None:
+def test_more_logs_can_be_followed_than_there_are_channels(remote_engine: Engine, ssh: SSHHost, image: str) -> None:
     runtime = DockerRuntime(remote_engine, "many", lambda *_: False, lambda _: (0, ""))
     tasks = [f"worker/{number}" for number in range(MAX_SESSIONS + 2)]
     counting = ["sh", "-c", "for n in 1 2 3 4 5 6; do echo $n; sleep 1; done; echo end"]
@@ -261,7 +261,7 @@ def test_more_logs_can_be_followed_than_there_are_channels(remote_engine: Engine
         assert [log.result() for log in followed] == [[*"123456", "end"]] * len(tasks)
 
 
-def test_a_channel_whose_program_has_ended_is_not_reused(remote_engine: Engine, ssh: SSH, server: Sshd) -> None:
+def test_a_channel_whose_program_has_ended_is_not_reused(remote_engine: Engine, ssh: SSHHost, server: Sshd) -> None:
     for _ in range(2):
         with remote_engine.errors():
             assert remote_engine.api.ping()
@@ -282,7 +282,7 @@ def _has_ended(pid: int) -> bool:
 def test_a_connection_that_goes_in_the_middle_of_an_archive(
     tmp_path: Path, image: str, private_engine: PrivateEngine
 ) -> None:
-    with sshd(tmp_path) as own, SSH(target(own)) as host:
+    with sshd(tmp_path) as own, SSHHost(target(own)) as host:
         remote_engine = Engine.over(host, docker_command(private_engine))
         with Started(
             remote_engine, image, ["sh", "-c", "head -c 50000000 /dev/zero > /data/zeros; sleep 600"]
@@ -351,7 +351,7 @@ def test_a_program_that_the_image_does_not_have(engine: Engine, image: str) -> N
 def test_an_image_is_looked_into_without_a_program_of_its_own(engine: Engine, image: str) -> None:
     """Nothing of it is started for files; an import is tried with whatever is called Python, and its words are kept."""
     task = Task("worker", 0, "worker", "h1", "127.0.0.1", 2222)
-    asked = Container(task, {"command": ["sh"]}, ("sh",), {}, "/checkpoints", box=Box(image))
+    asked = Container(task, {"command": ["sh"]}, ("sh",), {}, "/checkpoints", docker=DockerOptions(image))
     names = ["sh", "python", "/bin/cat", "/bin/nothing", "./tmp", "./bin/sh", "/nowhere/x"]
     labels = {"test": IMAGE, "look": IMAGE}
     looked = find_programs(engine, asked, labels, names)
@@ -360,13 +360,13 @@ def test_an_image_is_looked_into_without_a_program_of_its_own(engine: Engine, im
     elsewhere = replace(asked, env={"PATH": "/tmp", "SECRET": "x"})
     assert find_programs(engine, elsewhere, labels, ["sh"]).present == {"sh": False}
     observed = try_import(engine, asked, labels, "sh")
-    assert "import" in observed.trouble or "syntax" in observed.trouble.lower(), observed
+    assert "import" in observed.error or "syntax" in observed.error.lower(), observed
     assert "has no program python" in error_of(lambda: try_import(engine, asked, labels, "python"))
     with engine.errors():
         assert engine.api.containers(all=True, filters={"label": f"look={IMAGE}"}) == []
 
 
-def test_an_engine_that_does_not_run(ssh: SSH, tmp_path: Path) -> None:
+def test_an_engine_that_does_not_run(ssh: SSHHost, tmp_path: Path) -> None:
     nowhere = tmp_path / "docker.sock"
     for engine in (Engine.over(ssh, ("docker", "-H", f"unix://{nowhere}")), Engine.local("h1", nowhere)):
         assert says(engine, lambda api: api.ping()) == (
@@ -378,7 +378,7 @@ def test_an_engine_that_does_not_run(ssh: SSH, tmp_path: Path) -> None:
 def test_a_host_without_docker(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sh").symlink_to(shutil.which("sh") or "")
-    with sshd(tmp_path, f"SetEnv PATH={tmp_path / 'bin'}") as bare, SSH(target(bare)) as host:
+    with sshd(tmp_path, f"SetEnv PATH={tmp_path / 'bin'}") as bare, SSHHost(target(bare)) as host:
         engine = Engine.over(host)
         expected = "h1: Docker is not installed; install it there (Debian: `apt-get install docker.io`)"
         assert says(engine, lambda api: api.ping()) == expected
@@ -393,7 +393,7 @@ def test_a_host_without_docker(tmp_path: Path) -> None:
         assert "ansible_become" in message
         (tmp_path / "bin" / "sudo").write_text("#!/bin/sh\necho 'sudo: a password is required' >&2; exit 1\n")
         (tmp_path / "bin" / "sudo").chmod(0o755)
-        with SSH(target(bare, become=True)) as sudoer:
+        with SSHHost(target(bare, become=True)) as sudoer:
             message = says(Engine.over(sudoer), lambda api: api.ping())
         assert message.startswith("h1: sudo: a password is required; allow sudo without a password")
 

@@ -12,7 +12,7 @@ from tfprov.engine.checks.collect import trust_new
 from tfprov.errors import HostError
 from tfprov.hosts.machine import SSHMachine
 from tfprov.hosts.ssh.client_config import SSHTarget
-from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.host import SSHHost
 from tfprov.hosts.ssh.host_keys import UnknownHostKey
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
@@ -69,7 +69,7 @@ def machines(gateway: Sshd, servers: list[Sshd], tmp_path: Path) -> Iterator[lis
     )
     made = [
         SSHMachine(
-            SSH(
+            SSHHost(
                 SSHTarget(
                     f"h{number}", "127.0.0.1", port=server.port, key_files=(server.user_key,), known_hosts=(known,),
                     ssh_config=configuration, proxy_jump="gate",

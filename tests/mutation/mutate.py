@@ -143,7 +143,7 @@ def mutants(path: str, source: bytes) -> list[Mutant]:
     """Return all mutants of a file, in the order of its lines."""
     walk = _Walk(path, source)
     walk.body(ast.parse(source).body, _Scope())
-    return sorted(walk.found, key=lambda one: (one.start, one.end, one.kind, one.number))
+    return sorted(walk.mutants, key=lambda one: (one.start, one.end, one.kind, one.number))
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class _Scope:
 class _Walk:
     path: str
     source: bytes
-    found: list[Mutant] = field(default_factory=list)
+    mutants: list[Mutant] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.numbers: Counter[tuple[int, str]] = Counter()
@@ -181,7 +181,7 @@ class _Walk:
         self.numbers[start, kind] += 1
         place = (node.lineno, node.col_offset, kind, number)
         around = scope.function or scope.lines
-        self.found.append(
+        self.mutants.append(
             Mutant(self.path, *place, start, end, text, scope.lines, around, scope.at_import, scope.names)
         )
 

@@ -15,7 +15,7 @@ _EACH, _FILE = 0.003, 0.15
 """Seconds that each test, and each further file of tests, takes besides."""
 _RARE = 200
 """Tests that run a line: where there are more, the line says nothing of what a test is about."""
-_MEANT = 3
+_MAX_SAME_NAME = 3
 """Functions of one name: where there are more, the name does not say which of them is called."""
 NOTHING: Mapping[str, float] = {}
 _DEPTH = 3
@@ -30,7 +30,7 @@ class Uses:
         self.functions: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
         """Where the functions and methods of a name are, from their first line to their last."""
         self.texts: dict[str, list[str]] = {}
-        self.given: dict[tuple[str, int], str] = {}
+        self.assigned: dict[tuple[str, int], str] = {}
         """The names that a line gives values to at import."""
         for path in sorted((tree / "tfprov").rglob("*.py")):
             name = path.relative_to(tree).as_posix()
@@ -50,31 +50,31 @@ class Uses:
             target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
             if isinstance(target, ast.Name):
                 for line in range(statement.lineno, (statement.end_lineno or statement.lineno) + 1):
-                    self.given[path, line] = target.id
+                    self.assigned[path, line] = target.id
 
     def of(self, mutant: Mutant) -> set[tuple[str, int]]:
         """Return the lines that use what a mutant changes at import."""
-        names, found = set(mutant.names), set[tuple[str, int]]()
+        names, places = set(mutant.names), set[tuple[str, int]]()
         for _ in range(_DEPTH):
             new = {
                 place
                 for name in names
                 for place in self.lines[name]
                 if not name.startswith("_") or place[0] == mutant.path
-            } - found
-            found |= new
-            names = {self.given[place] for place in new if place in self.given}
-        return found
+            } - places
+            places |= new
+            names = {self.assigned[place] for place in new if place in self.assigned}
+        return places
 
     def around(self, mutant: Mutant) -> set[tuple[str, int]]:
         """Return the lines of the function that a mutant is in, and of those that are called where it is."""
-        found = {(mutant.path, line) for line in range(mutant.around[0], mutant.around[1] + 1)}
+        lines = {(mutant.path, line) for line in range(mutant.around[0], mutant.around[1] + 1)}
         text = " ".join(self.texts[mutant.path][mutant.lines[0] - 1 : mutant.lines[1]]) if not mutant.at_import else ""
         for name in set(re.findall(r"\w+", text)):
             places = self.functions.get(name, [])
-            for path, first, last in places if len(places) <= _MEANT else []:
-                found |= {(path, line) for line in range(first, last + 1)}
-        return found
+            for path, first, last in places if len(places) <= _MAX_SAME_NAME else []:
+                lines |= {(path, line) for line in range(first, last + 1)}
+        return lines
 
 
 def _with_bits(record: Record, mask: int) -> Iterator[str]:
@@ -106,13 +106,13 @@ def _weights(known: dict[str, Record], places: Iterable[tuple[str, int]]) -> dic
 
     Nearly everything that is read runs the head of a check; who runs the line that complains is about the check.
     """
-    found: dict[str, float] = defaultdict(float)
+    weights: dict[str, float] = defaultdict(float)
     for place in places:
         of_line = list(_tests(known, [place]))
         if 0 < len(of_line) <= _RARE:
             for test in of_line:
-                found[test] += 1 / len(of_line)
-    return found
+                weights[test] += 1 / len(of_line)
+    return weights
 
 
 def _in_order(tests: Iterable[str], seconds: dict[str, float], weights: Mapping[str, float] = NOTHING) -> list[str]:

@@ -9,7 +9,7 @@ from tests.support.delivery_images import config, tar
 from tests.support.testhost import Host
 from tfprov.hosts.machine import Machine, SSHMachine
 from tfprov.hosts.ssh.client_config import SSHTarget
-from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.host import SSHHost
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, Image, write_manifest
 from tfprov.images.push import PushResult, push
@@ -21,7 +21,7 @@ def machine(host: Host) -> SSHMachine:
     """Return a test host as the Remote of a push."""
     bed = host.bed
     target = SSHTarget(host.name, host.address, host.port, host.user, (bed.key,), known_hosts=(bed.known_hosts,))
-    return SSHMachine(SSH(target))
+    return SSHMachine(SSHHost(target))
 
 
 def clean(host: Host) -> None:

@@ -18,7 +18,7 @@ from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.labels import container_name
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.model.cluster import Task
-from tfprov.model.state import Box, Container, State
+from tfprov.model.state import Container, DockerOptions, State
 
 
 class DockerBench(Bench):
@@ -52,7 +52,7 @@ class DockerBench(Bench):
             wanted,
             task=Task(task.job, task.index, task.role, task.host, self.address, task.port),
             checkpoint_dir="/checkpoints",
-            box=wanted.box or Box(self.image, address=self.address),
+            docker=wanted.docker or DockerOptions(self.image, address=self.address),
         )
         self.docker.start(placed, run, restore, on_progress)
         return placed
@@ -83,7 +83,7 @@ class DockerBench(Bench):
     def start_answering(self) -> Container:
         port = free_port()
         started = self.start(container(argv=["nc", "-ll", "-p", str(port), "-e", "/bin/cat"], port=port))
-        until(lambda: self.docker.serves(started.task))
+        until(lambda: self.docker.is_serving(started.task))
         return started
 
     def answers(self, argv: Sequence[str], code: int, output: str) -> None:

@@ -68,7 +68,7 @@ def make_context(
     in_docker = roles[0].values.runtime == "docker"
     boxes = {(role.role, role.host): _boxed(role, codes.get((role.role, role.host))) for role in roles if in_docker}
     packages = [PackedCode(code, shelf, hosts) for code in codes.values() if not in_docker]
-    images = [PackedCode(image_of(box.reference), shelf, hosts) for box in boxes.values()]
+    images = [PackedCode(image_of(options.reference), shelf, hosts) for options in boxes.values()]
     digests = {key: code.digest for key, code in codes.items()}
     wanted = desired_containers(cluster, roles, digests, checkpoint_dir, boxes, hashed=HASHES)
     return Context(

@@ -43,7 +43,7 @@ class MemoryLab:
         return caught.value
 
     def cut(self, host: str) -> None:
-        self.hosts[host].trouble = Unreachable(host, "no answer")
+        self.hosts[host].failure = Unreachable(host, "no answer")
 
 
 class ScriptedMonitor(StragglerMonitor):
@@ -61,4 +61,4 @@ class ScriptedMonitor(StragglerMonitor):
 
 def follow_with_steps(context: Context, *steps: Callable[[], None]) -> None:
     """Follow the training while `steps` happen."""
-    follow(context, 60, with_logs=False, lookout=ScriptedMonitor(context, *steps))
+    follow(context, 60, with_logs=False, monitor=ScriptedMonitor(context, *steps))

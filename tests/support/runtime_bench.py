@@ -146,7 +146,7 @@ class ProcessBench(Bench):
         port = free_port()
         program = f"import socket, time\ns = socket.create_server(('127.0.0.1', {port}))\ntime.sleep(60)"
         started = self.start(container(argv=[sys.executable, "-c", program], port=port))
-        until(lambda: self.process.serves(started.task))
+        until(lambda: self.process.is_serving(started.task))
         return started
 
     def answers(self, argv: Sequence[str], code: int, output: str) -> None:

@@ -33,11 +33,11 @@ def a_task_is_never_started_twice(bench: Bench) -> None:
 
 def whether_a_task_serves_is_asked_at_its_port(bench: Bench) -> None:
     """Whether a task serves is asked at its port."""
-    assert not bench.runtime.serves(container().task)
+    assert not bench.runtime.is_serving(container().task)
     started = bench.start_answering()
-    assert bench.runtime.serves(started.task)
+    assert bench.runtime.is_serving(started.task)
     bench.runtime.stop("worker/0", 5)
-    assert not bench.runtime.serves(started.task)
+    assert not bench.runtime.is_serving(started.task)
 
 
 def a_stopped_task_has_ended_because_it_was_stopped(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tfprov
-from tfprov.engine.checkpoints.verify import Verdict
+from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.events import ActionDone, Event, Note
 from tfprov.hosts.memory import MemoryHosts
 
@@ -53,9 +53,9 @@ def cluster(hosts: MemoryHosts, events: list[Event]) -> Iterator[tfprov.Cluster]
         yield loaded
 
 
-def three_tensors(prefixes: Sequence[Path]) -> dict[str, Verdict]:
+def three_tensors(prefixes: Sequence[Path]) -> dict[str, Verification]:
     """Verify checkpoints without TensorFlow."""
-    return {prefix.name: Verdict(3) for prefix in prefixes}
+    return {prefix.name: Verification(3) for prefix in prefixes}
 
 
 def save_checkpoint(hosts: MemoryHosts, step: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.paths import ROOT
 from tfprov import api, results
-from tfprov.engine.checkpoints.verify import Verdict
+from tfprov.engine.checkpoints.verify import Verification
 from tfprov.hosts.memory import MemoryHosts, MemoryRuntime
 
 PAGE = ROOT / "docs" / "api.md"
@@ -23,9 +23,9 @@ def save_checkpoint(host: MemoryRuntime, step: int) -> None:
     host.saves("worker/0", "checkpoint", f'model_checkpoint_path: "{prefix}"\n'.encode())
 
 
-def verify(prefixes: Sequence[Path]) -> dict[str, Verdict]:
+def verify(prefixes: Sequence[Path]) -> dict[str, Verification]:
     """Verify checkpoints without TensorFlow."""
-    return {prefix.name: Verdict(3) for prefix in prefixes}
+    return {prefix.name: Verification(3) for prefix in prefixes}
 
 
 def test_the_examples_of_the_api_run(

@@ -127,7 +127,7 @@ def _sum(checked: CheckReport) -> str:
         parts.append(f"{outcomes.count(UNTRIED)} not tried")
     counts = (
         (checked.verdicts.count(Verdict.FAILED), "failed"),
-        (checked.verdicts.count(Verdict.WARNING), "to be wary of"),
+        (checked.verdicts.count(Verdict.WARNING), "with a warning"),
     )
     bad = [f"{number} {word}" for number, word in counts if number]
     return f"{', '.join(parts)}: {', '.join(bad) or 'nothing is in the way'}"

@@ -38,14 +38,14 @@ def import_command(file: str, output: Path | None, hosts: str | None, verbose: i
         data, home = sys.stdin.buffer.read(MAX_BYTES + 1), Path()
     else:
         data, home = read_bytes(Path(file), Position(file), fix="check the path"), Path(file).parent
-    made = convert(data, "(standard input)" if file == _STDIN else file, home, machines)
-    for note in made.notes:
+    converted = convert(data, "(standard input)" if file == _STDIN else file, home, machines)
+    for note in converted.notes:
         click.echo(str(note), err=True)
     if output is None:
-        write_document(made.text, sys.stdout)
+        write_document(converted.text, sys.stdout)
         return
-    _create(output, made.text)
-    count = len(made.notes)
+    _create(output, converted.text)
+    count = len(converted.notes)
     remark = f"; {count} thing{'s' * (count > 1)} not carried over, listed above" if count else ""
     click.echo(f"wrote {output}{remark}")
     click.echo(f"next: tfprov plan -i {output}")

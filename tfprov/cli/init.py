@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from tfprov.editing.scalar_emitter import emit_text
-from tfprov.errors import InvalidInput, Position, TfprovError, Usage, shown
+from tfprov.errors import InvalidInput, Position, TfprovError, Usage, printable
 from tfprov.inventory.host_names import NameKind, check_name, split_port
 from tfprov.model.node import Scalar
 from tfprov.paths import shipped_directory
@@ -73,7 +73,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class InitOptions:
     """The contents of the new inventory. Without `machines` it is for this machine; `code` is the program's directory."""
 
     cluster: str
@@ -91,15 +91,15 @@ def read_machines(text: str) -> tuple[Machine, ...]:
             name, port = split_port(rest)
             wrong = check_name(NameKind.HOST, Scalar(name, Position(""), name, quoted=True))
             if wrong or (at and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", user)) or (port or 1) > 65535:
-                raise Usage(f"`{shown(word)}` is no machine", "write `name`, `user@name` or `user@name:port`")
+                raise Usage(f"`{printable(word)}` is no machine", "write `name`, `user@name` or `user@name:port`")
             machines.append(Machine(name, user or None, port))
     names = [machine.name for machine in machines]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise Usage(f"{shown(twice)} is given twice", "give every machine once")
+        raise Usage(f"{printable(twice)} is given twice", "give every machine once")
     return tuple(machines)
 
 
-def inventory_text(wanted: Wanted) -> str:
+def inventory_text(wanted: InitOptions) -> str:
     """Return the commented inventory."""
     settings = "\n".join(f"      {line}" for line in _settings(wanted))
     if not wanted.machines:
@@ -124,7 +124,7 @@ def _host(machine: Machine, common: str | None) -> str:
     return f"        {emit_text(machine.name, flow=False)}:{body}"
 
 
-def _settings(wanted: Wanted) -> Sequence[str]:
+def _settings(wanted: InitOptions) -> Sequence[str]:
     name = emit_text(wanted.cluster, flow=False)
     command = ", ".join(emit_text(word, flow=True) for word in wanted.command)
     example = wanted.command == EXAMPLE
@@ -162,7 +162,7 @@ _SCHEMA = "inventory.schema.json"
 @click.option("--local", is_flag=True, help="For this machine, with processes; the default.")
 @click.option("--hosts", metavar="NAMES", help="For these machines, as SSH names them: `trainer@node1,node2:2200`.")
 @click.option("--command", help="The program, such as `python train.py`; default: an example that is written too.")
-@click.option("--code", metavar="DIR", help="Where the program lies, seen from DIRECTORY; default: program.")
+@click.option("--code", metavar="DIR", help="The program's directory, relative to DIRECTORY; default: program.")
 @click.option("--schema", is_flag=True, help="Write the JSON Schema beside it, which gives editors completion.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
 def init_command(  # noqa: PLR0913, PLR0917  an argument for every option
@@ -177,25 +177,33 @@ def init_command(  # noqa: PLR0913, PLR0917  an argument for every option
 ) -> None:
     """Asks for what no option says, on a terminal. Files that exist already are never touched."""
     if local and hosts is not None:
-        raise Usage("`--local` and `--hosts` say two things", "give one of them")
+        raise Usage("`--local` and `--hosts` exclude each other", "give one of them")
     _refuse_existing([directory / "inventory.yml"])
-    asks = sys.stdin.isatty() and sys.stdout.isatty() and not yes
-    cluster = _given(name, asks, "Name of the cluster", _cluster_name(directory.resolve().name), _checked_name)
+    is_interactive = sys.stdin.isatty() and sys.stdout.isatty() and not yes
+    cluster = _ask_option(
+        name, is_interactive, "Name of the cluster", _cluster_name(directory.resolve().name), _checked_name
+    )
     machines: tuple[Machine, ...] = ()
     if not local:
         question = "Machines as SSH names them (user@node1, node2, …; `local`: this one)"
-        machines = _given(hosts, asks, question, "local", lambda text: () if text == "local" else read_machines(text))
+        machines = _ask_option(
+            hosts, is_interactive, question, "local", lambda text: () if text == "local" else read_machines(text)
+        )
     if hosts is not None and not machines:
         raise Usage("`--hosts` names no machine", "for example `--hosts trainer@node1,trainer@node2`")
-    words = _given(
-        command, asks and code is None, "Command that trains (default: an example)", shlex.join(EXAMPLE), _words
+    words = _ask_option(
+        command,
+        is_interactive and code is None,
+        "Command that trains (default: an example)",
+        shlex.join(EXAMPLE),
+        _words,
     )
-    _write(directory, Wanted(cluster, machines, words, code or "./program"), schema=schema)
+    _write(directory, InitOptions(cluster, machines, words, code or "./program"), schema=schema)
 
 
-def _given(text: str | None, asks: bool, question: str, default: str, read: "Callable[[str], T]") -> T:
+def _ask_option(text: str | None, is_interactive: bool, question: str, default: str, read: "Callable[[str], T]") -> T:
     """Return the option's value, the answer to the question, or the default; ask again after an invalid answer."""
-    if text is not None or not asks:
+    if text is not None or not is_interactive:
         return read(default if text is None else text)
 
     def answer(text: str) -> T:
@@ -211,7 +219,7 @@ def _given(text: str | None, asks: bool, question: str, default: str, read: "Cal
 def _checked_name(text: str) -> str:
     if not _CLUSTER.fullmatch(text):
         raise Usage(
-            f"`{shown(text)}` is not a cluster name", "use lower-case letters, digits and `-`, at most 40 of them"
+            f"`{printable(text)}` is not a cluster name", "use lower-case letters, digits and `-`, at most 40 of them"
         )
     return text
 
@@ -224,7 +232,7 @@ def _words(text: str) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise Usage(f"`{shown(text)}`: {str(error).lower()}", "close the quote") from None
+        raise Usage(f"`{printable(text)}`: {str(error).lower()}", "close the quote") from None
     if not words:
         raise Usage("an empty command", "for example `python train.py`")
     return words
@@ -235,7 +243,7 @@ def _refuse_existing(paths: list[Path]) -> None:
         raise Usage(f"{existing[0]} exists already", "choose another directory")
 
 
-def _write(directory: Path, wanted: "Wanted", *, schema: bool) -> None:
+def _write(directory: Path, wanted: "InitOptions", *, schema: bool) -> None:
 
     example = wanted.command == EXAMPLE
     modeline = f"# yaml-language-server: $schema={_SCHEMA}\n" if schema else ""
@@ -275,6 +283,6 @@ def _validate(path: Path, written: list[Path]) -> None:
     try:
         assign_tasks(load(path)[1])
     except InvalidInput:
-        for one in written:
-            one.unlink()
+        for file in written:
+            file.unlink()
         raise

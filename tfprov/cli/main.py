@@ -23,9 +23,9 @@ from tfprov.errors import (
     INTERRUPTED,
     TERMINATED,
     UNREAD,
+    CombinedError,
     HangUp,
     InvalidInput,
-    Several,
     TfprovError,
     mask_secrets,
 )
@@ -187,7 +187,7 @@ def run(argv: list[str]) -> int:
         return _fail(f"error: no verb; see `{error.ctx.command_path if error.ctx else 'tfprov'} --help`", 2)
     except click.ClickException as error:
         return _fail(_one_line(error), 2)
-    except Several as error:
+    except CombinedError as error:
         return max(_fail(_line(one), error.exit_code) for one in error.errors)
     except TfprovError as error:
         return _fail(_line(error), error.exit_code)

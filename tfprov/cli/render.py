@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 @click.command("render")
 @click.argument("target", required=False)
-@click.option(
-    "--list", "lists", is_flag=True, help="Show all targets; with TARGET, everything that --set can say of it."
-)
+@click.option("--list", "lists", is_flag=True, help="Show all targets; with TARGET, all its options for --set.")
 @click.option(
     "--template",
     "template_dir",
@@ -27,18 +25,18 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Use the templates in DIR instead of those of the same names.",
 )
-@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="What only this target needs to know.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option of the target.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE|DIR", help="Where to; default: stdout.")
 @source_options
 def render_command(
     target: str | None,
     lists: bool,
     template_dir: Path | None,
-    given: tuple[str, ...],
+    settings: tuple[str, ...],
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Writes the cluster of the inventory for TARGET, with nothing to edit. No host is asked anything."""
+    """Writes the cluster of the inventory for TARGET, with nothing to edit. No host is contacted."""
     from tfprov.api import Cluster  # noqa: PLC0415  `--help` needs none of it
     from tfprov.render.options import parse_settings  # noqa: PLC0415
     from tfprov.render.render import options_of  # noqa: PLC0415
@@ -52,7 +50,7 @@ def render_command(
     chosen = find_target(target)  # raises for an unknown target before the inventory is read
     errors: list[TfprovError] = []
     try:
-        parse_settings(chosen.name, options_of(chosen), given)
+        parse_settings(chosen.name, options_of(chosen), settings)
     except TfprovError as error:
         errors.append(error)
     try:
@@ -67,7 +65,7 @@ def render_command(
         raise combine_errors([*errors, error]) from None
     if errors:
         raise errors[0]
-    _show(cluster.render(target, given, template_dir=template_dir).files, output)
+    _show(cluster.render(target, settings, template_dir=template_dir).files, output)
 
 
 def _show(files: Mapping[str, str], output: Path | None) -> None:

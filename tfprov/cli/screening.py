@@ -92,7 +92,7 @@ def json_screened(text: str) -> str:
     """Return equivalent JSON with control characters as escapes."""
     if _is_harmless(text):
         return text
-    return _JSON_ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _JSON_ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def write_document(text: str, stream: TextIO | Screened) -> None:

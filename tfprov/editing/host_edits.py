@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tfprov.editing.cst import CstNode, NodeKind, NodePath
 from tfprov.editing.document import EditableFile, EditedFile, add_entry, remove_entry, rename_key
 from tfprov.editing.scalar_emitter import NewValue, emit_inline, emit_key
-from tfprov.errors import InvalidInput, Position, shown
+from tfprov.errors import InvalidInput, Position, printable
 from tfprov.inventory.host_names import RangeError, expand, split_port
 
 
@@ -78,11 +78,12 @@ def range_error(mention: Mention, host: str, verb: str) -> InvalidInput:
     """Return the error for an edit of a host of a range; the fix names the ranges without it."""
     rest = _ranges_without(mention.name, host)
     entry = mention.source.document.entry(mention.path)
-    what = f"{shown(host)} is one of `{shown(mention.name)}`"
+    what = f"{printable(host)} is one of `{printable(mention.name)}`"
     if len(rest) == 1:
-        fix = f"write `{shown(rest[0])}`: `tfprov inventory move-host '{shown(mention.name)}' '{shown(rest[0])}'`"
+        command = f"tfprov inventory move-host '{printable(mention.name)}' '{printable(rest[0])}'"
+        fix = f"write `{printable(rest[0])}`: `{command}`"
     elif rest:
-        fix = f"write `{shown(rest[0])}` and `{shown(rest[1])}` there, then {verb} it"
+        fix = f"write `{printable(rest[0])}` and `{printable(rest[1])}` there, then {verb} it"
     else:
         fix = f"write its hosts one by one, then {verb} it"
     return mention.source.refuse(entry.key or entry.value, what, fix)

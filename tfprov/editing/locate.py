@@ -11,7 +11,7 @@ from tfprov.editing.document import EditableFile
 from tfprov.editing.files import InventoryFiles, vars_file_owner
 from tfprov.editing.host_edits import Mention, find_groups, find_hosts, find_range, mentions_of
 from tfprov.editing.semantic_diff import alias_uses, merged_mappings
-from tfprov.errors import InvalidInput, Usage, shown
+from tfprov.errors import InvalidInput, Usage, printable
 from tfprov.inventory.builder import ALWAYS
 from tfprov.inventory.host_names import NameKind, split_port
 
@@ -27,12 +27,12 @@ def split_path(text: str) -> list[str]:
         part = _PART.match(text, offset)
         if part is None or (offset and text[offset] not in ".[") or (not offset and text[0] == "."):
             raise Usage(
-                f"`{shown(text)}` is not a path", "for example `tfprov.flags.train_steps` or `tfprov.command[0]`"
+                f"`{printable(text)}` is not a path", "for example `tfprov.flags.train_steps` or `tfprov.command[0]`"
             )
         names.append(next(group for group in part.groups() if group is not None))
         offset = part.end()
     if not names or len(names) > _LONGEST:
-        raise Usage(f"`{shown(text)}` is not a path", "for example `tfprov.flags.train_steps`")
+        raise Usage(f"`{printable(text)}` is not a path", "for example `tfprov.flags.train_steps`")
     return names
 
 
@@ -91,7 +91,7 @@ def _matching_entry(node: CstNode, names: Sequence[str]) -> tuple[int, int | Non
 
 def _blocked(source: EditableFile, node: CstNode, rest: Sequence[str]) -> InvalidInput | None:
     """Return the error if `rest[0]` can neither be an entry of `node` nor be added to it."""
-    name, line = shown(rest[0]), source.document.line_number
+    name, line = printable(rest[0]), source.document.line_number
     if node.kind is NodeKind.ALIAS:
         target = next(use.target for use in alias_uses(source.document) if use.alias is node)
         what = f"`*{node.text}` is an alias of the value on line {line(target.start)}"
@@ -116,8 +116,8 @@ def _merged(source: EditableFile, node: CstNode, name: str) -> InvalidInput | No
         if (number := outer.key(name)) is not None:
             at = outer.entries[number].start
             line = source.document.line_number(at)
-            what = f"`{shown(name)}` is merged into this mapping from line {line} (`<<`)"
-            return source.refuse(node, what, f"change it there, or write `{shown(name)}:` out here")
+            what = f"`{printable(name)}` is merged into this mapping from line {line} (`<<`)"
+            return source.refuse(node, what, f"change it there, or write `{printable(name)}:` out here")
     return None
 
 
@@ -130,9 +130,11 @@ def missing_path_error(resolved: ResolvedPath, names: Sequence[str]) -> InvalidI
     near = [entry.key.text for entry in resolved.node.entries if entry.key is not None and not entry.is_merge]
     close = difflib.get_close_matches(resolved.rest[0], near, n=1)
     fix = (
-        f"did you mean `{shown(close[0])}`?" if close else "`tfprov inventory explain HOST` shows where values are set"
+        f"did you mean `{printable(close[0])}`?"
+        if close
+        else "`tfprov inventory explain HOST` shows where values are set"
     )
-    what = f"nothing is called `{shown(join_path(names[: len(names) - len(resolved.rest) + 1]))}` here"
+    what = f"nothing is called `{printable(join_path(names[: len(names) - len(resolved.rest) + 1]))}` here"
     return resolved.source.refuse(resolved.node, what, fix)
 
 
@@ -211,7 +213,7 @@ def _refuse_new(location: Location) -> None:
     above = path_names(location.resolved.source, location.resolved.path)
     kind = {"hosts": NameKind.HOST, "children": NameKind.GROUP}.get(above[-1] if above else "")
     if kind and is_structure(location.resolved.source, above):
-        what = f"there is no {kind} `{shown(location.resolved.rest[0])}` here"
+        what = f"there is no {kind} `{printable(location.resolved.rest[0])}` here"
         fix = "add it with `tfprov inventory add-host`" if kind is NameKind.HOST else "write it into the file first"
         raise location.resolved.source.refuse(location.resolved.node, what, fix)
 
@@ -260,10 +262,10 @@ def _best_location(
         kind, name = owner
         close = difflib.get_close_matches(name, known, n=1)
         if files.others and not close:
-            what = f"{kind} `{shown(name)}` is in no YAML file, and tfprov edits no others"
-            raise Usage(what, f"write {kind}_vars/{shown(name)}.yml beside {shown(files.others[0])}")
-        fix = f"did you mean `{shown(close[0])}`?" if close else "see `tfprov inventory graph`"
-        raise Usage(f"no {kind} `{shown(name)}` in the inventory", fix)
+            what = f"{kind} `{printable(name)}` is in no YAML file, and tfprov edits no others"
+            raise Usage(what, f"write {kind}_vars/{printable(name)}.yml beside {printable(files.others[0])}")
+        fix = f"did you mean `{printable(close[0])}`?" if close else "see `tfprov inventory graph`"
+        raise Usage(f"no {kind} `{printable(name)}` in the inventory", fix)
     inventories = [source.name for source in files.inventories]
 
     def order(number: int) -> tuple[int, int, bool, int]:

@@ -19,7 +19,7 @@ from tfprov.editing.locate import (
     path_names,
 )
 from tfprov.editing.scalar_emitter import NewValue, parse_value
-from tfprov.errors import InvalidInput, Position, Problem, Usage, shown
+from tfprov.errors import InvalidInput, Position, Problem, Usage, printable
 from tfprov.inventory.host_names import NameKind, RangeError, check_name, expand, split_port
 from tfprov.model.inventory import ROLES, Inventory
 from tfprov.model.node import Scalar
@@ -79,7 +79,7 @@ def _describe(edited: EditedFile, what: str) -> str:
     shared = sorted(set(edited.shared))
     lines = f"line{'s' * (len(shared) > 1)} {', '.join(map(str, shared))}"
     also = f", and with it {lines}, by alias" if shared else ""
-    return f"{what} ({shown(edited.source.name)}:{edited.line}{also})"
+    return f"{what} ({printable(edited.source.name)}:{edited.line}{also})"
 
 
 # -- hosts ------------------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def add_host(
             inventory.groups[group].hosts if inventory and group in inventory.groups and group != "ungrouped" else ()
         )
         if inventory and (existing := next((host for host in hosts if host in members), None)):
-            raise Usage(f"{shown(existing)} is in `{group}` already", f"see {inventory.hosts[existing].at}")
+            raise Usage(f"{printable(existing)} is in `{group}` already", f"see {inventory.hosts[existing].at}")
         edited = host_edits.add_host(source, group, name, values if number == 0 else ())
         files = files.with_source(edited.source)
         changes.append(_describe(edited, f"to {group}"))
@@ -131,12 +131,12 @@ def _file_of_group(files: InventoryFiles, group: str) -> EditableFile:
     if group in (*ROLES, "all", "ungrouped"):
         return files.inventories[0]
     close = difflib.get_close_matches(group, {name for _, name in known}, n=1)
-    fix = f"did you mean `{shown(close[0])}`?" if close else "write it into the inventory first"
-    raise Usage(f"no group `{shown(group)}`", fix)
+    fix = f"did you mean `{printable(close[0])}`?" if close else "write it into the inventory first"
+    raise Usage(f"no group `{printable(group)}`", fix)
 
 
 def _require_yaml(files: InventoryFiles) -> None:
-    name = shown(files.others[0]) if files.others else "the inventory"
+    name = printable(files.others[0]) if files.others else "the inventory"
     raise Usage(f"{name} is no YAML file, and tfprov edits no others", "edit it by hand")
 
 
@@ -160,7 +160,7 @@ def move_host(files: InventoryFiles, inventory: Inventory | None, host: str, nam
     hosts = _expand_new_name(name)
     old = set(expand(split_port(host)[0])) if inventory and host not in inventory.hosts else {host}
     if inventory and (existing := next((name for name in hosts if name in inventory.hosts and name not in old), None)):
-        raise Usage(f"{shown(existing)} is in the inventory already", f"see {inventory.hosts[existing].at}")
+        raise Usage(f"{printable(existing)} is in the inventory already", f"see {inventory.hosts[existing].at}")
     changes: list[str] = []
     for source in files.inventories:
         if mention := find_range(source, host):
@@ -185,11 +185,11 @@ def _require_known(files: InventoryFiles, inventory: Inventory | None, host: str
         return
     if inventory and host in inventory.hosts:
         at = inventory.hosts[host].at
-        what = f"{shown(host)} is named here, which is not a YAML file or an alias in one"
+        what = f"{printable(host)} is named here, which is not a YAML file or an alias in one"
         raise InvalidInput([Problem(at, what, "edit the file by hand")])
     close = difflib.get_close_matches(host, inventory.hosts if inventory else (), n=1)
-    fix = f"did you mean `{shown(close[0])}`?" if close else "see `tfprov inventory graph`"
-    raise Usage(f"no host `{shown(host)}` in the inventory", fix)
+    fix = f"did you mean `{printable(close[0])}`?" if close else "see `tfprov inventory graph`"
+    raise Usage(f"no host `{printable(host)}` in the inventory", fix)
 
 
 def _build_on_paths(source: EditableFile, host: str) -> list[NodePath]:

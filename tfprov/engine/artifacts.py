@@ -42,7 +42,7 @@ class Artifact(Protocol):
 
 
 Makes = Callable[[str, Code | None], Artifact]
-"""Returns the artifact of an image, by its name on hosts, with its code."""
+"""Returns the artifact of an image from its name on hosts and its code."""
 
 
 @dataclass(frozen=True)
@@ -129,21 +129,21 @@ class Fetched:
     def cut(self) -> None:
         """Cancel all fetches, also those that are about to begin; the next fetch continues from what they have."""
         self.is_cut.set()
-        for telling in tuple(self.under_way):
-            telling.cancel()
+        for progress in tuple(self.under_way):
+            progress.cancel()
 
     def fetch(self, host: str, report: Reporter) -> None:
         """Have `host` fetch it, after removing data that nothing uses any more; idempotent."""
         runtime = self.runtimes[host]
-        runtime.tidy(self.keep)
-        telling = FetchProgress(lambda there, whole: report.transferred(host, there, whole), report.note)
-        self.under_way.add(telling)
+        runtime.remove_unused_data(self.keep)
+        progress = FetchProgress(lambda copied, total: report.transferred(host, copied, total), report.note)
+        self.under_way.add(progress)
         if self.is_cut.is_set():
-            telling.cancel()
+            progress.cancel()
         try:
-            runtime.fetch(self.data, self.images.get(host, ()), telling)
+            runtime.fetch(self.data, self.images.get(host, ()), progress)
         finally:
-            self.under_way.discard(telling)
+            self.under_way.discard(progress)
 
 
 def fetched(
@@ -151,19 +151,18 @@ def fetched(
 ) -> dict[str, Fetched]:
     """Return the data sets that tasks read, by their names as artifacts."""
     images: dict[str, dict[str, list[str]]] = {name: {} for name in sets}
-    for one in wanted:
-        if one.data is not None and one.box is not None:
-            images[one.data].setdefault(one.task.host, []).append(one.box.image)
+    for container in wanted:
+        if container.data is not None and container.docker is not None:
+            images[container.data].setdefault(container.task.host, []).append(container.docker.image)
     return {name: Fetched(data, images[name], runtimes, frozenset(sets)) for name, data in sets.items()}
 
 
 def never_code(
     sources: SourceList, roles: Sequence[RoleSettings], vault: Vault | None = None, extra: Sequence[str] = ()
 ) -> frozenset[Path]:
-    """Return the paths that are not code wherever they lie: a gather, or a host more, must not restart a training.
+    """Return the paths that are never code, wherever they lie: a gather or an added host must not restart a training.
 
-    That is where gathered checkpoints go, what the inventory is read from with its variables and vault passwords, and
-    tfprov's own state.
+    These are the gather directories, the inventory's sources with their variables and vault passwords, and tfprov's state.
     """
     names = [str(sources)] if isinstance(sources, Path) else list(sources)
     homes = {home for home in map(vars_base, names) if home is not None}
@@ -202,7 +201,7 @@ def pack_all(roles: Sequence[RoleSettings], never: Collection[Path] = ()) -> Map
             if directory not in packed:
                 packed[directory] = pack(directory, role.at("code"), never)
             codes[role.role, role.host] = packed[directory]
-            problems.extend(_in_the_way(role, packed[directory]))
+            problems.extend(_check_link(role, packed[directory]))
         except InvalidInput as error:
             problems.extend(error.problems)
     if problems:
@@ -210,15 +209,15 @@ def pack_all(roles: Sequence[RoleSettings], never: Collection[Path] = ()) -> Map
     return codes
 
 
-def _in_the_way(role: RoleSettings, code: Code) -> Iterator[Problem]:
-    """Say that the code has what `checkpoints.link` is to make beside it."""
+def _check_link(role: RoleSettings, code: Code) -> Iterator[Problem]:
+    """Yield a problem if the code has a file in the place of `checkpoints.link`."""
     if (link := role.values.checkpoints.link) is None:
         return
     name = posixpath.normpath(link.strip())
-    if there := next(
-        (one for one in code.names() if f"{one}/".startswith(f"{name}/") or name.startswith(f"{one}/")), ""
+    if conflict := next(
+        (file for file in code.names() if f"{file}/".startswith(f"{name}/") or name.startswith(f"{file}/")), ""
     ):
-        what = f"`checkpoints.link`: the code has {there} in the place of the link"
+        what = f"`checkpoints.link`: the code has {conflict} in the place of the link"
         yield Problem(role.at("checkpoints", "link"), what, "name it in .dockerignore, or choose another name")
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from tfprov.atomic_write import private_directory
 from tfprov.engine.artifacts import PackedCode, all_problems, check_data, check_python, fetched, pack_all
 from tfprov.engine.checkpoints.manifest import LOGS
-from tfprov.engine.context import DEFAULT_FORKS, Context, Definition, chief_of, target_of
+from tfprov.engine.context import DEFAULT_FORKS, Context, Definition, chief_of, gather_directory
 from tfprov.engine.events import Reporter
-from tfprov.engine.host_registry import Delivered, Record, keyed_hash
+from tfprov.engine.host_registry import DeliveredImages, HostRegistry, keyed_hash
 from tfprov.errors import HostError, InvalidInput, Usage, hide_secret
 from tfprov.hosts.base import Runtime
 from tfprov.hosts.process.data_dirs import DataDirs
@@ -29,7 +29,7 @@ from tfprov.settings.role_settings import datasets_of
 
 if TYPE_CHECKING:
     from tfprov.engine.connect import Connections
-    from tfprov.engine.image_sources import Supplier
+    from tfprov.engine.image_sources import ImageSources
 
 RuntimeFactory = Callable[[str, Path], Runtime]
 """Makes the runtime of a host, from its name and its directory on the controller."""
@@ -50,7 +50,7 @@ class Options:
 
 @dataclass(frozen=True)
 class _Assembly:
-    """What both runtimes assemble a context from; `limit` holds the hosts of `--limit`."""
+    """What the contexts of both runtimes are assembled from; `limit` holds the hosts of `--limit`."""
 
     definition: Definition
     options: Options
@@ -68,7 +68,7 @@ def assemble(
     read.
     """
     options = options or Options()
-    for directory in (state_home(), cache_home()):  # an earlier version left them open to others
+    for directory in (state_home(), cache_home()):  # earlier versions made them readable for others
         if directory.is_dir():
             private_directory(directory)
     limit = _limit(definition.inventory, options.limit)
@@ -81,17 +81,19 @@ def assemble(
 
 
 def _in_docker(assembly: _Assembly) -> Context:
-    # Here, because the SSH library and the docker SDK take as long to import as all the rest together; and one after the
-    # other, because hosts can answer while the SDK is being imported.
-    from tfprov.engine.connect import reach  # noqa: PLC0415
+    # Imported here: the SSH library and the docker SDK take as long as all other imports together. One after the other:
+    # hosts can answer while the SDK is being imported.
+    from tfprov.engine.connect import prepare_connections  # noqa: PLC0415
 
     definition = assembly.definition
-    connections = reach(definition.inventory, definition.roles, definition.home, accept_new=assembly.options.accept_new)
+    connections = prepare_connections(
+        definition.inventory, definition.roles, definition.home, accept_new=assembly.options.accept_new
+    )
     if assembly.options.connect and _is_possible(definition.roles):
-        connections.begin(assembly.options.forks)
+        connections.open_all(assembly.options.forks)
 
     try:
-        return docked(assembly, connections)
+        return _assemble_docker(assembly, connections)
     except BaseException:
         connections.close()
         raise
@@ -121,7 +123,7 @@ def _as_processes(assembly: _Assembly, factory: RuntimeFactory) -> Context:
         cluster,
         roles,
         {place: code.digest for place, code in codes.items()},
-        # An evaluator and a tensorboard work on the chief's files; everyone else has a directory of their own.
+        # Evaluators and TensorBoards use the chief's files; every other task has its own directory.
         lambda task: checkpoints if task.reads else runtimes[task.host].checkpoint_dir(task.name),
         hashed=keyed_hash(),
         fetched=lambda host, key: str(DataDirs(host, home / "hosts" / host / "data").path(key)),
@@ -149,7 +151,7 @@ def _context(assembly: _Assembly, tasks: _Tasks, runtimes: Mapping[str, Runtime]
     """Return the context; `fields` are the fields of Context that only this runtime sets."""
     cluster, roles, wanted, codes = tasks.cluster, tasks.roles, tasks.wanted, tasks.codes
     hide_secrets(wanted)
-    target = target_of(cluster, roles)
+    target = gather_directory(cluster, roles)
     return Context(
         inventory=assembly.definition.inventory,
         cluster=cluster,
@@ -188,7 +190,7 @@ def _limit(inventory: Inventory, pattern: str | None) -> frozenset[str] | None:
 def _check_runtime(home: Path, cluster: str, *, in_docker: bool) -> None:
     """Raise Usage if tasks of the other runtime exist: they would not be observed, and would be started a second time."""
     before = "process" if in_docker else "docker"
-    there = any((home / "hosts").glob("*/tasks/*")) if in_docker else bool(Record(home).read())
+    there = any((home / "hosts").glob("*/tasks/*")) if in_docker else bool(HostRegistry(home).read())
     if there:
         fix = f"take it down with `runtime: {before}` first"
         raise Usage(f"cluster {cluster} still has tasks under `runtime: {before}`", fix)
@@ -202,72 +204,72 @@ def _processes(roles: Sequence[RoleSettings], home: Path, factory: RuntimeFactor
     return {name: factory(name, hosts / name) for name in names}
 
 
-def docked(assembly: _Assembly, reach: "Connections") -> Context:
+def _assemble_docker(assembly: _Assembly, connections: "Connections") -> Context:
     """Return the context of a cluster in Docker. Raises InvalidInput, or HostError if this machine's engine is down."""
     # Imported here for start-up time: the docker SDK takes 0.2 s, in which hosts already answer, and the process runtime
     # needs none of it.
     from tfprov.engine import machines  # noqa: PLC0415
-    from tfprov.engine.image_sources import Supplier, made  # noqa: PLC0415
+    from tfprov.engine.image_sources import ImageSources, stored_image_ids  # noqa: PLC0415
 
     roles, home = assembly.definition.roles, assembly.definition.home
-    by_host = machines.machines(reach, os.environ)
+    by_host = machines.machines(connections, os.environ)
     store = CodeStore(cache_home() / "code")
-    delivered = Delivered(home / "images.json", made)
-    supplier = Supplier(by_host, assembly.report, os.environ, store, delivered)
+    delivered = DeliveredImages(home / "images.json", stored_image_ids)
+    sources = ImageSources(by_host, assembly.report, os.environ, store, delivered)
     try:
-        roles = machines.addressed(roles, by_host)
+        roles = machines.with_gateway_addresses(roles, by_host)
     except HostError:
-        _check_without_hosts(assembly, supplier)
+        _check_without_hosts(assembly, sources)
         raise
     cluster, codes, addresses, source, _ = all_problems(
         lambda: assign_tasks(roles),
         lambda: pack_all(roles, assembly.never),
-        lambda: machines.published(roles),
-        lambda: supplier.source(roles[0]),
+        lambda: machines.publish_addresses(roles),
+        lambda: sources.source(roles[0]),
         lambda: check_data(roles),
     )
-    stock = source.stock(roles, codes, addresses)
+    images = source.images(roles, codes, addresses)
     settings = {(role.role, role.host): role.values for role in roles}
     digests = {place: code.digest for place, code in codes.items()}
-    hosts = {host: machine for host, machine in by_host.items() if host not in reach.builder}
+    hosts = {host: machine for host, machine in by_host.items() if host not in connections.builder}
     sets = datasets_of(roles)
-    put = put_into(store, {c.digest: c for c in codes.values()})
-    runtimes = machines.runtimes(hosts, cluster.name, put, delivered, fetches=bool(sets))
+    archives = code_archives(store, {c.digest: c for c in codes.values()})
+    runtimes = machines.runtimes(hosts, cluster.name, archives, delivered, fetches=bool(sets))
     wanted = desired_containers(
         cluster,
         roles,
         digests,
         lambda task: settings[task.role, task.host].checkpoints.dir,
-        stock.boxes,
+        images.by_role,
         hashed=keyed_hash(),
     )
     return _context(
         assembly,
         _Tasks(cluster, roles, wanted, codes),
         runtimes,
-        artifacts=stock.artifacts,
+        artifacts=images.artifacts,
         machines=by_host,
-        left=frozenset(reach.recorded),
-        record=Record(home),
-        ways=reach.present,
+        left=frozenset(connections.recorded),
+        registry=HostRegistry(home),
+        connections=connections.present,
     )
 
 
-def _check_without_hosts(assembly: _Assembly, supplier: "Supplier") -> None:
+def _check_without_hosts(assembly: _Assembly, sources: "ImageSources") -> None:
     """Raise InvalidInput for problems that do not depend on hosts: they are reported before an unreachable host."""
-    from tfprov.engine import machines  # noqa: PLC0415  see docked
+    from tfprov.engine import machines  # noqa: PLC0415  see _assemble_docker
 
     roles = assembly.definition.roles
     all_problems(
-        lambda: assign_tasks(machines.elsewhere(roles)),
+        lambda: assign_tasks(machines.with_default_addresses(roles)),
         lambda: pack_all(roles),
-        lambda: machines.published(roles),
-        lambda: supplier.source(roles[0]),
+        lambda: machines.publish_addresses(roles),
+        lambda: sources.source(roles[0]),
         lambda: check_data(roles),
     )
 
 
-def put_into(store: CodeStore, codes: Mapping[str, Code]) -> Callable[[str], bytes]:
+def code_archives(store: CodeStore, codes: Mapping[str, Code]) -> Callable[[str], bytes]:
     """Return a function from a code's digest to the archive of code and runtime for an image that lacks them."""
 
     def archive(digest: str) -> bytes:

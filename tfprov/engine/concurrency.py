@@ -33,18 +33,18 @@ class Clock:
 
 @contextmanager
 def pool(threads: int) -> Iterator[ThreadPoolExecutor]:
-    """Yield a pool of up to so many threads, and wait for them at the end; not after Ctrl-C, or a terminal that was closed.
+    """Yield a pool of up to `threads` threads, and wait for them at the end, except after Ctrl-C or a hang-up.
 
-    A host that is lost answers after seconds, or minutes: who gives up on it must not be held up by it.
+    A lost host can take minutes to fail, and must not delay an interrupted run.
     """
-    made = ThreadPoolExecutor(max_workers=max(1, threads))
+    executor = ThreadPoolExecutor(max_workers=max(1, threads))
     try:
-        yield made
+        yield executor
     except Exception:
-        made.shutdown()
+        executor.shutdown()
         raise
     except BaseException:
-        made.shutdown(wait=False, cancel_futures=True)
+        executor.shutdown(wait=False, cancel_futures=True)
         raise
     else:
-        made.shutdown()
+        executor.shutdown()

@@ -1,4 +1,4 @@
-"""What every verb works with: the wanted cluster, the way to its hosts, and where things are kept."""
+"""The context of a verb: the desired cluster, a runtime for each host, and the controller's directories."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,7 @@ from tfprov.engine.artifacts import Artifact, Fetched, Ready, never_code
 from tfprov.engine.checkpoints.verify import Verify, verify
 from tfprov.engine.concurrency import Clock
 from tfprov.engine.events import Quiet, Reporter
-from tfprov.engine.host_registry import Record
+from tfprov.engine.host_registry import HostRegistry
 from tfprov.errors import HostError, Usage, Warn, ignore_warning
 from tfprov.hosts.base import Runtime
 from tfprov.images.code import Code
@@ -17,16 +17,16 @@ from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Container, Observation, Observed
 from tfprov.paths import state_home
-from tfprov.settings.connection import Connection
+from tfprov.settings.connection import ConnectionSettings
 from tfprov.settings.load import SourceList, load
 from tfprov.settings.role_settings import RoleSettings, resolve_path
 from tfprov.vault.decrypt import Vault
 
-if TYPE_CHECKING:  # it brings the SSH library and the docker SDK, which the process runtime can do without
+if TYPE_CHECKING:  # it imports the SSH library and the docker SDK
     from tfprov.hosts.machine import Machine
 
 DEFAULT_FORKS = 32
-"""Hosts worked on at the same time; Ansible's default is 5, which leaves most of a cluster waiting."""
+"""Hosts worked on at the same time. With Ansible's default of 5, most of a cluster would wait."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ class Context:
     """Every host with a Docker engine; none under the process runtime."""
     left: frozenset[str] = frozenset()
     """Hosts that left the inventory and may still have tasks of the cluster."""
-    record: Record | None = None
-    """The record of hosts that received something; `ways` are the connection settings of the inventory's hosts."""
-    ways: Mapping[str, Connection] = field(default_factory=dict)
+    registry: HostRegistry | None = None
+    """The record of hosts that received something; `connections` are the connection settings of the inventory's hosts."""
+    connections: Mapping[str, ConnectionSettings] = field(default_factory=dict)
     resume: bool = False
     """Whether a training that starts resumes from the newest gathered checkpoint."""
     codes: Mapping[str, Code] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class Context:
     """Tasks, with their hosts, already reported as ended at once. Mutated during the run."""
     seen: Observation | None = None
     """A fresh observation for a step that would observe first; None if the step has to observe."""
-    missed: dict[str, HostError] = field(default_factory=dict)
+    unresponsive: dict[str, HostError] = field(default_factory=dict)
     """Unresponsive hosts, each reported once. Mutated during the run."""
 
     def limited(self, hosts: Iterable[str]) -> "Context":
@@ -133,22 +133,22 @@ class Context:
         return self.hosts is None or host in self.hosts
 
     def wants(self, host: str) -> frozenset[str]:
-        """Return the data sets that are to stay on `host`: what any host reads, as several can be one machine."""
+        """Return the data sets to keep on `host`: those of all hosts, as several hosts can be one machine."""
         return frozenset() if host in self.left else frozenset(self.data)
 
     def ready(self) -> Ready:
-        """Return the artifacts that need not be made before they are delivered."""
+        """Return the artifacts that need no build before their delivery."""
         return Ready(self.artifacts)
 
     def remember(self) -> None:
         """Record the hosts that are about to receive something."""
-        if self.record is not None:
-            self.record.add({host: way for host, way in self.ways.items() if self.allows(host)})
+        if self.registry is not None:
+            self.registry.add({host: way for host, way in self.connections.items() if self.allows(host)})
 
     def forget_empty(self, observation: Observation) -> None:
-        """Forget the hosts on which `observation` shows nothing of the cluster any more."""
-        if self.record is not None:
-            self.record.drop(state.host for state in observation.hosts.values() if not state.containers)
+        """Forget the hosts on which `observation` shows no container of the cluster."""
+        if self.registry is not None:
+            self.registry.drop(state.host for state in observation.hosts.values() if not state.containers)
 
     def close(self) -> None:
         """End all connections."""
@@ -172,9 +172,9 @@ class Context:
         return self.observed(self.cluster.chief.name, observation)
 
     def runtime_of(self, task: str, observation: Observation) -> tuple[Runtime, Observed]:
-        """Return where `task` is, and its container.
+        """Return the runtime of the host that has `task`, and its container.
 
-        Usage when the cluster has no such task or it is not there; the host's own error when that cannot be known.
+        Raises Usage if the cluster has no such task or no container for it, and the error of its host if it did not answer.
         """
         observed = self.observed(task, observation)
         wanted = self.container(task)
@@ -187,8 +187,8 @@ class Context:
         return self.runtimes[observed.host], observed
 
 
-def target_of(cluster: Cluster, roles: Sequence[RoleSettings]) -> Path:
-    """Return where gathered checkpoints go: as the chief's settings say."""
+def gather_directory(cluster: Cluster, roles: Sequence[RoleSettings]) -> Path:
+    """Return the gather directory, from the chief's `checkpoints.to`."""
     return resolve_path(chief_of(cluster, roles), "checkpoints", "to") / cluster.name
 
 

@@ -33,11 +33,11 @@ class Outcome:
 
 
 def current_run(context: Context, observation: Observation) -> str:
-    """Return the id of the training that is under way, or a new one.
+    """Return the id of the current training run, or a new id.
 
-    It is what tells one training's checkpoints from another's: step 2000 of yesterday is not step 2000 of today. The
-    training is where the chief's checkpoints are: a chief that starts on another host starts another training, unless
-    it goes on from what was gathered. Raises as `resuming` does.
+    It separates the checkpoints of different runs: step 2000 of yesterday is not step 2000 of today. A run stays with the
+    chief's checkpoints: a chief that starts on another host begins a new one, unless it resumes from a gathered checkpoint.
+    Raises the errors of `resuming`.
     """
     known = (resuming(context, observation) if context.resume else None) or known_run(context, observation)
     return known or time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime()) + secrets.token_hex(3)
@@ -69,21 +69,21 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
     leave = False
     try:
         yield pool
-    except AtOnce:
+    except SecondInterrupt:
         leave = True
         raise
     finally:
         pool.shutdown(wait=not leave, cancel_futures=leave)
 
 
-class AtOnce(KeyboardInterrupt):
-    """The second Ctrl-C, after the first one has been told: nothing is waited for any more."""
+class SecondInterrupt(KeyboardInterrupt):
+    """A second Ctrl-C: leave without waiting for anything."""
 
 
 def _carry_out(
     context: Context, waiting: list[Action], run: str, outcome: Outcome, pool: ThreadPoolExecutor
 ) -> KeyboardInterrupt | None:
-    """Perform what is `waiting`, and leave there what cannot be; return the Ctrl-C that came meanwhile."""
+    """Perform the actions in `waiting`, which keeps those that cannot be; return a Ctrl-C that came meanwhile."""
     interrupted: KeyboardInterrupt | None = None
     announced = False
     running: dict[Future[None], Action] = {}
@@ -92,7 +92,7 @@ def _carry_out(
             if interrupted is not None and not announced:
                 announced = True
                 context.report.note("interrupted: finishing what has begun (Ctrl-C again to leave at once)")
-                for data in context.data.values():  # which would take its time, and can be gone on with
+                for data in context.data.values():  # fetches take long, and can be continued
                     data.cut()
             for action in _ready(waiting, outcome) if interrupted is None else ():
                 context.report.started(action)
@@ -103,17 +103,17 @@ def _carry_out(
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in finished:
                 _settle(context, running.pop(future), future, outcome)
-        except KeyboardInterrupt as interrupt:  # it may come anywhere, and the second one while the first is told
+        except KeyboardInterrupt as interrupt:  # at any point, and a second one during the note on the first
             if interrupted is not None:
-                raise AtOnce from interrupt
+                raise SecondInterrupt from interrupt
             interrupted = interrupt
     return interrupted
 
 
 def _chief_after_ps(plan: Plan, chief: str) -> list[Action]:
-    """Return the actions with the chief's start behind those of its ps.
+    """Return the actions with the chief's start after those of its ps.
 
-    What a ps is given of a gathered checkpoint depends on what the chief has, which must not have been given its part.
+    Which files are restored to a ps depends on the chief's own files, before any are restored to the chief.
     """
     of_ps = tuple(
         action.id for action in plan.actions if action.kind == ActionKind.START and action.subject.startswith("ps/")

@@ -1,8 +1,8 @@
-"""The images of a cluster: what `image:` and `code:` say, as artifacts that are built once and brought to every host.
+"""The images of a cluster as artifacts: built once on the controller and delivered to every host.
 
-An image is known by a key over all it is made from (the build context and arguments, or the archive, or the name; the
-code; tfprov's own runtime), so a plan can be made before anything is built, and from any controller. On hosts, and in the
-controller's layout, it is called `tfprov/CLUSTER:KEY`.
+An image's key is a hash of everything it is built from (the build context and arguments, or the archive, or the name; the
+code; tfprov's runtime), so every controller can plan before anything is built. Its name on hosts, and in the controller's
+layout, is `tfprov/CLUSTER:KEY`.
 """
 
 import threading
@@ -18,8 +18,8 @@ from tfprov.engine.artifacts import Makes
 from tfprov.engine.context import Context
 from tfprov.engine.events import Reporter
 from tfprov.engine.execute import execute
-from tfprov.engine.host_registry import Delivered
-from tfprov.engine.lock.lock import Lock
+from tfprov.engine.host_registry import DeliveredImages
+from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.engine.observe import observe
 from tfprov.errors import DeliveryError, HostError, Usage
 from tfprov.hosts.docker.engine import Engine
@@ -39,39 +39,39 @@ from tfprov.planning.reconcile import describe_artifact, plan_deliveries
 from tfprov.results import PruneResult, StoredImage
 
 KEPT = 4
-"""Images of a cluster that stay on a host besides those it needs, for the way back; each holds only layers of its own."""
+"""Earlier images of a cluster that stay on a host, for a rollback; each occupies only the layers it does not share."""
 
 BASE = "tfprov-base"
-"""Begins the names of images without code, in the controller's layout."""
+"""Prefix of the names of images without code in the controller's layout."""
 
 
 @dataclass
 class Workshop:
-    """Where images are made: the layout they are kept in, the hosts they go to, and whoever is told about it."""
+    """What images are built with: the controller's layout, the hosts they are delivered to, and the reporter."""
 
     layout: Layout
     machines: Mapping[str, Machine]
     report: Reporter
     names: set[str]
-    """The images of the inventory, by their names on hosts: none of them is in another's way."""
-    delivered: Delivered
+    """The names of the inventory's images on hosts; a delivery removes none of them."""
+    delivered: DeliveredImages
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def alone(self, name: str) -> Iterator[None]:
-        """Let one at a time do what is called `name`: two images from one base must not build it twice."""
+    def exclusive(self, name: str) -> Iterator[None]:
+        """Hold the lock of the work `name`: two images from one base must not build it twice."""
         with self._lock:
             lock = self._locks.setdefault(name, threading.Lock())
         with lock:
             yield
 
     def named(self, name: str, store: CodeStore) -> Makes:
-        """Return what makes artifacts of the image `name` in a registry."""
+        """Return a factory of artifacts for the image `name` in a registry."""
         return lambda reference, code: Named(reference, name, code, store, self)
 
     def archived(self, path: Path, digest: str) -> Makes:
-        """Return what makes artifacts of the image in the archive at `path`, whose content has `digest`."""
+        """Return a factory of artifacts for the image in the archive at `path`, whose content has `digest`."""
 
         def make(layout: Layout, name: str) -> Image:
             try:
@@ -83,16 +83,16 @@ class Workshop:
         return self._layered(Base(f"{BASE}/archive:{digest}", make))
 
     def built(self, recipe: Recipe, engine: Callable[[], Engine]) -> Makes:
-        """Return what makes artifacts of the image of `recipe`, built on what `engine` returns and exported once."""
+        """Return a factory of artifacts for the image of `recipe`, built on `engine()` and exported once."""
 
         def make(layout: Layout, name: str) -> Image:
             on = engine()
             self.report.note(f"building {recipe.context.source} on {on.host}")
-            made = build(on, recipe, recipe.key, lambda line: self.report.log(on.host, line))
+            image = build(on, recipe, recipe.key, lambda line: self.report.log(on.host, line))
             self.report.note(f"exporting the image from {on.host}")
             self.report.awaiting(f"exporting the image from {on.host}")
             try:
-                return export(on, made, layout, name, partial(self.report.transferred, name))
+                return export(on, image, layout, name, partial(self.report.transferred, name))
             finally:
                 self.report.awaiting("")
 
@@ -104,20 +104,20 @@ class Workshop:
 
 @dataclass(frozen=True)
 class Base:
-    """An image without the code: `name` in the layout, and how it is made when it is not there."""
+    """An image without the code: its `name` in the layout, and the function that adds it."""
 
     name: str
     make: Callable[[Layout, str], Image]
 
     def get(self, workshop: Workshop) -> Image:
-        """Return it, made now where that is needed."""
-        with workshop.alone(self.name):
+        """Return the image, building it if the layout lacks it."""
+        with workshop.exclusive(self.name):
             return workshop.layout.find(self.name) or self.make(workshop.layout, self.name)
 
 
 @dataclass(frozen=True)
 class Layered:
-    """An image that the controller has: its base, tfprov's runtime and the code, brought layer by layer."""
+    """An image that the controller builds from a base, tfprov's runtime and the code, and delivers layer by layer."""
 
     reference: str
     base: Base
@@ -134,9 +134,9 @@ class Layered:
         self.image()
 
     def image(self) -> Image:
-        """Return it, made now where that is needed: also when somebody has tidied the cache meanwhile."""
+        """Return the image, building it if the layout lacks it, for example after a prune."""
         layout = self.workshop.layout
-        with self.workshop.alone(self.reference), layout.in_use():
+        with self.workshop.exclusive(self.reference), layout.in_use():
             stored = layout.find(self.reference)
             return stored or compose(layout, self.base.get(self.workshop), self.code, self.reference)
 
@@ -144,7 +144,7 @@ class Layered:
         """See Artifact."""
         workshop, report = self.workshop, self.workshop.report
         machine, image = workshop.machines[host], self.image()
-        with workshop.alone(f"to {host}"):  # of two images that share layers, the second finds them there
+        with workshop.exclusive(f"to {host}"):  # the second of two images that share layers needs only the others
             pushed = push(
                 machine,
                 workshop.layout,
@@ -153,16 +153,16 @@ class Layered:
                 lambda sent, total: report.transferred(host, sent, total),
                 lambda text: report.note(f"{host}: {text}"),
             )
-        workshop.delivered.note(host, self.reference, pushed.image_id)
+        workshop.delivered.record(host, self.reference, pushed.image_id)
         if pushed.reason:
             report.note(f"{host}: {pushed.reason}")
-        with suppress(HostError):  # the images that are not needed any more are a matter of tidiness
+        with suppress(HostError):  # the delivery succeeded; old images can be removed by the next one
             remove_old_tags(machine.engine, self.reference.rpartition(":")[0], KEPT + len(workshop.names))
 
 
 @dataclass(frozen=True)
 class Named:
-    """An image that every host pulls from a registry; the code is put into each container beside it."""
+    """An image that every host pulls from a registry; the code is copied into each container."""
 
     reference: str
     name: str
@@ -181,20 +181,20 @@ class Named:
             self.store.put(self.code)
 
     def deliver(self, host: str) -> None:
-        """See Artifact. A tag can mean another image a moment later: who comes first decides for all."""
-        if self._named_again(host):
+        """See Artifact. A tag can move at any time: the digest that the first host pulled is used for all."""
+        if self._restore_name(host):
             return
-        with self.workshop.alone(self.reference):
-            chosen = self._chosen()
-            if chosen is None:
+        with self.workshop.exclusive(self.reference):
+            digest = self._first_digest()
+            if digest is None:
                 self._pull(host, self.name)
                 return
-        self._pull(host, chosen)
+        self._pull(host, digest)
 
-    def _named_again(self, host: str) -> bool:
-        """Give the image that was delivered to `host` its name back, where only the name was moved."""
+    def _restore_name(self, host: str) -> bool:
+        """Tag the delivered image again if only its name was moved; return whether `host` has it."""
         engine = self.workshop.machines[host].engine
-        for image_id in self.workshop.delivered.known(host, self.reference):
+        for image_id in self.workshop.delivered.image_ids(host, self.reference):
             if inspect_image(engine, image_id) is not None:
                 tag(engine, image_id, self.reference)
                 return True
@@ -203,10 +203,10 @@ class Named:
     def _pull(self, host: str, name: str) -> None:
         machine, note = self.workshop.machines[host], self.workshop.report.note
         image_id, _ = pull(machine.engine, name, self.reference, lambda text: note(f"{host}: {text}"))
-        self.workshop.delivered.note(host, self.reference, image_id)
+        self.workshop.delivered.record(host, self.reference, image_id)
 
-    def _chosen(self) -> str | None:
-        """Return the digest form of what the first host with the image has; None when no host has it."""
+    def _first_digest(self) -> str | None:
+        """Return NAME@DIGEST of the image on the first host that has it; None if no host has it."""
         for host, machine in self.workshop.machines.items():
             with suppress(HostError):
                 deliveries = self.workshop.delivered.on(host)
@@ -222,7 +222,7 @@ def stored_images() -> list[StoredImage]:
 
 
 def prune_stored(keep: int) -> int:
-    """Remove all but the `keep` last used of them, and those that another run uses now; return the bytes freed."""
+    """Remove all stored images but the `keep` last used ones and those in use by another run; return the bytes freed."""
     return Layout(cache_home() / "images").prune(keep)
 
 
@@ -256,7 +256,7 @@ class ClusterImages:
         if not any(action.kind == "deliver" for action in part.actions):
             context.report.note(f"{NOTHING}: the image is on every host")
             return
-        with Lock(context, "image deliver"):
+        with ClusterLock(context, "image deliver"):
             context.remember()
             execute(context, part, "").check()
 
@@ -275,7 +275,7 @@ class ClusterImages:
             before = len(list_tags(machine.engine, self._repository))
             remove_old_tags(machine.engine, self._repository, 0)
             removed = before - len(list_tags(machine.engine, self._repository))
-            yield PruneResult(host, removed, runtimes[host].tidy(()) if host in runtimes else 0)
+            yield PruneResult(host, removed, runtimes[host].remove_unused_data(()) if host in runtimes else 0)
 
     def _machines(self) -> Mapping[str, Machine]:
         context = self._context

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfprov.engine.artifacts import Artifact, Later, Makes, Once
 from tfprov.engine.events import Reporter
-from tfprov.engine.host_registry import Delivered
+from tfprov.engine.host_registry import DeliveredImages
 from tfprov.engine.machines import engine_socket
 from tfprov.errors import DeliveryError, InvalidInput, Problem
 from tfprov.hosts.docker.engine import Engine
@@ -30,52 +30,52 @@ if TYPE_CHECKING:
 CONTROLLER = "this machine"
 """The controller's engine in messages."""
 _CERTIFICATES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
-"""Variables that name the certificates programs on the controller trust; where they are needed, a build needs them too."""
+"""Variables with the CA certificates that programs on the controller trust; a build needs the same."""
 
 
 def reference(cluster: str, *parts: object) -> str:
-    """Return the name, on every host, of the image that is made from `parts`: plain values that say all about it."""
+    """Return the name, on every host, of the image that is built from `parts`, JSON values that determine its content."""
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
     return f"tfprov/{cluster}:{key}"
 
 
-def made(reference: str) -> Collection[str]:
-    """Return the ids that engines may give to an image of the controller's layout; none when it has no such image."""
+def stored_image_ids(reference: str) -> Collection[str]:
+    """Return the ids that engines may give to an image in the controller's layout; empty if it has no such image."""
     from tfprov.images.oci_layout import Layout  # noqa: PLC0415  only where nothing is recorded
 
     try:
         image = Layout(cache_home() / "images").find(reference)
-    except DeliveryError:  # whoever needs the layout says so
+    except DeliveryError:  # reported by the code that needs the layout
         return ()
     return (image.id, image.manifest.digest) if image else ()
 
 
 @dataclass(frozen=True)
-class Stock:
-    """The images of a cluster: the artifact of each by its name, and what each role on each host runs."""
+class RoleImages:
+    """The images of a cluster: their artifacts by name, and the image of each role on each host."""
 
     artifacts: Mapping[str, Artifact]
-    boxes: Mapping[RoleHost, RoleImage]
+    by_role: Mapping[RoleHost, RoleImage]
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where the images of a cluster come from: `said` in a few words, `parts` in full; `makes` makes one with its code.
+    """What the images of a cluster are built from: `label` in a few words, `parts` in full; `makes` makes their artifacts.
 
-    With `beside`, code is put into each container, and not into the image. `names` collects the images' names.
+    With `copies_code`, code is copied into each container instead of the image. `names` collects the images' names.
     """
 
-    said: str
+    label: str
     parts: tuple[str, ...]
     names: set[str]
     makes: Once[Makes]
-    beside: bool = False
+    copies_code: bool = False
 
-    def stock(
+    def images(
         self, roles: Sequence[RoleSettings], codes: Mapping[RoleHost, Code], addresses: Mapping[RoleHost, str]
-    ) -> Stock:
-        """Return the images of `roles`: each may have code of its own, and all come from this source."""
-        boxes = {}
+    ) -> RoleImages:
+        """Return the images of `roles`, one for each different code."""
+        by_role = {}
         codes_by_name: dict[str, Code | None] = {}
         for role in roles:
             place = role.role, role.host
@@ -83,33 +83,33 @@ class Source:
             digest = code.digest if code else None
             name = reference(role.values.cluster, *self.parts, runtime().digest, digest)
             codes_by_name[name] = code
-            boxes[place] = RoleImage(name, self.said, addresses[place], digest if self.beside else None)
+            by_role[place] = RoleImage(name, self.label, addresses[place], digest if self.copies_code else None)
         self.names.update(codes_by_name)
-        return Stock({name: self._later(name, code) for name, code in codes_by_name.items()}, boxes)
+        return RoleImages({name: self._later(name, code) for name, code in codes_by_name.items()}, by_role)
 
     def _later(self, name: str, code: Code | None) -> Artifact:
         return Later(Once(lambda: self.makes.get()(name, code)))
 
 
 @dataclass(frozen=True)
-class Supplier:
-    """Reads what an inventory says of images; InvalidInput carries what is wrong there."""
+class ImageSources:
+    """Reads the `image:` settings. Methods raise InvalidInput."""
 
     machines: Mapping[str, Machine]
     report: Reporter
     environ: Mapping[str, str]
     store: CodeStore
-    delivered: Delivered
+    delivered: DeliveredImages
 
     def source(self, role: RoleSettings) -> Source:
-        """Return what `role` says under `image:`, which is the same for all roles, with its content read."""
+        """Read the `image:` settings of `role`, which are the same for all roles, and the files they name."""
         image = role.values.image
         assert image is not None, "checked with the settings: the docker runtime has an image"
         names: set[str] = set()
         if image.kind == "name":
             name = str(image.name)
             makes = Once(lambda: self._workshop(names).named(name, self.store))
-            return Source(name, (image.kind, name), names, makes, beside=True)
+            return Source(name, (image.kind, name), names, makes, copies_code=True)
         if image.kind == "archive":
             path = resolve_path(role, "image", "archive")
             key = self._archive(role, path).removeprefix("sha256:")
@@ -121,7 +121,7 @@ class Supplier:
         return Source(f"{image.kind} {key[:12]}", (image.kind, key), names, makes)
 
     def _workshop(self, names: set[str]) -> "Workshop":
-        # Here, because what makes and moves images takes a while to import, and a run with nothing to do needs none of it.
+        # Imported here for start-up time: a run with nothing to do builds and delivers no image.
         from tfprov.engine.image_artifacts import Workshop  # noqa: PLC0415
         from tfprov.images.oci_layout import Layout  # noqa: PLC0415
 

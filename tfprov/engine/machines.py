@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tfprov.engine.connect import Connections
-from tfprov.engine.host_registry import Delivered
-from tfprov.errors import HostError, InvalidInput, Problem, Usage, shown
+from tfprov.engine.host_registry import DeliveredImages
+from tfprov.errors import HostError, InvalidInput, Problem, Usage, printable
 from tfprov.hosts.docker.engine import LOCAL, Engine
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.machine import LocalMachine, Machine, SSHMachine
@@ -17,41 +17,46 @@ from tfprov.planning.desired import RoleHost
 from tfprov.settings.resolve import RoleSettings
 
 _USUAL_GATEWAY = "172.17.0.1"
-"""Of Docker's bridge, where nobody has configured another."""
+"""The default gateway of Docker's bridge."""
 
 
 def machines(connections: Connections, environ: Mapping[str, str]) -> dict[str, Machine]:
     """Return the machine of every host, without connecting."""
     return {
-        host: LocalMachine(host, engine_socket(environ)) if way.local else SSHMachine(connections.over[host])
-        for host, way in connections.ways.items()
+        host: LocalMachine(host, engine_socket(environ)) if settings.local else SSHMachine(connections.ssh[host])
+        for host, settings in connections.settings.items()
     }
 
 
 def engine_socket(environ: Mapping[str, str]) -> Path:
-    """Return the socket of this machine's engine: what DOCKER_HOST names, else Docker's own place."""
+    """Return the socket of this machine's engine: DOCKER_HOST, else Docker's default."""
     docker_host = environ.get("DOCKER_HOST", "")
     if docker_host and not docker_host.startswith("unix://"):
         fix = "unset it, or name a unix socket, such as unix:///var/run/docker.sock"
-        raise Usage(f"DOCKER_HOST is {shown(docker_host)}: only a unix socket is used", fix)
+        raise Usage(f"DOCKER_HOST is {printable(docker_host)}: only a unix socket is used", fix)
     return Path(docker_host.removeprefix("unix://")) if docker_host else LOCAL
 
 
 def runtimes(
-    by_host: Mapping[str, Machine], cluster: str, codes: Callable[[str], bytes], delivered: Delivered, *, fetches: bool
+    by_host: Mapping[str, Machine],
+    cluster: str,
+    codes: Callable[[str], bytes],
+    delivered: DeliveredImages,
+    *,
+    fetches: bool,
 ) -> dict[str, DockerRuntime]:
     """Return the docker runtime of every machine; `fetches` says whether the cluster has data that hosts fetch."""
 
     def runtime(machine: Machine) -> DockerRuntime:
         engine, deliveries = machine.engine, delivered.on(machine.host)
         return DockerRuntime(
-            engine, cluster, machine.serves, machine.run, codes, fetches=fetches, deliveries=deliveries
+            engine, cluster, machine.is_listening, machine.run, codes, fetches=fetches, deliveries=deliveries
         )
 
     return {host: runtime(machine) for host, machine in by_host.items()}
 
 
-def addressed(roles: Sequence[RoleSettings], by_host: Mapping[str, Machine]) -> tuple[RoleSettings, ...]:
+def with_gateway_addresses(roles: Sequence[RoleSettings], by_host: Mapping[str, Machine]) -> tuple[RoleSettings, ...]:
     """Give the roles of this machine an address at which its containers reach each other.
 
     Inside a container 127.0.0.1 is the container itself; the gateway of Docker's bridge is this machine.
@@ -66,8 +71,8 @@ def addressed(roles: Sequence[RoleSettings], by_host: Mapping[str, Machine]) -> 
     return tuple(result)
 
 
-def elsewhere(roles: Sequence[RoleSettings]) -> tuple[RoleSettings, ...]:
-    """Give the roles of this machine an address as `addressed` does, where its engine cannot be asked for one."""
+def with_default_addresses(roles: Sequence[RoleSettings]) -> tuple[RoleSettings, ...]:
+    """Give the roles of this machine Docker's default gateway as address, for an engine that does not answer."""
     return tuple(
         replace(role, address=_USUAL_GATEWAY) if role.local and role.values.address is None else role for role in roles
     )
@@ -83,24 +88,24 @@ def _gateway(engine: Engine) -> str:
     return str(gateway)
 
 
-def published(roles: Sequence[RoleSettings]) -> dict[RoleHost, str]:
-    """Return the address on which each role's ports are published on its host; InvalidInput for a name that has none."""
+def publish_addresses(roles: Sequence[RoleSettings]) -> dict[RoleHost, str]:
+    """Return the address on which each role publishes its ports on its host; InvalidInput for unknown names."""
     names = {role.host: role for role in roles if role.bind_address is None}
     resolved: dict[str, str] = {}
     problems = []
     for host, role in names.items():
         try:
-            resolved[host] = _resolved(role.address)
+            resolved[host] = _resolve(role.address)
         except OSError:
-            problems.append(_nameless(role))
+            problems.append(_unresolvable(role))
     if problems:
         raise InvalidInput(problems)
     return {(role.role, role.host): role.bind_address or resolved[role.host] for role in roles}
 
 
-def _nameless(role: RoleSettings) -> Problem:
-    """Say which of the places that may name an address has one that does not resolve."""
-    what = f"the name {shown(role.address)} has no IPv4 address"
+def _unresolvable(role: RoleSettings) -> Problem:
+    """Return the problem of a name that does not resolve, at the setting that has it."""
+    what = f"the name {printable(role.address)} has no IPv4 address"
     if role.values.address is not None:
         return Problem(role.at("address"), what, "correct `address`, or look at DNS")
     fix = (
@@ -109,7 +114,7 @@ def _nameless(role: RoleSettings) -> Problem:
     return Problem(role.where, what, fix)
 
 
-def _resolved(address: str) -> str:
+def _resolve(address: str) -> str:
     try:
         return str(ip_address(address))
     except ValueError:

@@ -12,29 +12,31 @@ from tfprov.planning.reconcile import reconcile
 
 
 def observe(context: Context, *, tolerant: bool = False, hosts: Collection[str] | None = None) -> Observation:
-    """Ask every host, or only `hosts`, for its state; raises the errors of all hosts that do not tell it, together.
+    """Observe every host, or only `hosts`; raise the errors of all hosts that do not answer, together.
 
-    A host that is not needed (see `needs`) is passed over with a note. So is every host with `tolerant`, or in a tolerant
-    context: then `unreachable` says which they are. One that was passed over is not asked again, because each try can
-    cost the whole time limit of a connection; with `tolerant` alone, it is.
+    A silent host that is not needed (see `needs`) is noted and skipped. With `tolerant`, or in a tolerant context, so is
+    every silent host, and `unreachable` of the result has its error. In a tolerant context, and if it is not needed, a host
+    is not tried again: each try can take the whole connect timeout.
     """
     chosen = [host for host in context.runtimes if hosts is None or host in hosts]
-    known = {h: e for h, e in context.missed.items() if h in chosen and (context.tolerant or not needs(context, h))}
-    states, failed = _ask([context.runtimes[host] for host in chosen if host not in known], context.forks)
+    skipped = {
+        h: e for h, e in context.unresponsive.items() if h in chosen and (context.tolerant or not needs(context, h))
+    }
+    states, failed = _observe_all([context.runtimes[host] for host in chosen if host not in skipped], context.forks)
     vital = [error for host, error in failed.items() if needs(context, host)]
     if vital and not (tolerant or context.tolerant):
         raise combine_errors(vital)
     for host, error in failed.items():
         if context.tolerant or not needs(context, host):
-            context.missed[host] = error
-            _tell_unneeded(context, error)
-    return Observation(states, context.ready(), known | failed)
+            context.unresponsive[host] = error
+            _note_skipped(context, error)
+    return Observation(states, context.ready(), skipped | failed)
 
 
-def _ask(runtimes: Collection[Runtime], forks: int) -> tuple[dict[str, HostState], dict[str, HostError]]:
-    """Return what every host says, and the errors of those that do not, in the order of `runtimes`."""
-    with pool(min(forks, len(runtimes))) as asking:
-        answers = dict(zip((runtime.host for runtime in runtimes), asking.map(_state, runtimes), strict=True))
+def _observe_all(runtimes: Collection[Runtime], forks: int) -> tuple[dict[str, HostState], dict[str, HostError]]:
+    """Return the states of all hosts, and the errors of those that failed, in the order of `runtimes`."""
+    with pool(min(forks, len(runtimes))) as executor:
+        answers = dict(zip((runtime.host for runtime in runtimes), executor.map(_state, runtimes), strict=True))
     states = {host: answer for host, answer in answers.items() if isinstance(answer, HostState)}
     return states, {host: answer for host, answer in answers.items() if isinstance(answer, HostError)}
 
@@ -47,15 +49,15 @@ def _state(runtime: Runtime) -> HostState | HostError:
 
 
 def needs(context: Context, host: str) -> bool:
-    """Whether a verb cannot do its work without knowing what is on `host`.
+    """Whether a verb needs the state of `host`: a host within `--limit`, or that of the chief.
 
-    What left the inventory, and what `--limit` leaves out, can stay as it is; but the chief decides what is to be done.
+    Hosts that left the inventory, and those outside of `--limit`, are not changed.
     """
     return host not in context.left and (context.allows(host) or host == context.cluster.chief.host)
 
 
-def _tell_unneeded(context: Context, error: HostError) -> None:
-    """Say that it goes on without the host of `error`, where nobody else will say so."""
+def _note_skipped(context: Context, error: HostError) -> None:
+    """Note that the run continues without the host of `error`, unless the verb reports it at its end."""
     cannot = "cannot be reached" if isinstance(error, Unreachable) else "does not say what runs on it"
     if error.host in context.left:
         context.report.note(f"{error.host} left the inventory and {cannot}: what runs there stays ({error.reason})")
@@ -64,12 +66,12 @@ def _tell_unneeded(context: Context, error: HostError) -> None:
 
 
 def missing(context: Context) -> list[HostError]:
-    """Return the errors of the hosts that something should have been done on, and could not be reached for it."""
-    return [e for host, e in context.missed.items() if host not in context.left and context.allows(host)]
+    """Return the errors of the unreachable hosts that the run should have changed."""
+    return [e for host, e in context.unresponsive.items() if host not in context.left and context.allows(host)]
 
 
 def locate(context: Context, task: str) -> tuple[Runtime, Observed]:
-    """Return where `task` is, and its container; as `Context.runtime_of`, but only the hosts that are needed are asked."""
+    """Return the runtime and the container of `task`, like `Context.runtime_of`; observes as few hosts as possible."""
     wanted = context.container(task)
     if wanted is not None:
         observation = observe(context, hosts={wanted.task.host})
@@ -79,7 +81,7 @@ def locate(context: Context, task: str) -> tuple[Runtime, Observed]:
 
 
 def plan(context: Context, observation: Observation) -> Plan:
-    """Return what `up` would do now, on the hosts that may be changed; raises when one of them did not tell its state."""
+    """Return what `up` would do now on the hosts within `--limit`; raise the errors of those that did not answer."""
     if unknown := [error for host, error in observation.unreachable.items() if needs(context, host)]:
         raise combine_errors(unknown)
     whole = reconcile(context.cluster.name, context.wanted, observation)
@@ -95,13 +97,17 @@ def refuse_taken(context: Context, part: Plan, observation: Observation) -> None
 def taken(context: Context, part: Plan, observation: Observation, *, tolerant: bool = False) -> list[HostError]:
     """Return an error for each of them, in the order of the starts.
 
-    A host that cannot be asked now raises its own HostError; `tolerant` passes it over.
+    Raises the HostError of a host that does not answer, unless `tolerant`.
     """
     starting: dict[str, list[Container]] = {}
     for action in part.actions:
         if action.kind == ActionKind.START and (container := context.container(action.subject)) is not None:
             starting.setdefault(action.host, []).append(container)
-    held = {str(one.spec.get("endpoint")) for one in observation.containers() if one.state is State.RUNNING}
+    held = {
+        str(container.spec.get("endpoint"))
+        for container in observation.containers()
+        if container.state is State.RUNNING
+    }
 
     def ask(host: str) -> list[HostError]:
         try:
@@ -113,5 +119,5 @@ def taken(context: Context, part: Plan, observation: Observation, *, tolerant: b
 
     if not starting:
         return []
-    with pool(min(context.forks, len(starting))) as asking:
-        return [error for errors in asking.map(ask, starting) for error in errors]
+    with pool(min(context.forks, len(starting))) as executor:
+        return [error for errors in executor.map(ask, starting) for error in errors]

@@ -1,7 +1,7 @@
-"""Whether the programs of tasks can be started, as far as that is seen without starting one.
+"""Checks whether the programs of tasks can be started, without starting them.
 
-What is in `code:` is looked up on the controller, and a program of this machine in its PATH. A program of an image is
-looked up in the image, on a host that has it.
+Files in `code:` are looked up on the controller, programs of this machine in its PATH, and programs of an image in the
+image, on a host that has it.
 """
 
 import difflib
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfprov.engine.context import Context
-from tfprov.errors import InvalidInput, Problem, shown
+from tfprov.errors import InvalidInput, Problem, printable
 from tfprov.hosts.process.spec import PYTHON, environment
 from tfprov.hosts.program_checks import COMMON_PROGRAMS
 from tfprov.images.code_contents import CodeContents, names_tensorflow
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tfprov.hosts.docker.image_contents import ImageLookup
 
 Which = Callable[[Container, str], str | None]
-"""Returns where the program of that name is, which a task would start; None when there is none."""
+"""Returns the path of a program that a task would start by name; None if there is none."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Programs:
         return cls({digest: CodeContents(code) for digest, code in context.codes.items()})
 
     def program(self, container: Container) -> Program | None:
-        """Return what a task runs; None where it is not known: no command, or code that is not here."""
+        """Return the program of a task; None without a command, or if its code is not on the controller."""
         words: Sequence[str] = container.spec.get("command") or ()
         digest = container.spec.get("code")
         return parse_command(words) if words and (digest is None or digest in self.inside) else None
@@ -65,24 +65,24 @@ class Programs:
         return self.inside.get(container.spec.get("code") or "")
 
     def fault(self, container: Container) -> Fault | None:
-        """Return what is wrong as far as the controller can see; None where nothing is, or it cannot be seen here."""
+        """Return the fault that the controller can detect, or None."""
         if (program := self.program(container)) is None:
             return None
         inside = self.code(container)
-        fault = _in_code(program, inside, in_image=container.box is not None)
-        return fault or (self._here(container, program, inside) if container.box is None else None)
+        fault = _in_code(program, inside, in_image=container.docker is not None)
+        return fault or (self._fault_here(container, program, inside) if container.docker is None else None)
 
     def needs(self, container: Container) -> tuple[str, ...]:
         """Return the programs, and the files, that the image of a task must have."""
         program = self.program(container)
-        if program is None or container.box is None:
+        if program is None or container.docker is None:
             return ()
         inside = self.code(container)
         has_code = inside is not None
         programs = [name for name in _programs(program, inside) if not (has_code and _is_slashed_relative(name))]
-        if program.script and not (has_code and _is_relative(program.script)):  # else it was looked for in the code
+        if program.script and not (has_code and _is_relative(program.script)):  # else it was looked up in the code
             programs.append(program.script if "/" in program.script else f"./{program.script}")
-        return tuple(dict.fromkeys(name for name in programs if not _comes_later(container, name)))
+        return tuple(dict.fromkeys(name for name in programs if not _is_mounted(container, name)))
 
     def uses_tensorflow(self, container: Container) -> bool | None:
         """Whether a task runs a Python program that imports TensorFlow; None where the program is not in its code."""
@@ -101,30 +101,30 @@ class Programs:
         names = _programs(program, self.code(container)) if program is not None else []
         return next((name for name in names if Program(name).is_python), None)
 
-    def _here(self, container: Container, program: Program, inside: CodeContents | None) -> Fault | None:
+    def _fault_here(self, container: Container, program: Program, inside: CodeContents | None) -> Fault | None:
         for name in _programs(program, inside):
             if not _is_slashed_relative(name) and self.which(container, name) is None:
                 return _no_program(name, inside, "this machine", dict.fromkeys(COMMON_PROGRAMS, True), ())
         script = program.script
-        if script.startswith("/") and not _comes_later(container, script) and not Path(script).exists():
+        if script.startswith("/") and not _is_mounted(container, script) and not Path(script).exists():
             return Fault(f"{script} is not on this machine", "correct the path")
         return None
 
 
-def fault_of_image(programs: Programs, container: Container, looked: "ImageLookup") -> Fault | None:
-    """Return which of what a task needs its image does not have."""
+def fault_of_image(programs: Programs, container: Container, lookup: "ImageLookup") -> Fault | None:
+    """Return the first program or file that a task's image lacks, or None."""
     for name in programs.needs(container):
-        if not looked.present.get(name, True):
+        if not lookup.present.get(name, True):
             if "/" in name and Program(name).command != container.spec["command"][0]:
                 return Fault(
                     f"the image has no file {name.removeprefix('./')}", "correct the path, or put the file into `code`"
                 )
-            return _no_program(name, programs.code(container), "the image", looked.present, looked.entrypoint)
+            return _no_program(name, programs.code(container), "the image", lookup.present, lookup.entrypoint)
     return None
 
 
 def alternatives(names: Iterable[str]) -> tuple[str, ...]:
-    """Return what else to look for in an image, so that a remedy can name what it has."""
+    """Return further names to look up in an image, so that the fix can name one that it has."""
     return ("python3", "python") if any(Program(name).is_python or _close(name) for name in names) else ()
 
 
@@ -141,9 +141,9 @@ def refuse(context: Context, containers: Sequence[Container], fault: Callable[[C
 
 
 def refuse_start(context: Context, plan: Plan) -> tuple[Programs, list[Container]]:
-    """Raise InvalidInput when a task that `plan` starts cannot be, as far as the controller can see.
+    """Raise InvalidInput if the controller detects that a task in `plan` cannot be started.
 
-    Return the programs, and the containers that are to be started.
+    Return the programs, and the containers to start.
     """
     names = {action.subject for action in plan.actions if action.kind == ActionKind.START}
     starting = [container for container in context.wanted if container.task.name in names]
@@ -160,10 +160,12 @@ def _in_code(program: Program, inside: CodeContents | None, *, in_image: bool) -
             return (
                 None
                 if in_image
-                else Fault(f"there is no {shown(own)}: a task without `code` starts in an empty directory", fix)
+                else Fault(f"there is no {printable(own)}: a task without `code` starts in an empty directory", fix)
             )
         if not inside.has(own):
-            return Fault(f"{shown(own)} is not in the code ({inside.source})", _instead(own, inside, in_image=in_image))
+            return Fault(
+                f"{printable(own)} is not in the code ({inside.source})", _instead(own, inside, in_image=in_image)
+            )
         if own == program.command:
             return _not_runnable(own, inside)
     return _no_module(program.module, inside) if inside is not None and program.module else None
@@ -173,13 +175,13 @@ def _not_runnable(name: str, inside: CodeContents) -> Fault | None:
     first = inside.first_line(name)
     fix = f"write the interpreter before it, for example `[{'python' if name.endswith('.py') else 'sh'}, {name}]`"
     if not inside.is_executable(name):
-        return Fault(f"{shown(name)} is not executable", f"run `chmod +x` on it, or {fix}")
+        return Fault(f"{printable(name)} is not executable", f"run `chmod +x` on it, or {fix}")
     if first is None or first.startswith(b"\x7fELF"):
         return None
     if not first.startswith(b"#!"):
-        return Fault(f"{shown(name)} does not begin with `#!` and an interpreter", f"add it, or {fix}")
+        return Fault(f"{printable(name)} does not begin with `#!` and an interpreter", f"add it, or {fix}")
     if first.endswith(b"\r"):
-        return Fault(f"the first line of {shown(name)} ends with a carriage return", "save it with Unix line ends")
+        return Fault(f"the first line of {printable(name)} ends with a carriage return", "save it with Unix line ends")
     return None
 
 
@@ -189,18 +191,20 @@ def _no_module(module: str, inside: CodeContents) -> Fault | None:
     if not is_ours and top == posixpath.basename(inside.source) and "." in module:
         within = module.partition(".")[2]
         if any(inside.has(name) for name in module_files(within)):
-            what = f"there is no module {shown(module)}: a task starts inside of {inside.source}"
-            return Fault(what, f"write `-m {shown(within)}`")
+            what = f"there is no module {printable(module)}: a task starts inside of {inside.source}"
+            return Fault(what, f"write `-m {printable(within)}`")
     if not is_ours or any(inside.has(name) for name in module_files(module)):
         return None
-    return Fault(f"there is no module {shown(module)} in the code ({inside.source})", "correct the name after `-m`")
+    return Fault(f"there is no module {printable(module)} in the code ({inside.source})", "correct the name after `-m`")
 
 
 def _instead(name: str, inside: CodeContents, *, in_image: bool) -> str:
     same = [it for it in inside.names if posixpath.basename(it) == posixpath.basename(name)]
     close = same or difflib.get_close_matches(posixpath.normpath(name), inside.names, 1)
     fix = (
-        f"did you mean {shown(close[0])}?" if close else "correct it, or `code`; a .dockerignore file may leave it out"
+        f"did you mean {printable(close[0])}?"
+        if close
+        else "correct it, or `code`; a .dockerignore file may leave it out"
     )
     return f"{fix} a file of the image is named by its absolute path" if in_image and close else fix
 
@@ -208,12 +212,12 @@ def _instead(name: str, inside: CodeContents, *, in_image: bool) -> str:
 def _no_program(
     name: str, inside: CodeContents | None, where: str, there: Mapping[str, bool], entrypoint: Sequence[str]
 ) -> Fault:
-    what = f"{where} has no program {shown(name)}"
+    what = f"{where} has no program {printable(name)}"
     if inside is not None and inside.has(name):
         return Fault(what, f"for the file in `code`, write [python, {name}], or ./{name} if it is executable")
     if entrypoint:
         start = ", ".join([*entrypoint, name])
-        return Fault(f"{what}, and its ENTRYPOINT is not used", f"write the whole command: [{shown(start)}]")
+        return Fault(f"{what}, and its ENTRYPOINT is not used", f"write the whole command: [{printable(start)}]")
     present = [it for it, is_there in there.items() if is_there and it != name]
     if Program(name).is_python and where == "the image" and not present:
         return Fault(what, "install Python in its Dockerfile, for example `FROM python:3.12-slim`")
@@ -251,11 +255,11 @@ def _is_slashed_relative(name: str) -> bool:
     return "/" in name and not name.startswith("/")
 
 
-def _comes_later(container: Container, name: str) -> bool:
-    """Whether a path lies in a directory that the task gets from elsewhere when it is started: data, or a mount."""
-    box = container.box
+def _is_mounted(container: Container, name: str) -> bool:
+    """Whether a path lies in a directory that exists only in the started task: data, checkpoints or a mount."""
+    options = container.docker
     brought = [container.checkpoint_dir, container.env.get("TFPROV_DATA_DIR", "")]
-    brought += [box.data_at or "", *(mount.target for mount in box.mounts)] if box else []
+    brought += [options.data_at or "", *(mount.target for mount in options.mounts)] if options else []
     path = posixpath.normpath(name)
     return any(path == it or path.startswith(f"{it.rstrip('/')}/") for it in brought if it)
 
@@ -268,6 +272,10 @@ def tasks_by_program(containers: Iterable[Container]) -> Iterator[tuple[Containe
     """Yield one container of those that start the same, with the names of all of their tasks."""
     alike: dict[tuple[object, ...], tuple[Container, list[str]]] = {}
     for it in containers:
-        key = (tuple(it.spec.get("command") or ()), it.spec.get("code"), it.box and (it.box.image, it.box.mounts))
+        key = (
+            tuple(it.spec.get("command") or ()),
+            it.spec.get("code"),
+            it.docker and (it.docker.image, it.docker.mounts),
+        )
         alike.setdefault((*key, it.env.get("PATH"), it.env.get("PYTHONPATH")), (it, []))[1].append(it.task.name)
     yield from alike.values()

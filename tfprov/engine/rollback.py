@@ -1,4 +1,4 @@
-"""All or nothing: a start that failed leaves what was there before, and nothing of its own that is half a cluster."""
+"""Rolls back a start that failed: removes the tasks it started, and keeps the earlier ones."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace as with_fields
@@ -14,14 +14,14 @@ from tfprov.model.state import Observation, Observed, State
 from tfprov.planning.order import order_actions
 from tfprov.planning.reconcile import servers_of_chief
 
-Place = tuple[str, str]
+TaskOnHost = tuple[str, str]
 """A task's name and a host."""
 
 
-def undo(cluster: str, before: Observation, after: Observation, started: Collection[Place]) -> Plan:
-    """Return the plan that takes back what was `started` between `before` and `after`. Pure.
+def plan_rollback(cluster: str, before: Observation, after: Observation, started: Collection[TaskOnHost]) -> Plan:
+    """Return the plan that takes back the tasks `started` between `before` and `after`. Pure.
 
-    What was not there before is stopped and removed; what was there and runs anew is stopped, and keeps its files.
+    New containers are stopped and removed; earlier ones that were restarted are stopped, and keep their files.
     """
     was = {(container.task, container.host): container for container in before.containers()}
     cause = ("the cluster did not come up",)
@@ -43,22 +43,22 @@ def _runs_anew(was: Observed | None, now: Observed) -> bool:
 
 
 def take_back(context: Context, before: Observation) -> None:
-    """Take back what was started since `before`, as far as its hosts can be reached, and say so.
+    """Take back what was started since `before` on reachable hosts, and report it.
 
-    What holds a checkpoint, or part of one, is stopped and kept: it may have been there longer than its container, and
-    a chief may save once more when it is stopped.
+    Containers with files of a checkpoint are stopped and kept: the checkpoint may be older than the container, and a chief
+    may save once more when it is stopped.
     """
     started = {_place(action) for action in plan(context, before).actions if action.kind == ActionKind.START}
     after = observe(context, tolerant=True)
     logs = KeptLogs(context, after)
     context = with_fields(context, before_remove=logs.keep)
-    whole = undo(context.cluster.name, before, after, started)
+    whole = plan_rollback(context.cluster.name, before, after, started)
     stops = execute(context, whole.only(lambda action: action.kind == ActionKind.STOP), "")
     running = {place for place in _places(whole, "stop") if place not in map(_place, stops.done)}
-    held = {place for place in _places(whole, "remove") if place not in running and _holds(context, place)}
+    held = {place for place in _places(whole, "remove") if place not in running and _has_checkpoint(context, place)}
     execute(context, whole.only(lambda a: a.kind == ActionKind.REMOVE and _place(a) not in running | held), "")
     context.forget_empty(observe(context, tolerant=True))
-    logs.tell()
+    logs.report()
     if stops.done:
         context.report.note(f"nothing was left half-started: stopped {_names(map(_place, stops.done))}")
     if held:
@@ -67,20 +67,20 @@ def take_back(context: Context, before: Observation) -> None:
         context.report.note(f"{', '.join(dict.fromkeys(unsure))} cannot be reached: what was started there stays")
 
 
-def _place(action: Action) -> Place:
+def _place(action: Action) -> TaskOnHost:
     return action.subject, action.host
 
 
-def _places(plan: Plan, kind: str) -> list[Place]:
+def _places(plan: Plan, kind: str) -> list[TaskOnHost]:
     return [_place(action) for action in plan.actions if action.kind == kind]
 
 
-def _names(places: Iterable[Place]) -> str:
+def _names(places: Iterable[TaskOnHost]) -> str:
     return ", ".join(sorted(task for task, _ in places))
 
 
-def _holds(context: Context, place: Place) -> bool:
-    """Whether there is anything of a checkpoint, or nobody can say that there is not."""
+def _has_checkpoint(context: Context, place: TaskOnHost) -> bool:
+    """Whether a container has files of a checkpoint; True if its host does not answer."""
     task, host = place
     try:
         return bool(checkpoints(context.runtimes[host].files(task)))

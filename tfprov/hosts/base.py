@@ -101,7 +101,7 @@ class Runtime(Protocol):
         data never counts as delivered.
         """
 
-    def tidy(self, keep: Collection[str]) -> int:
+    def remove_unused_data(self, keep: Collection[str]) -> int:
         """Remove fetched data that is neither in `keep` nor read by a task; return the number of data sets."""
 
     def conflicts(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
@@ -173,7 +173,7 @@ class Runtime(Protocol):
     def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
         """Yield the lines of the task's log, from `tail` lines before its end; with `follow`, until the task ends."""
 
-    def serves(self, task: Task) -> bool:
+    def is_serving(self, task: Task) -> bool:
         """Whether a program listens on the task's port."""
 
     def command(self, argv: Sequence[str]) -> tuple[int, str]:

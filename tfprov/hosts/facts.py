@@ -106,14 +106,14 @@ class EngineFacts:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """One host. `way` describes the access to it; without an `engine`, `trouble` is the reason."""
+    """One host. `access` describes the connection to it; without an `engine`, `engine_error` is the reason."""
 
     host: str
-    way: str
+    access: str
     system: System
     clock: ClockOffset | None = None
     engine: EngineFacts | None = None
-    trouble: str = ""
+    engine_error: str = ""
 
 
 RunCommand = Callable[[Sequence[str]], tuple[int, str]]

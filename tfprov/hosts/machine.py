@@ -17,7 +17,7 @@ from tfprov.errors import HostError
 from tfprov.hosts.base import peer_is_listening
 from tfprov.hosts.docker.engine import DOCKER, LOCAL, Engine
 from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden
-from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.host import SSHHost
 
 CONNECT = 2.0
 """Seconds to connect between hosts of one cluster, which share a network."""
@@ -47,7 +47,7 @@ class Machine(Protocol):
     def run(self, argv: Sequence[str], *, timeout: float | None = None) -> tuple[int, str]:
         """Run a program on the host, as root with `ansible_become`; return its exit code and output."""
 
-    def serves(self, address: str, port: int) -> bool:
+    def is_listening(self, address: str, port: int) -> bool:
         """Whether a program listens at `address:port`, as seen from the host."""
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class Machine(Protocol):
 class SSHMachine:
     """A host over SSH."""
 
-    def __init__(self, ssh: SSH, docker: Sequence[str] = DOCKER) -> None:
+    def __init__(self, ssh: SSHHost, docker: Sequence[str] = DOCKER) -> None:
         self.ssh = ssh
         self.engine = Engine.over(ssh, docker)
 
@@ -75,7 +75,7 @@ class SSHMachine:
         completed = self.ssh.run(argv, timeout=timeout, sudo=self.ssh.target.become)
         return completed.code, (completed.stdout + completed.stderr).decode("utf-8", errors="replace")
 
-    def serves(self, address: str, port: int) -> bool:
+    def is_listening(self, address: str, port: int) -> bool:
         """See Machine. If sshd forbids forwarding, a shell on the host connects; it cannot recognize an idle proxy."""
         try:
             return self.ssh.is_listening(address, port)
@@ -133,7 +133,7 @@ class LocalMachine:
             return 127, f"{argv[0]}: {error.strerror}"
         return completed.returncode, (completed.stdout + completed.stderr).decode("utf-8", errors="replace")
 
-    def serves(self, address: str, port: int) -> bool:
+    def is_listening(self, address: str, port: int) -> bool:
         """See Machine."""
         return _is_listening(address, port)
 

@@ -28,7 +28,7 @@ class MemoryRuntime:
 
     `refuses` maps a call to the reason for which it fails; `unstartable` maps a task to the reason why its program cannot
     start; `silent` are running tasks that do not listen; `answer` returns exit code and output of commands; `now` is the
-    host's clock in seconds. `trouble` is raised by every method, as for an unreachable host. `handled` are the signals
+    host's clock in seconds. `failure` is raised by every method, as for an unreachable host. `handled` are the signals
     that tasks handle; `taken` maps a task to the conflict with its start. `neighbours` are the other hosts by name, and
     `walled` the tasks behind a firewall. `places` is the state by task.
     """
@@ -40,7 +40,7 @@ class MemoryRuntime:
         self.refuses: dict[str, str] = {}
         self.unstartable: dict[str, str] = {}
         self.silent: set[str] = set()
-        self.trouble: HostError | None = None
+        self.failure: HostError | None = None
         self.neighbours: Mapping[str, MemoryRuntime] = {}
         self.walled: set[str] = set()
         self.handled: set[str] = {"SIGUSR1"}
@@ -56,7 +56,7 @@ class MemoryRuntime:
 
     def observe(self) -> HostState:
         """See Runtime."""
-        self._check_trouble()
+        self._check_failure()
         places = sorted(self.places.values(), key=lambda place: place.observed.task)
         return HostState(self.host, tuple(place.observed for place in places), frozenset(self.codes) | self.data)
 
@@ -72,7 +72,7 @@ class MemoryRuntime:
             raise HostError(self.host, "there is no image to fetch data with", "deliver one first")
         self.data.add(data.artifact)
 
-    def tidy(self, keep: Collection[str]) -> int:
+    def remove_unused_data(self, keep: Collection[str]) -> int:
         """See Runtime."""
         used = {dataset_artifact(place.observed.spec) for place in self.places.values()}
         unused = self.data - set(keep) - used
@@ -81,7 +81,7 @@ class MemoryRuntime:
 
     def conflicts(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
         """See Runtime. Returns the conflicts in `taken`."""
-        self._check_trouble()
+        self._check_failure()
         conflicts = [self.taken[container.task.name] for container in starting if container.task.name in self.taken]
         return [HostError(self.host, problem, "stop it") for problem in conflicts]
 
@@ -164,8 +164,8 @@ class MemoryRuntime:
 
     def clean(self, keep: Collection[str] = ()) -> None:
         """See Runtime."""
-        self._check_trouble()
-        self.tidy(keep)
+        self._check_failure()
+        self.remove_unused_data(keep)
         if not self.places:
             self.codes.clear()
 
@@ -175,7 +175,7 @@ class MemoryRuntime:
 
     def files(self, task: str) -> Mapping[str, File]:
         """See Runtime."""
-        self._check_trouble()
+        self._check_failure()
         place = self.places.get(task)
         return place.list_files() if place else {}
 
@@ -191,7 +191,7 @@ class MemoryRuntime:
 
     def open(self, task: str, name: str) -> BinaryIO:
         """See Runtime."""
-        self._check_trouble()
+        self._check_failure()
         place = self.places.get(task)
         if place is None or name not in place.files:
             raise HostError(self.host, f"no such file: {self.checkpoint_dir(task)}/{name}")
@@ -205,12 +205,12 @@ class MemoryRuntime:
 
     def models(self, task: str) -> Mapping[str, OutsideFile]:
         """See OutsideFiles."""
-        self._check_trouble()
+        self._check_failure()
         return self.places[task].models() if task in self.places else {}
 
     def tree(self, task: str, path: str) -> Tree:
         """See OutsideFiles."""
-        self._check_trouble()
+        self._check_failure()
         return self.places[task].tree(path)
 
     def tail(self, task: str, name: str, size: int) -> bytes:
@@ -221,13 +221,13 @@ class MemoryRuntime:
 
     def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
         """See Runtime. `follow` ends with the existing lines, as nothing could add more."""
-        self._check_trouble()
+        self._check_failure()
         lines = list(self.places[task].log) if task in self.places else []
         return iter(lines if tail is None else lines[max(0, len(lines) - tail) :])
 
-    def serves(self, task: Task) -> bool:
+    def is_serving(self, task: Task) -> bool:
         """See Runtime."""
-        self._check_trouble()
+        self._check_failure()
         return task.name not in self.walled and self.neighbours.get(task.host, self).listens(task)
 
     def listens(self, task: Task) -> bool:
@@ -238,12 +238,12 @@ class MemoryRuntime:
 
     def command(self, argv: Sequence[str]) -> tuple[int, str]:
         """See Runtime."""
-        self._check_trouble()
+        self._check_failure()
         return self.answer(argv)
 
     def execute(self, task: str, argv: Sequence[str]) -> int:
         """See Runtime."""
-        self._check_trouble()
+        self._check_failure()
         if task not in self.places:
             raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
         return self.answer(argv)[0]
@@ -276,15 +276,15 @@ class MemoryRuntime:
         self.places[task].log.extend(lines)
 
     def _called(self, verb: str, subject: str) -> None:
-        self._check_trouble()
+        self._check_failure()
         call = f"{verb} {subject}"
         if call in self.refuses:
             raise HostError(self.host, self.refuses[call])
         self.calls.append(call)
 
-    def _check_trouble(self) -> None:
-        if self.trouble is not None:
-            raise self.trouble
+    def _check_failure(self) -> None:
+        if self.failure is not None:
+            raise self.failure
 
 
 class MemoryHosts(dict[str, MemoryRuntime]):

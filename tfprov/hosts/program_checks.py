@@ -35,14 +35,14 @@ os._exit(0)
 
 @dataclass(frozen=True)
 class ImportResult:
-    """The result of an import: the `version` and the duration in `seconds`, or the `trouble`.
+    """The result of an import: the `version` and the duration in `seconds`, or the `error`.
 
     `absent`: TensorFlow is not installed. `late`: the import exceeded IMPORT_TIMEOUT.
     """
 
     version: str = ""
     seconds: float = 0.0
-    trouble: str = ""
+    error: str = ""
     absent: bool = False
     late: bool = False
 
@@ -53,12 +53,12 @@ def parse_result(code: int, output: str) -> ImportResult:
         return ImportResult(match[1], float(match[2]))
     if failure := re.search(r"^@failed (.*)$", output, re.MULTILINE):
         text = one_line(failure[1])
-        return ImportResult(trouble=text, absent=re.search(r"No module named .tensorflow.$", text) is not None)
+        return ImportResult(error=text, absent=re.search(r"No module named .tensorflow.$", text) is not None)
     if code == 3:
-        return ImportResult(trouble=f"not done after {IMPORT_TIMEOUT} s", late=True)
+        return ImportResult(error=f"not done after {IMPORT_TIMEOUT} s", late=True)
     if code in (132, -4):
-        return ImportResult(trouble="ended by SIGILL: this CPU cannot run it")
-    return ImportResult(trouble=one_line(output.strip().rpartition("\n")[2])[:200] or f"exit code {code}")
+        return ImportResult(error="ended by SIGILL: this CPU cannot run it")
+    return ImportResult(error=one_line(output.strip().rpartition("\n")[2])[:200] or f"exit code {code}")
 
 
 def try_import_locally(python: str, env: Mapping[str, str]) -> ImportResult:
@@ -71,9 +71,9 @@ def try_import_locally(python: str, env: Mapping[str, str]) -> ImportResult:
                 timeout=2 * IMPORT_TIMEOUT, check=False,
             )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return ImportResult(trouble=f"not done after {2 * IMPORT_TIMEOUT} s", late=True)
+        return ImportResult(error=f"not done after {2 * IMPORT_TIMEOUT} s", late=True)
     except OSError as error:
-        return ImportResult(trouble=one_line(error.strerror or str(error)))
+        return ImportResult(error=one_line(error.strerror or str(error)))
     return parse_result(completed.returncode, completed.stdout.decode("utf-8", errors="replace"))
 
 

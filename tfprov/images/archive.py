@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from pydantic import BaseModel, Field, RootModel
 
-from tfprov.errors import DeliveryError, shown
+from tfprov.errors import DeliveryError, printable
 from tfprov.images.archive_reader import ArchiveMember, ArchiveMembers
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import (
@@ -77,7 +77,7 @@ class _ArchivedImage:
         return self.config.blob.digest
 
     def __str__(self) -> str:
-        return ", ".join(map(shown, self.names)) or self.id
+        return ", ".join(map(printable, self.names)) or self.id
 
 
 class _SavedImage(BaseModel):
@@ -131,7 +131,7 @@ def _for_platform(members: ArchiveMembers, index: Entry, platform: str) -> Entry
     matches = [it for it in variants if str(it.platform) == platform] or variants
     if len(matches) == 1:
         return matches[0]
-    available = ", ".join(sorted(shown(it.platform) for it in variants)) or "none"
+    available = ", ".join(sorted(printable(it.platform) for it in variants)) or "none"
     raise DeliveryError(f"no image for {platform}; it has: {available}")
 
 
@@ -162,7 +162,7 @@ def _choose(candidates: list[_ArchivedImage], wanted: str | None) -> _ArchivedIm
     available = "; ".join(map(str, candidates)) or "none"
     if wanted is None and candidates:
         raise DeliveryError(f"it holds {len(candidates)} images: {available}", "name one of them")
-    raise DeliveryError(f"no image {shown(wanted)}; it has: {available}" if wanted else "it holds no image")
+    raise DeliveryError(f"no image {printable(wanted)}; it has: {available}" if wanted else "it holds no image")
 
 
 def _store(layout: Layout, archived: _ArchivedImage) -> Image:

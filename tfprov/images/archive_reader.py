@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import IO
 
-from tfprov.errors import LONGEST, DeliveryError, one_line, shown
+from tfprov.errors import LONGEST, DeliveryError, one_line, printable
 from tfprov.images.blobs import CHUNK, Blobs, IncomingBlob
 from tfprov.images.oci_spec import Parsed, parse
 
@@ -160,7 +160,7 @@ class ArchiveMembers:
 
 def _tail(name: str) -> str:
     """Return a name for a message, shortened at the front: the end tells more than a digest at the beginning."""
-    return shown(name if len(name) <= LONGEST else f"...{name[3 - LONGEST :]}")
+    return printable(name if len(name) <= LONGEST else f"...{name[3 - LONGEST :]}")
 
 
 @contextmanager

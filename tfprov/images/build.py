@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-from tfprov.errors import HostError, InvalidInput, Position, Problem, one_line, shown
+from tfprov.errors import HostError, InvalidInput, Position, Problem, one_line, printable
 from tfprov.hosts.base import OnProgress, ignore_progress
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_errors import explain
@@ -52,7 +52,7 @@ def pack_context(directory: Path, at: Position, dockerfile: str = "Dockerfile") 
     name = os.path.normpath(dockerfile)
     if os.path.isabs(name) or name.split("/")[0] == ".." or not (directory / name).is_file():  # noqa: PTH117 a mere name
         fix = "add it, or name another file of that directory with `image.dockerfile`"
-        raise InvalidInput([Problem(at, f"`{KEY}`: {directory} has no {shown(dockerfile)}", fix)])
+        raise InvalidInput([Problem(at, f"`{KEY}`: {directory} has no {printable(dockerfile)}", fix)])
     archive = archive_directory(directory, at, KEY, left_out=(HOST_FILES,), kept=(name,))
     return BuildContext(str(directory), f"sha256:{hashlib.sha256(archive).hexdigest()}", archive, name)
 
@@ -140,7 +140,7 @@ def export(
     `on_progress` is called with the bytes received and an estimate of the total: the engine reports the unpacked size.
     """
     if (facts := inspect_image(engine, image_id)) is None:
-        raise HostError(engine.host, f"the image {shown(image_id)} is not there", "build it again")
+        raise HostError(engine.host, f"the image {printable(image_id)} is not there", "build it again")
     with engine.errors():
         api = engine.api
         timeout, api.timeout = api.timeout, READ_TIMEOUT  # `get_image` has no such argument
@@ -226,7 +226,7 @@ class _Progress:
         self._line(self._rest)
         failure = _FAILED.search(error)
         how, fix = (f"exit code {failure['code']}", "correct the Dockerfile") if failure else explain(error)
-        step = f"step {self._number}, `{shown(one_line(self._step))}`: " if self._number else ""
+        step = f"step {self._number}, `{printable(one_line(self._step))}`: " if self._number else ""
         what = "; ".join(filter(None, (f"the image cannot be built: {step}{how}", fix)))
         return HostError(self._host, what + "".join(f"\n  build | {line}" for line in self._output))
 

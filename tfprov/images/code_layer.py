@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-from tfprov.errors import DeliveryError, shown
+from tfprov.errors import DeliveryError, printable
 from tfprov.images.blobs import CHUNK
 from tfprov.images.code import Code
 from tfprov.images.oci_layout import Layout
@@ -71,7 +71,7 @@ def append(layout: Layout, base: Image, code: Code, name: str, directory: str = 
     The working directory becomes `directory`. DeliveryError when the code has a file that a layer cannot hold.
     """
     if not _TARGET.match(directory):
-        raise DeliveryError(f"code cannot be added at {shown(directory)}", f"give a directory such as {DIRECTORY}")
+        raise DeliveryError(f"code cannot be added at {printable(directory)}", f"give a directory such as {DIRECTORY}")
     with layout.in_use():
         draft = _Draft(layout, base)
         draft.put_code(code, directory)
@@ -246,9 +246,9 @@ def _normalize(entry: tarfile.TarInfo, root: str, code: Code) -> tarfile.TarInfo
     """Return the tar header of a file or a link, owned by root and without a time."""
     path = PurePosixPath(entry.name)
     if path.is_absolute() or ".." in path.parts or not (entry.isreg() or entry.issym()):
-        raise DeliveryError(f"{code.source}: {shown(entry.name)} cannot be in an image")
+        raise DeliveryError(f"{code.source}: {printable(entry.name)} cannot be in an image")
     if path.name.startswith(_WHITEOUT):
-        what = f"{code.source}: {shown(entry.name)}: in an image layer this name removes a file"
+        what = f"{code.source}: {printable(entry.name)}: in an image layer this name removes a file"
         raise DeliveryError(what, "rename it, or leave it out with a .dockerignore file")
     info = tarfile.TarInfo(f"{root}/{entry.name}")
     info.type, info.linkname, info.size, info.mode = entry.type, entry.linkname, entry.size, entry.mode

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from tfprov.errors import HostError, Unreachable, shown
+from tfprov.errors import HostError, Unreachable, printable
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_errors import explain
 from tfprov.images.oci_spec import Image
@@ -142,7 +142,7 @@ def pull(engine: Engine, name: str, reference: str, say: Callable[[str], None]) 
         _pull(engine, name)
         facts = inspect_image(engine, name)
     if facts is None:
-        raise HostError(engine.host, f"its engine pulled {shown(name)} and does not have it", "run this again")
+        raise HostError(engine.host, f"its engine pulled {printable(name)} and does not have it", "run this again")
     tag(engine, facts["Id"], reference)
     repository = _short_name(_repository(name))
     digests = [it for it in facts.get("RepoDigests") or () if _short_name(it.partition("@")[0]) == repository]
@@ -164,7 +164,7 @@ def _pull(engine: Engine, name: str) -> None:
 
 def explain_pull_error(name: str, text: str) -> tuple[str, str]:
     """Return the message and the fix for an engine's error on pulling `name`."""
-    facts = {"name": shown(name), "registry": _registry(name)}
+    facts = {"name": printable(name), "registry": _registry(name)}
     for pattern, what, fix in _PULL_ERRORS:
         if re.search(pattern, text, re.IGNORECASE | re.DOTALL):
             return what.format(**facts), fix.format(**facts)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tfprov.errors import DeliveryError, one_line, shown
+from tfprov.errors import DeliveryError, one_line, printable
 
 MAX_DOCUMENT = 4 * 1024 * 1024
 """Bytes of a manifest or a configuration; registries have the same limit."""
@@ -123,7 +123,7 @@ class Image:
         settings = parse(Config, config)
         if manifest.media_type not in MANIFESTS or any(layer.media_type not in _LAYERS for layer in parts.layers):
             kind = next((it.media_type for it in parts.layers if it.media_type not in _LAYERS), manifest.media_type)
-            raise DeliveryError(f"not an image a container can run: it has a part of type {shown(kind)}")
+            raise DeliveryError(f"not an image a container can run: it has a part of type {printable(kind)}")
         diff_ids = settings.rootfs.diff_ids
         if len(diff_ids) != len(parts.layers):
             raise DeliveryError(f"the image has {len(parts.layers)} layers, and {len(diff_ids)} in its configuration")
@@ -201,5 +201,5 @@ def parse(kind: type[Parsed], data: bytes, document: str = "an image's JSON") ->
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = ".".join(map(str, first["loc"]))
-        at = f" at {shown(path)}" if path else ""
+        at = f" at {printable(path)}" if path else ""
         raise DeliveryError(f"{document} is not valid{at}: {one_line(first['msg'])}") from None

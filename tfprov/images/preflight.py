@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from tfprov.errors import HostError, Unreachable, shown
+from tfprov.errors import HostError, Unreachable, printable
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Descriptor, Image, compression
 
@@ -28,8 +28,8 @@ def check_platform(host: str, info: Mapping[str, Any], image: Image) -> None:
     machine = str(info.get("Architecture") or "")
     runs = f"{info.get('OSType') or 'linux'}/{_ARCHITECTURES.get(machine, machine)}"
     if machine and not image.platform.endswith("/") and runs != image.platform:
-        what = f"its engine runs {shown(runs)}, and the image is for {shown(image.platform)}"
-        raise HostError(host, what, f"make the image for {shown(runs)}, or take the host out of the cluster")
+        what = f"its engine runs {printable(runs)}, and the image is for {printable(image.platform)}"
+        raise HostError(host, what, f"make the image for {printable(runs)}, or take the host out of the cluster")
 
 
 def check_disk_space(
@@ -42,7 +42,7 @@ def check_disk_space(
     free = _free_bytes(directory, run)
     if free is not None and free < size + margin:
         needed = format_size(size + margin)
-        what = f"no room for the image: it needs {needed}, {format_size(free)} is free in {shown(directory)}"
+        what = f"no room for the image: it needs {needed}, {format_size(free)} is free in {printable(directory)}"
         raise HostError(host, what, "free some there, for example with `docker system prune`")
 
 

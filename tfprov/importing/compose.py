@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tfprov.errors import Position, shown
+from tfprov.errors import Position, printable
 from tfprov.importing.identify import ForeignTask, Notes, Setting, SourceText, Volume
 from tfprov.importing.tracked_mapping import Fields, as_text, cpus, docker_memory, seconds
 from tfprov.model.node import Items, Mapping, Node, Scalar
@@ -267,5 +267,5 @@ class _Service:
 
         result = _VARIABLE.sub(replaced, text)
         for name in unknown:
-            self.notes.add(at, f"`${shown(name)}` is not carried over: it comes from the environment of Compose")
+            self.notes.add(at, f"`${printable(name)}` is not carried over: it comes from the environment of Compose")
         return result

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfprov.errors import Position, Problem, shown
+from tfprov.errors import Position, Problem, printable
 from tfprov.model.inventory import ROLES
 from tfprov.wiring import FLAGS, FLAGS_VARIABLE, Wiring, WiringError, from_flags, from_names, from_tf_config
 
@@ -81,7 +81,7 @@ class Notes:
 
     def drop(self, key: str, at: Position, why: str = "an inventory has no such setting") -> None:
         """Note that `key` is not carried over."""
-        self.add(at, f"`{shown(key)}` is not carried over: {why}")
+        self.add(at, f"`{printable(key)}` is not carried over: {why}")
 
     def refuse(self, at: Position, what: str, fix: str) -> None:
         """Add a problem that prevents the import."""
@@ -148,11 +148,11 @@ def identify(task: ForeignTask, notes: Notes) -> IdentifiedTask | None:
     job, index = (wiring.job, wiring.index) if wiring else _identify_by_name(task, own_env.get("TFPROV_TASK", ""))
     if job not in ROLES:
         why = (
-            f"tfprov has no role `{shown(job)}`"
+            f"tfprov has no role `{printable(job)}`"
             if job
             else "neither its command line nor TF_CONFIG says that it is a task"
         )
-        notes.add(task.at, f"`{shown(task.name)}` is not carried over: {why}")
+        notes.add(task.at, f"`{printable(task.name)}` is not carried over: {why}")
         return None
     argv = _without_wiring(task.argv, flag_names)
     command, flags = _split(argv)
@@ -185,7 +185,7 @@ def _wiring_from_flags(task: ForeignTask, flag_names: Mapping[str, str], notes: 
         words = [f"{index.rstrip('$(')}0" if word.text.startswith(index) else word.text for word in task.argv]
         return from_flags(words, flag_names)
     except WiringError as error:
-        notes.refuse(task.at, f"`{shown(task.name)}`: {error}", "correct its flags")
+        notes.refuse(task.at, f"`{printable(task.name)}`: {error}", "correct its flags")
         return None
 
 
@@ -257,6 +257,6 @@ def _without_secrets(where: str, texts: Mapping[str, SourceText], notes: Notes) 
         is_secret = _SECRET.fullmatch(name) and text.text and not text.text.startswith("/")
         if is_secret or _WITH_PASSWORD.search(text.text):
             fix = "add it to `env` as `ansible-vault encrypt_string` prints it"
-            notes.add(text.at, f"`{where}.{shown(name)}` looks like a secret and is not copied: {fix}")
+            notes.add(text.at, f"`{where}.{printable(name)}` looks like a secret and is not copied: {fix}")
         else:
             yield name, text

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from tfprov.errors import Position, shown
+from tfprov.errors import Position, printable
 from tfprov.importing.identify import ForeignTask, Notes, Setting, SourceText, Volume
 from tfprov.importing.tracked_mapping import Fields, as_text, cpus, kubernetes_memory, quantity
 from tfprov.model.node import Mapping, Node, Scalar
@@ -47,9 +47,9 @@ def read_kubernetes(document: Node, notes: Notes) -> Iterator[ForeignTask]:
             count = next((count[0] for count in counts if count), 1)
             yield _Pod(template, name, {**labels, **template_labels}, notes).to_task(count)
     elif kind == "Secret":
-        notes.add(document.at, f"the Secret `{shown(name)}` is not carried over: {_SECRET}")
+        notes.add(document.at, f"the Secret `{printable(name)}` is not carried over: {_SECRET}")
     elif kind not in _IGNORED_KINDS and labels.get(_MANAGED) != "tfprov":  # tfprov's renderer adds helper objects
-        notes.add(document.at, f"the {shown(kind)} `{shown(name)}` is not carried over: it runs no task")
+        notes.add(document.at, f"the {printable(kind)} `{printable(name)}` is not carried over: it runs no task")
 
 
 def _metadata(fields: Fields) -> tuple[str, dict[str, str]]:
@@ -69,7 +69,7 @@ def _tfjob(spec: Fields, name: str, notes: Notes) -> Iterator[ForeignTask]:
         with spec.mapping("tfReplicaSpecs") as replicas:
             for kind, node in replicas.entries():
                 if kind not in _JOBS:
-                    what = f"the replicas `{shown(kind)}` are not carried over: tfprov has no such role"
+                    what = f"the replicas `{printable(kind)}` are not carried over: tfprov has no such role"
                     notes.add(replicas.position(kind), what)
                     continue
                 with Fields(node, f"spec.tfReplicaSpecs.{kind}", notes, replicas.position(kind)) as replica:
@@ -114,7 +114,7 @@ class _Pod:
                 notes.add(extra.at, "a further container is not carried over: a task has one container")
             parsed = self.container(main, storage, spec.at) if main is not None else None
         if parsed is None:
-            notes.refuse(self.outer.at, f"`{shown(self.name)}` has no container", "correct the file")
+            notes.refuse(self.outer.at, f"`{printable(self.name)}` has no container", "correct the file")
             return ForeignTask(self.name, self.outer.at)
         image, argv, env, volumes = parsed
         task = self.labels.get("task") or self.labels.get("app.kubernetes.io/task") or ""
@@ -187,7 +187,7 @@ class _Pod:
                 return "$"
             value = env.get(match["name"])
             if value is None and not match["name"].startswith(_OWN):
-                self.notes.add(text.at, f"`$({shown(match['name'])})` stays as it is: its value is not in the file")
+                self.notes.add(text.at, f"`$({printable(match['name'])})` stays as it is: its value is not in the file")
             return value.text if value else match[0]
 
         return SourceText(_REFERENCE.sub(replaced, text.text), text.at)

@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfprov.errors import Position, shown
+from tfprov.errors import Position, printable
 from tfprov.importing.identify import CHECKPOINT_DIR, IdentifiedTask, Notes, Setting, SourceText
 from tfprov.model.inventory import ROLES
 from tfprov.model.sections import Checkpoints
@@ -86,7 +86,7 @@ def _settings(task: IdentifiedTask, notes: Notes) -> Iterator[tuple[str, Setting
         if words:
             yield "command", Setting([word.text for word in words], words[0].at)
         elif task.job not in _OWN_PROGRAMS:
-            notes.refuse(at, f"`{shown(task.source.name)}` has no command", "add its command to the file")
+            notes.refuse(at, f"`{printable(task.source.name)}` has no command", "add its command to the file")
         if flags:
             yield "flags", Setting([(name, _flag(name, text, directory), text.at) for name, text in flags.items()], at)
     if task.env:
@@ -146,7 +146,9 @@ def _directories(task: IdentifiedTask, directory: str | None, notes: Notes) -> I
         if target == directory or f"{target}/".startswith(f"{RUNTIME}/"):
             continue
         if volume.source is None:
-            what = f"the storage at {shown(target)} is not carried over: mount a directory of the host, with `mounts`"
+            what = (
+                f"the storage at {printable(target)} is not carried over: mount a directory of the host, with `mounts`"
+            )
             notes.add(where, what)
         elif target == CODE and "TFPROV_TASK" in task.own_env:
             yield "code", Setting(volume.source, where)

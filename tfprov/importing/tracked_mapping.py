@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from types import TracebackType
 
-from tfprov.errors import Position, shown
+from tfprov.errors import Position, printable
 from tfprov.importing.identify import Notes, Setting, SourceText
 from tfprov.model.node import Items, Node, Scalar
 from tfprov.model.node import Mapping as Map
@@ -25,7 +25,7 @@ class Fields:
         self._node = node if isinstance(node, Map) else _EMPTY
         self._remaining = dict(self._node.entries)
         if node is not None and not isinstance(node, Map) and not _is_null(node):
-            notes.refuse(node.at, f"`{shown(path)}` must be a mapping", "correct the file")
+            notes.refuse(node.at, f"`{printable(path)}` must be a mapping", "correct the file")
 
     def __enter__(self) -> "Fields":
         return self
@@ -55,7 +55,7 @@ class Fields:
         if node is None:
             return None
         if not isinstance(node, Scalar):
-            self.notes.refuse(node.at, f"`{shown(self.path_of(key))}` must be a single value", "write one")
+            self.notes.refuse(node.at, f"`{printable(self.path_of(key))}` must be a single value", "write one")
             return None
         return SourceText(as_text(node), node.at)
 
@@ -65,7 +65,9 @@ class Fields:
         if text is None:
             return None
         if not text.text.isdecimal() or len(text.text) > 9:
-            self.notes.refuse(text.at, f"`{shown(self.path_of(key))}` must be a whole number", "write one, such as 1")
+            self.notes.refuse(
+                text.at, f"`{printable(self.path_of(key))}` must be a whole number", "write one, such as 1"
+            )
             return None
         return int(text.text), text.at
 
@@ -78,7 +80,7 @@ class Fields:
         node = self.pop(key)
         if node is not None and not isinstance(node, Items):
             self.notes.refuse(
-                node.at, f"`{shown(self.path_of(key))}` must be a list", "write one item per line, with dashes"
+                node.at, f"`{printable(self.path_of(key))}` must be a list", "write one item per line, with dashes"
             )
         return node.items if isinstance(node, Items) else ()
 

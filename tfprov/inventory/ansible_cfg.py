@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from os.path import expandvars
 from pathlib import Path
 
-from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.inventory.sources import IGNORED_EXTENSIONS, source_path, vars_base
 from tfprov.yamltext.load import decode, read_bytes
 
@@ -84,7 +84,7 @@ def _settings(path: Path, parser: configparser.ConfigParser) -> AnsibleCfg:
 
 
 def _ignored_settings(path: Path, others: Sequence[str]) -> Problem:
-    names = ", ".join(f"`{shown(name)}`" for name in others[:_SHOWN])
+    names = ", ".join(f"`{printable(name)}`" for name in others[:_SHOWN])
     more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
     what = f"tfprov reads only `vault_password_file` and `inventory_ignore_extensions` of it, not {names}{more}"
     return Problem(Position(str(path)), what, "give what hosts need as variables, such as `ansible_user`")

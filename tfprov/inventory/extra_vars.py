@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.model.inventory import NAMESPACE, overlay
 from tfprov.model.node import Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import Vault
@@ -69,7 +69,7 @@ def _parse_assignments(option: str) -> Mapping:
         path = name.split(".")
         if not equals or len(path) > MAX_DEPTH or not _NAME.fullmatch(path[0]) or "" in path:
             # A word after a password may be the rest of it, if its blanks are not quoted.
-            repeated = "…" if any(map(mentions_secret, words[:number])) else shown(redact_line(word))
+            repeated = "…" if any(map(mentions_secret, words[:number])) else printable(redact_line(word))
             raise InvalidInput([Problem(Position("-e"), f"`{repeated}` is not a variable", _fix(word))])
         merged = overlay(merged, _nested_mapping(path, value))
     return merged
@@ -77,7 +77,7 @@ def _parse_assignments(option: str) -> Mapping:
 
 def _fix(word: str) -> str:
     if "=" not in word and (word.startswith(("./", "/")) or word.endswith((".yml", ".yaml", ".json"))):
-        return f"write `-e @{shown(word)}` for a file"
+        return f"write `-e @{printable(word)}` for a file"
     return "write `-e name=value`, `-e '{name: value}'` or `-e @file.yml`"
 
 
@@ -96,7 +96,7 @@ def _words(option: str) -> Iterator[str]:
         else:
             word += char
     if quote or depth:
-        what = f"`{shown(redact_line(option))}`: no closing {'quotation' if quote else 'brace'}"
+        what = f"`{printable(redact_line(option))}`: no closing {'quotation' if quote else 'brace'}"
         raise InvalidInput(
             [Problem(Position("-e"), what, "close the quote" if quote else "write `}}` behind a template")]
         )
@@ -114,7 +114,7 @@ def _split_assignment(word: str) -> tuple[str, str, str]:
 
 
 def _nested_mapping(path: Sequence[str], value: str) -> Mapping:
-    at = Position(f"-e {shown('.'.join(path))}")
+    at = Position(f"-e {printable('.'.join(path))}")
     node: Node = _parse_value(value, at) if path[0] == NAMESPACE and value else Scalar(value, at, value, quoted=True)
     for key in reversed(path):
         node = Mapping({key: node}, at, {key: Scalar(key, at, key, quoted=True)})

@@ -6,7 +6,7 @@ import string
 from enum import StrEnum, auto
 from typing import Any
 
-from tfprov.errors import shown
+from tfprov.errors import printable
 from tfprov.model.node import Scalar
 
 _NUMBER = re.compile(r"[0-9]{1,18}\Z")  # not isdigit(), which accepts `²`; int() does not
@@ -29,13 +29,13 @@ def expand(pattern: str) -> list[str]:
     """Return the host names of `pattern`, which may have several ranges; both ends are included."""
     pieces = _RANGE.split(pattern)
     if "[" in "".join(pieces[::2]) or "]" in "".join(pieces[::2]):
-        raise RangeError(f"unbalanced brackets in `{shown(pattern)}`")
+        raise RangeError(f"unbalanced brackets in `{printable(pattern)}`")
     choices = [_expand_piece(piece) if number % 2 else [piece] for number, piece in enumerate(pieces)]
     size = 1
     for choice in choices:
         size *= len(choice)
     if size > MAX_HOSTS:
-        raise RangeError(f"`{shown(pattern)}` stands for {size:,} hosts, more than {MAX_HOSTS:,}")
+        raise RangeError(f"`{printable(pattern)}` stands for {size:,} hosts, more than {MAX_HOSTS:,}")
     return ["".join(parts) for parts in itertools.product(*choices)]
 
 
@@ -43,32 +43,32 @@ def _expand_piece(text: str) -> list[str]:
     first, colon, rest = text.partition(":")
     last, _, stride = rest.partition(":")
     if not colon or not last:
-        raise RangeError(f"`[{shown(text)}]` is not a range")
+        raise RangeError(f"`[{printable(text)}]` is not a range")
     if stride and (not _NUMBER.match(stride) or int(stride) == 0):
-        raise RangeError(f"the step of `[{shown(text)}]` must be a whole number above 0")
+        raise RangeError(f"the step of `[{printable(text)}]` must be a whole number above 0")
     step = int(stride or 1)
     if (_NUMBER.match(first) or not first) and _NUMBER.match(last):
         return _numbers(first or "0", last, step, text)
     letters = string.ascii_letters
     if len(first) == len(last) == 1 and first in letters and last in letters:
         return _require_names(list(letters[letters.index(first) : letters.index(last) + 1 : step]), text)
-    raise RangeError(f"`[{shown(text)}]` must count from a number to a number, or from a letter to a letter")
+    raise RangeError(f"`[{printable(text)}]` must count from a number to a number, or from a letter to a letter")
 
 
 def _numbers(first: str, last: str, step: int, text: str) -> list[str]:
     if int(last) - int(first) > MAX_HOSTS:
-        raise RangeError(f"`[{shown(text)}]` stands for more than {MAX_HOSTS:,} hosts")
+        raise RangeError(f"`[{printable(text)}]` stands for more than {MAX_HOSTS:,} hosts")
     width = len(first) if first.startswith("0") and len(first) > 1 else 0
     if width and width != len(last):
         raise RangeError(
-            f"both ends of `[{shown(text)}]` must have the same number of digits, because the first starts with 0"
+            f"both ends of `[{printable(text)}]` must have the same number of digits, because the first starts with 0"
         )
     return _require_names([str(number).zfill(width) for number in range(int(first), int(last) + 1, step)], text)
 
 
 def _require_names(names: list[str], text: str) -> list[str]:
     if not names:
-        raise RangeError(f"`[{shown(text)}]` counts backwards and stands for no host")
+        raise RangeError(f"`[{printable(text)}]` counts backwards and stands for no host")
     return names
 
 
@@ -98,7 +98,7 @@ def check_name(kind: NameKind, key: Scalar, name: str | None = None) -> tuple[st
     """
     if isinstance(key.data, str) and _is_valid(kind, key.text if name is None else name):
         return None
-    text = shown(key.text) or "''"
+    text = printable(key.text) or "''"
     if isinstance(key.data, str):
         return f"{kind} name `{text}` is not valid", _name_fix(kind, key.text)
     what = f"{kind} name `{text}` is read by YAML as {_type_name(key.data)}, not as text"

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tfprov.errors import Usage, one_line, shown
+from tfprov.errors import Usage, one_line, printable
 from tfprov.model.inventory import Inventory
 
 _SUBSCRIPT = re.compile(r"(.+)\[(?:(-?\d{1,9})|(\d{1,9})[:-](\d{0,9}))\]\Z")
@@ -53,13 +53,13 @@ def _split(pattern: str) -> list[str]:
     else:
         pieces = _COLON_PIECES.findall(pattern)
         if any(mark in _COLON_PIECES.sub("", pattern) for mark in "[]"):
-            raise Usage(f"unbalanced brackets in `{shown(pattern)}`", "for example `worker[0:2]`")
+            raise Usage(f"unbalanced brackets in `{printable(pattern)}`", "for example `worker[0:2]`")
     return _require_terms([piece.strip() for piece in pieces if piece.strip()], pattern)
 
 
 def _require_terms(pieces: list[str], pattern: str) -> list[str]:
     if not pieces or any(piece in ("!", "&", "~", "!~", "&~", "@") for piece in pieces):
-        raise Usage(f"`{shown(pattern)}` names no host", "use `all`, a group or a host")
+        raise Usage(f"`{printable(pattern)}` names no host", "use `all`, a group or a host")
     return pieces
 
 
@@ -96,11 +96,13 @@ def _read_pattern_file(name: str) -> str:
         with Path(name).open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
-            raise Usage(f"`@{shown(name)}` is larger than {_MAX_BYTES:,} bytes", "name a file with one pattern a line")
+            raise Usage(
+                f"`@{printable(name)}` is larger than {_MAX_BYTES:,} bytes", "name a file with one pattern a line"
+            )
         return content.decode()
     except (OSError, ValueError) as error:
         reason = (error.strerror or "").lower() if isinstance(error, OSError) else "not UTF-8 text"
-        raise Usage(f"`@{shown(name)}`: {reason}", "name a file with one pattern a line") from None
+        raise Usage(f"`@{printable(name)}`: {reason}", "name a file with one pattern a line") from None
 
 
 def _match_term(inventory: Inventory, word: str) -> list[str]:
@@ -111,7 +113,7 @@ def _match_term(inventory: Inventory, word: str) -> list[str]:
     if subscript and hosts:
         return _apply_subscript(hosts, subscript, word)
     if not hosts and not groups:
-        raise Usage(f"no host or group matches `{shown(word)}`", _suggest(inventory, word))
+        raise Usage(f"no host or group matches `{printable(word)}`", _suggest(inventory, word))
     return hosts  # empty for an empty group
 
 
@@ -123,7 +125,7 @@ def _apply_subscript(hosts: list[str], subscript: re.Match[str], word: str) -> l
         index = int(first if single is None else single)
         chosen = [hosts[index]] if -len(hosts) <= index < len(hosts) else []
     if not chosen:
-        raise Usage(f"`{shown(word)}` names no host", f"they go from `[0]` to `[{len(hosts) - 1}]`")
+        raise Usage(f"`{printable(word)}` names no host", f"they go from `[0]` to `[{len(hosts) - 1}]`")
     return chosen
 
 
@@ -153,7 +155,7 @@ def _compile_matcher(word: str) -> Callable[[str], object]:
             warnings.simplefilter("ignore")  # FutureWarning about nested sets
             return re.compile(word[1:] if word.startswith("~") else fnmatch.translate(word)).match
     except (re.error, OverflowError, RecursionError) as error:
-        what = f"`{shown(word)}` is not a regular expression: {one_line(str(error))}"
+        what = f"`{printable(word)}` is not a regular expression: {one_line(str(error))}"
         cut = word.endswith("(?")
         fix = (
             "put a `,` behind it: elsewhere, a `:` begins another pattern"

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tfprov.errors import Position, one_line, shown
+from tfprov.errors import Position, one_line, printable
 from tfprov.inventory.builder import InventoryBuilder
 from tfprov.model.node import Items, Mapping, Node, Scalar
 from tfprov.vault.redaction import mentions_secret, redact_line
@@ -63,7 +63,7 @@ class _IniReader:
             self.section(header, column)
         elif line.startswith("[") and (line.endswith("]") or "]" not in line):
             self.read = self.skip
-            what = f"`{shown(line)}` is not a section header"
+            what = f"`{printable(line)}` is not a section header"
             self.report(column, what, "for example `[worker]`, `[worker:vars]` or `[worker:children]`, without blanks")
         else:
             self.read(line, column)
@@ -73,7 +73,7 @@ class _IniReader:
         readers = {"hosts": self.host, "vars": self.variable, "children": self.child}
         self.read, self.variables, self.group = self.skip, {}, name
         if kind not in readers:
-            what = f"a section of the kind `{shown(kind)}`"
+            what = f"a section of the kind `{printable(kind)}`"
             self.report(column + header.start(2), what, "write `:vars`, `:children`, or nothing for hosts")
             return
         known = name in self.builder.groups
@@ -97,7 +97,7 @@ class _IniReader:
     def child(self, line: str, column: int) -> None:
         group = _GROUP.match(line)
         if not group:
-            self.report(column, f"`{shown(line)}` is not the name of a group", "write one group per line")
+            self.report(column, f"`{printable(line)}` is not the name of a group", "write one group per line")
         elif group[1] in self.builder.groups and group[1] not in self.parents:
             self.builder.add_child(self.group, group[1], self.at(column))
         else:
@@ -107,7 +107,7 @@ class _IniReader:
         before, equals, after = line.partition("=")
         name = before.rstrip()
         if not equals or not name:
-            what = f"`{shown(redact_line(line))}` is not a variable"
+            what = f"`{printable(redact_line(line))}` is not a variable"
             self.report(column, what, "for example `ansible_user=trainer`")
         elif name in self.variables:
             self.report_duplicate(name, column, f" (first on line {self.variables[name]})")
@@ -121,7 +121,7 @@ class _IniReader:
         try:
             words = [(column + start, word) for start, word in _words(line)]
         except ValueError as error:
-            what = f"`{shown(redact_line(line))}`: {one_line(str(error)).lower()}"
+            what = f"`{printable(redact_line(line))}`: {one_line(str(error)).lower()}"
             self.report(column, what, "close the quote" if "quotation" in what else "remove the backslash at its end")
             return
         variables: dict[str, tuple[Scalar, str, int]] = {}
@@ -130,7 +130,7 @@ class _IniReader:
             if not equals or not name:
                 # A word after a password may be the rest of it, if its blanks are not quoted.
                 secret = any(mentions_secret(before) for _, before in words[:number])
-                self.report(start, f"`{'…' if secret else shown(word)}` is not a variable of a host", _VARIABLES)
+                self.report(start, f"`{'…' if secret else printable(word)}` is not a variable of a host", _VARIABLES)
             elif name in variables:
                 self.report_duplicate(name, start, " on this line")
             else:
@@ -141,16 +141,16 @@ class _IniReader:
     def is_misplaced(self, word: str, column: int) -> bool:
         """Whether a line begins with YAML or a variable instead of a host; then add a problem."""
         if word == "---" or (word.endswith(":") and len(word) > 1):
-            self.report(column, f"`{shown(word)}` looks like YAML", "call a YAML inventory .yml, or remove it")
+            self.report(column, f"`{printable(word)}` looks like YAML", "call a YAML inventory .yml, or remove it")
         elif "=" in word:
-            what = f"`{shown(redact_line(word))}` where a host should be"
+            what = f"`{printable(redact_line(word))}` where a host should be"
             self.report(column, what, f"put variables under `[{self.group}:vars]`, or behind a host")
         else:
             return False
         return True
 
     def report_duplicate(self, name: str, column: int, first: str) -> None:
-        self.report(column, f"`{shown(name)}` is given twice{first}", "keep one of them")
+        self.report(column, f"`{printable(name)}` is given twice{first}", "keep one of them")
 
     def mapping(self, variables: dict[str, tuple[Scalar, str, int]]) -> Mapping:
         entries = {name: self.value(name, text, column) for name, (_, text, column) in variables.items()}
@@ -166,7 +166,7 @@ class _IniReader:
         except (ValueError, SyntaxError):
             data = text
         except (TypeError, MemoryError, RecursionError):
-            repeated = "…" if mentions_secret(name) else shown(text)
+            repeated = "…" if mentions_secret(name) else printable(text)
             self.builder.report(at, f"`{repeated}` cannot be read as a Python literal", "quote it twice: \"'…'\"")
             data = text
         return _node(data, at, text)
@@ -174,12 +174,12 @@ class _IniReader:
     def finish(self) -> None:
         """Add problems about groups that are named and have no section."""
         for name, at in self.undeclared.items():
-            what = f"variables for the group `{shown(name)}`, which nothing declares"
-            self.builder.report(at, what, f"add `[{shown(name)}]`, or correct the name")
+            what = f"variables for the group `{printable(name)}`, which nothing declares"
+            self.builder.report(at, what, f"add `[{printable(name)}]`, or correct the name")
         for name, parents in self.parents.items():
             for parent, at in parents:
-                what = f"`{shown(parent)}` has the child `{shown(name)}`, which nothing declares"
-                self.builder.report(at, what, f"add `[{shown(name)}]`, or correct the name")
+                what = f"`{printable(parent)}` has the child `{printable(name)}`, which nothing declares"
+                self.builder.report(at, what, f"add `[{printable(name)}]`, or correct the name")
 
 
 def _words(line: str) -> Iterator[tuple[int, str]]:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from tfprov.errors import InvalidInput, Position, Problem, mask_secrets, one_line, shown
+from tfprov.errors import InvalidInput, Position, Problem, mask_secrets, one_line, printable
 from tfprov.inventory.builder import InventoryBuilder
 from tfprov.model.node import EncryptedValue, Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import Vault
@@ -30,7 +30,7 @@ def run_script(path: str, options: list[str], timeout: float = TIMEOUT) -> bytes
 
     It gets no input. After `timeout` seconds it is killed, with all processes that it started.
     """
-    at, by_hand = Position(path), f"run `{shown(' '.join([path, *options]))}` by hand"
+    at, by_hand = Position(path), f"run `{printable(' '.join([path, *options]))}` by hand"
     try:
         process = subprocess.Popen(
             [os.path.abspath(path), *options],  # noqa: PTH100  a name without a slash would be searched in PATH
@@ -104,7 +104,7 @@ def _exit_text(code: int) -> str:
 def _last_error_line(err: bytes) -> str:
     """Return the last line of the standard error, for a message."""
     lines = [line for line in mask_secrets(err.decode(errors="replace")).splitlines() if line.strip()]
-    return f": {shown(one_line(lines[-1]))}" if lines else ""
+    return f": {printable(one_line(lines[-1]))}" if lines else ""
 
 
 def _invalid(at: Position, what: str, fix: str) -> InvalidInput:
@@ -142,7 +142,7 @@ class _ScriptReader:
             self.group(name, body)
         variables = self.host_vars_one_by_one() if hostvars is None else hostvars
         for host in self.hosts:
-            host_vars = self.mapping(variables.get(host, {}), f"the variables of host `{shown(host)}`")
+            host_vars = self.mapping(variables.get(host, {}), f"the variables of host `{printable(host)}`")
             self.builder.set_host_vars(host, self.nodes(host_vars))
 
     def query(self, options: list[str]) -> dict[str, Any]:
@@ -180,11 +180,11 @@ class _ScriptReader:
             body = {"hosts": [name], "vars": body}  # as Ansible: such a group is a host
         elif not isinstance(body, dict):
             body = {"hosts": body}
-        for host in self.names(body.get("hosts", []), f"`{shown(name)}.hosts`"):
+        for host in self.names(body.get("hosts", []), f"`{printable(name)}.hosts`"):
             self.hosts[host] = None
             self.builder.add_host(name, self.key(host))
-        self.builder.set_vars(name, self.nodes(self.mapping(body.get("vars", {}), f"`{shown(name)}.vars`")))
-        for child in self.names(body.get("children", []), f"`{shown(name)}.children`"):
+        self.builder.set_vars(name, self.nodes(self.mapping(body.get("vars", {}), f"`{printable(name)}.vars`")))
+        for child in self.names(body.get("children", []), f"`{printable(name)}.children`"):
             if self.builder.add_group(self.key(child)):
                 self.builder.add_child(name, child, self.at)
 
@@ -224,4 +224,4 @@ class _ScriptReader:
 
     def error(self, what: str, options: list[str] | None = None) -> InvalidInput:
         command = " ".join(options or ["--list"])
-        return InvalidInput([Problem(self.at, f"{what} (run with `{shown(command)}`)", "correct the script")])
+        return InvalidInput([Problem(self.at, f"{what} (run with `{printable(command)}`)", "correct the script")])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.inventory.builder import InventoryBuilder
 from tfprov.inventory.detect import (
     SourceKind,
@@ -156,11 +156,11 @@ class SourceReader:
         self.builder.begin_source(at)
         names = [name.strip() for name in source.split(",") if name.strip()]
         if not names:
-            self.builder.report(at, f"`{shown(source)}` names no host", "for example `-i host1,host2`")
+            self.builder.report(at, f"`{printable(source)}` names no host", "for example `-i host1,host2`")
         for name in names:
             key = Scalar(name, at, name)
             if "[" in name and not name.startswith("["):
-                self.builder.report(at, f"a range in a host list: `{shown(name)}`", "write it into a file")
+                self.builder.report(at, f"a range in a host list: `{printable(name)}`", "write it into a file")
             else:
                 self.builder.add_hosts("ungrouped", key)
 
@@ -208,7 +208,7 @@ class SourceReader:
 
     def _warn_skipped(self, path: str, why: str) -> None:
         extension = Path(path).suffix
-        ignore = f", or set `inventory_ignore_extensions = {shown(extension)}` in an ansible.cfg"
+        ignore = f", or set `inventory_ignore_extensions = {printable(extension)}` in an ansible.cfg"
         fix = f"move it elsewhere{ignore if extension and not has_yaml_extension(path) else ''}"
         self.builder.warn(Position(path), f"skipped, because it is not an inventory ({why})", fix)
 
@@ -217,7 +217,7 @@ class SourceReader:
 
         if is_script(data):
             what = "a script that is not executable"
-            raise InvalidInput([Problem(Position(path), what, f"make it executable with `chmod +x {shown(path)}`")])
+            raise InvalidInput([Problem(Position(path), what, f"make it executable with `chmod +x {printable(path)}`")])
         if plugin := configured_plugin(data):
             raise InvalidInput([Problem(Position(path, 1, 1), *plugin_problem(plugin))])
         if looks_like_yaml(data):

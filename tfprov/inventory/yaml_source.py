@@ -2,7 +2,7 @@
 
 import difflib
 
-from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.inventory.builder import InventoryBuilder
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
 from tfprov.model.node import Items, Mapping, Node, Scalar
@@ -74,7 +74,7 @@ class _YamlReader:
         for section, content in sections.entries.items():
             at = sections.key_at(section)
             if section not in _SECTIONS:
-                self.report(at, f"unknown key `{shown(section)}` in group `{name}`", _unknown_key_fix(section))
+                self.report(at, f"unknown key `{printable(section)}` in group `{name}`", _unknown_key_fix(section))
                 continue
             getattr(self, f"read_{section}")(name, self.section(section, content, name, at))
 
@@ -88,7 +88,7 @@ class _YamlReader:
             return node
         if not isinstance(node, Scalar) or node.data is not None:
             dashes = ", without dashes" if isinstance(node, Items) else ""
-            self.report(node.at, f"{kind} `{shown(name)}` must be a mapping", f"write one `name:` per line{dashes}")
+            self.report(node.at, f"{kind} `{printable(name)}` must be a mapping", f"write one `name:` per line{dashes}")
         return Mapping(at=at)
 
     def read_hosts(self, group: str, content: Mapping) -> None:
@@ -142,7 +142,7 @@ def _foreign_document(document: Mapping) -> tuple[Position, str, str] | None:
 def plugin_problem(name: str) -> tuple[str, str]:
     """Return the problem and the fix of a file that configures an inventory plugin."""
     fix = "give what `ansible-inventory -i FILE --list --yaml` prints, or a script that asks Ansible"
-    return f"settings of the inventory plugin `{shown(name)}`, which tfprov does not run", fix
+    return f"settings of the inventory plugin `{printable(name)}`, which tfprov does not run", fix
 
 
 def _unknown_key_fix(section: str) -> str:

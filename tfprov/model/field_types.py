@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from tfprov.errors import shown
+from tfprov.errors import printable
 from tfprov.model import validators
 from tfprov.model.validators import InvalidValue, quote_value
 
@@ -32,7 +32,7 @@ def check_image_name(value: str) -> str:
     """Check the name of an image in a registry. Raises InvalidValue."""
     if not value.strip():
         raise InvalidValue("must not be empty")
-    name_text = f"`{shown(value)}`"
+    name_text = f"`{printable(value)}`"
     if "://" in value:
         raise InvalidValue(f"must be the name of an image, not the URL {name_text}", "leave out what ends in `://`")
     if value.startswith((".", "/", "~")):
@@ -50,7 +50,7 @@ def check_image_name(value: str) -> str:
         name, tag = rest, "latest"
     if not _TAG.fullmatch(tag):
         fix = "use letters, digits, `_`, `.` and `-`, at most 128 of them"
-        raise InvalidValue(f"{name_text} has {f'the tag `{shown(tag)}`' if tag else 'no tag behind its `:`'}", fix)
+        raise InvalidValue(f"{name_text} has {f'the tag `{printable(tag)}`' if tag else 'no tag behind its `:`'}", fix)
     if reason := _repository_error(name):
         raise InvalidValue(reason.format(name=name_text))
     return value
@@ -140,7 +140,7 @@ def key_format(kind: str, pattern: str, fix: str, reserved: str) -> TextFormat:
             bare = name.lstrip("-")
             has_dashes = bare != name and re.fullmatch(pattern, bare)
             raise InvalidValue(
-                f"is not the name of {kind}", f"write `{shown(bare)}`, without dashes" if has_dashes else fix
+                f"is not the name of {kind}", f"write `{printable(bare)}`, without dashes" if has_dashes else fix
             )
         return name
 

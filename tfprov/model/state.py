@@ -26,7 +26,7 @@ class Mount:
 
 
 @dataclass(frozen=True)
-class Box:
+class DockerOptions:
     """The Docker options of a container. `image` is the image's name on its host: `tfprov/linear:3f2a…`.
 
     Its port is published on `address`. `memory` is in bytes, `cpus` in cores, and None means no limit; `gpus` is a number,
@@ -81,7 +81,7 @@ class Container:
     """A path below its working directory, and the checkpoint directory it links to; None without a link."""
     data: str | None = None
     """The data set, as an artifact, that its host must fetch before it starts; None without one."""
-    box: Box | None = None
+    docker: DockerOptions | None = None
     """None under the process runtime."""
 
     @property
@@ -93,7 +93,7 @@ class Container:
     def artifact(self) -> str | None:
         """The artifact its host must have before it starts: an image by name, or code by digest; None without either."""
         code: str | None = self.spec.get("code")
-        return self.box.image if self.box else code
+        return self.docker.image if self.docker else code
 
 
 class State(StrEnum):

@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-from tfprov.errors import shown
+from tfprov.errors import printable
 
 SYSTEM_DIRECTORIES = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "sbin", "sys")
 """Top-level directories in which no setting may place anything."""
@@ -37,7 +37,7 @@ class InvalidValue(ValueError):
 
 def quote_value(value: str) -> str:
     """Return `value` in backticks for an error message."""
-    return f"`{shown(value)}`" if value else "an empty text"
+    return f"`{printable(value)}`" if value else "an empty text"
 
 
 def check_one_line(value: str) -> str:
@@ -56,7 +56,7 @@ def check_path(value: str) -> str:
     if not value.strip():
         raise InvalidValue("must not be empty")
     if value.startswith("~") and not value.startswith("~/") and value != "~":
-        raise InvalidValue(f"must not begin with another user's home directory, as in `{shown(value)}`")
+        raise InvalidValue(f"must not begin with another user's home directory, as in `{printable(value)}`")
     return value
 
 
@@ -82,7 +82,7 @@ def check_directory(value: str) -> str:
         raise InvalidValue("must not contain `..`")
     parts = [part for part in value.split("/") if part not in ("", ".")]
     if not parts or parts[0] in SYSTEM_DIRECTORIES or (len(parts) == 1 and parts[0] in SHARED_DIRECTORIES):
-        raise InvalidValue(f"must not be the system's own directory `{shown(value)}`")
+        raise InvalidValue(f"must not be the system's own directory `{printable(value)}`")
     return value
 
 
@@ -159,7 +159,7 @@ def _describe(value: object) -> str:
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "a mapping"
     if isinstance(value, str) and value.isdigit():
-        return f'the text "{shown(value)}"'
+        return f'the text "{printable(value)}"'
     return "nothing" if value is None else quote_value(str(value).lower() if isinstance(value, bool) else str(value))
 
 
@@ -182,7 +182,7 @@ def check_wiring(value: Any) -> Any:
 def is_none_word(value: Any) -> bool:
     """Whether `checkpoints` is the word `none`; raises InvalidValue for any other word."""
     if isinstance(value, str) and value.strip() and value != "none":
-        fix = f"write `checkpoints: {{to: {shown(value)}}}`"
+        fix = f"write `checkpoints: {{to: {printable(value)}}}`"
         raise InvalidValue(f"must be `none` or a mapping, not {quote_value(value)}", fix)
     return bool(value == "none")
 
@@ -194,7 +194,7 @@ def refuse_short_data(value: Any) -> Any:
     if value.startswith(_WEB):
         fix = "write `data: {fetch: [{url: …, sha256: …}]}`"
     else:
-        fix = f"write `data: {{path: {shown(value)}}}`"
+        fix = f"write `data: {{path: {printable(value)}}}`"
     raise InvalidValue(f"must be a mapping, not {quote_value(value)}", fix)
 
 
@@ -214,7 +214,9 @@ def refuse_short_source(value: Any) -> Any:
     """Refuse a bare URL: a file to fetch needs its sha256 as well."""
     if not isinstance(value, str) or not value.startswith(_WEB):
         return value
-    raise InvalidValue(f"must be a mapping, not {quote_value(value)}", f"write `{{url: {shown(value)}, sha256: …}}`")
+    raise InvalidValue(
+        f"must be a mapping, not {quote_value(value)}", f"write `{{url: {printable(value)}, sha256: …}}`"
+    )
 
 
 def refuse_single_source(value: Any) -> Any:
@@ -274,7 +276,7 @@ def refuse_short_image(value: Any) -> Any:
     if not isinstance(value, str) or not value.strip():
         return value
     kind = "build" if value.startswith((".", "/", "~")) else "name"
-    raise InvalidValue(f"must be a mapping, not {quote_value(value)}", f"write `image: {{{kind}: {shown(value)}}}`")
+    raise InvalidValue(f"must be a mapping, not {quote_value(value)}", f"write `image: {{{kind}: {printable(value)}}}`")
 
 
 def refuse_short_mount(value: Any) -> Any:
@@ -283,7 +285,7 @@ def refuse_short_mount(value: Any) -> Any:
         return value
     source, target, *options = value.split(":")
     written = "" if options == ["ro"] else ", read_only: false"
-    fix = f"write `{{source: {shown(source)}, target: {shown(target)}{written}}}`"
+    fix = f"write `{{source: {printable(source)}, target: {printable(target)}{written}}}`"
     raise InvalidValue(f"must be a mapping, not {quote_value(value)}", fix)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.node import Node, Scalar, find, plain
-from tfprov.model.state import Box, Container, Mount
+from tfprov.model.state import Container, DockerOptions, Mount
 from tfprov.model.validators import parse_size
 from tfprov.planning import task_args
 from tfprov.settings.resolve import RoleSettings
 from tfprov.settings.role_settings import DatasetPath, data_dir, data_mounts, data_spec, dataset_of, python_path
-from tfprov.templating.host_values import Faults
+from tfprov.templating.host_values import TemplateProblems
 from tfprov.templating.magic_vars import add_task_variables, render_task_settings
 from tfprov.vault.redaction import KeyedHash, is_secret_name
 
@@ -151,7 +151,7 @@ def _container(  # noqa: PLR0913  all inputs of a task
         python=python,
         link=(link, linked) if link else None,
         data=fetches.artifact if fetches else None,
-        box=_box(cluster, task, role, image) if image else None,
+        docker=_box(cluster, task, role, image) if image else None,
     )
 
 
@@ -171,9 +171,9 @@ def _docker_spec(role: RoleSettings, image: RoleImage) -> dict[str, Any]:
     return {"image": image.label, **{key: value for key, value in options.items() if value is not None}}
 
 
-def _box(cluster: Cluster, task: Task, role: RoleSettings, image: RoleImage) -> Box:
+def _box(cluster: Cluster, task: Task, role: RoleSettings, image: RoleImage) -> DockerOptions:
     values = role.values
-    return Box(
+    return DockerOptions(
         image=image.reference,
         code=image.code,
         has_code=values.code is not None,
@@ -194,7 +194,7 @@ def _box(cluster: Cluster, task: Task, role: RoleSettings, image: RoleImage) -> 
 
 def _render(cluster: Cluster, task: Task, role: RoleSettings, directory: str, data: str | None) -> dict[str, Any]:
     """Return `command`, `flags` and `env`, rendered for the task, and the `secret` names in `env`."""
-    faults = Faults()
+    faults = TemplateProblems()
     cluster_values = task_args.cluster_variables(cluster, task)
     variables = add_task_variables(
         role.variables, cluster.name, task.name, directory, data, cluster_values=cluster_values

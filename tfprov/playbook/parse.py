@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tfprov.errors import InvalidInput, Position, Problem, one_line, shown
+from tfprov.errors import InvalidInput, Position, Problem, one_line, printable
 from tfprov.model.inventory import ROLES
 from tfprov.model.node import Items, Mapping, Node, Scalar, plain
 from tfprov.model.playbook import (
@@ -50,7 +50,7 @@ class _Reader:
     def __init__(self, path: Path, importing: tuple[Path, ...]) -> None:
         self.path, self.seen = path, importing
         self.problems: list[Problem] = []
-        self.odd: set[Position] = set()
+        self.ambiguous: set[Position] = set()
 
     def report(self, at: Position, what: str, fix: str) -> None:
         self.problems.append(Problem(at, what, fix))
@@ -63,12 +63,12 @@ class _Reader:
             if not isinstance(item, Mapping):
                 self.report(item.at, "a play must be a mapping", "write `- name: …`, `hosts: …`, `tasks: …`")
             elif IMPORT in item.entries:
-                yield from self.imported(item)
+                yield from self.import_plays(item)
             else:
                 yield self.play(item)
 
-    def imported(self, item: Mapping) -> Iterator[Play]:
-        self.known(item, IMPORT_KEYS, "play with `import_playbook`")
+    def import_plays(self, item: Mapping) -> Iterator[Play]:
+        self.check_keys(item, IMPORT_KEYS, "play with `import_playbook`")
         name, at = self.text(item, IMPORT, ""), item.key_at(IMPORT)
         path = self.path.parent / name
         if not name or self.circular(path, name, at):
@@ -76,7 +76,7 @@ class _Reader:
         if name in {ours.name for ours in shipped_directory("playbooks").glob("*.yml")} and not path.exists():
             path = shipped_directory("playbooks") / name
         try:
-            data = read_bytes(path, at, fix="a relative path counts from this file", name=f"`{shown(name)}` ")
+            data = read_bytes(path, at, fix="a relative path counts from this file", name=f"`{printable(name)}` ")
             yield from _plays(path, parse(data, str(path), start_from=_FIRST), self.seen)
         except InvalidInput as error:
             self.problems.extend(error.problems)
@@ -85,22 +85,22 @@ class _Reader:
         try:
             if path.resolve() not in self.seen:
                 return False
-            self.report(at, f"`{shown(name)}` imports itself", "remove the import")
+            self.report(at, f"`{printable(name)}` imports itself", "remove the import")
         except (OSError, RuntimeError, ValueError):  # a loop of symbolic links, or a null byte in the name
-            self.report(at, f"`{shown(name)}` is not a path", "correct it")
+            self.report(at, f"`{printable(name)}` is not a path", "correct it")
         return True
 
     def play(self, item: Mapping) -> Play:
-        self.known(item, PLAY_KEYS, "play")
+        self.check_keys(item, PLAY_KEYS, "play")
         tasks = item.get("tasks")
-        self.plain({key: node for key, node in item.entries.items() if key != "tasks"})
+        self.lint({key: node for key, node in item.entries.items() if key != "tasks"})
         if not isinstance(tasks, Items) or not tasks.items:
             self.report(item.key_at("tasks"), "a play needs `tasks:`, a list of steps", "for example `- start:`")
         steps = [step for entry in getattr(tasks, "items", ()) if (step := self.step(entry))]
         if "hosts" not in item.entries and not difflib.get_close_matches("hosts", item.entries):
             self.report(item.at, "a play needs `hosts:`", "for example `hosts: all`")
         always = item.get("always")
-        if always is not None and always.at not in self.odd and not _is_truth(always):
+        if always is not None and always.at not in self.ambiguous and not _is_truth(always):
             self.report(item.key_at("always"), "`always` must be true or false", "write `always: true`")
         return Play(
             name=self.text(item, "name", ""),
@@ -118,12 +118,12 @@ class _Reader:
         if not isinstance(entry, Mapping):
             self.report(entry.at, "a step must be a module", f"one of {', '.join(MODULES)}")
             return None
-        self.plain(entry.entries)
+        self.lint(entry.entries)
         modules = [key for key in entry.entries if key in MODULES]
         if not modules:
             self.no_module(entry)
             return None
-        self.known(entry, (*STEP_KEYS, *modules), "step")
+        self.check_keys(entry, (*STEP_KEYS, *modules), "step")
         if len(modules) == 1:
             return self.with_arguments(modules[0], entry)
         self.report(entry.key_at(modules[1]), "two modules in one step", "write a step for each")
@@ -136,20 +136,20 @@ class _Reader:
         for key in others:
             close = difflib.get_close_matches(key, MODULES, n=1)
             fix = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(MODULES)}"
-            self.report(entry.key_at(key), f"no module `{shown(key)}`", fix)
+            self.report(entry.key_at(key), f"no module `{printable(key)}`", fix)
 
     def with_arguments(self, module: str, entry: Mapping) -> Step | None:
         node, at = entry.entries[module], entry.key_at(module)
         words = self.words(entry, "tags")
         name, when = self.text(entry, "name", ""), self.roles(entry)
-        if node.at in self.odd:
+        if node.at in self.ambiguous:
             return None
         try:
             node = _long_form(module, node)
             arguments: Any = MODULES[module].model_validate(plain(node))
         except ValidationError as error:
             whole = node if isinstance(node, Mapping) else Mapping(at=at)
-            problems = ErrorExplainer(MODULES[module], module, _example(module)).problems(whole, error, self.odd)
+            problems = ErrorExplainer(MODULES[module], module, _example(module)).problems(whole, error, self.ambiguous)
             short = not isinstance(node, Mapping)
             self.problems.extend(replace(one, at=at, fix=_example(module)) if short else one for one in problems)
             return None
@@ -160,16 +160,16 @@ class _Reader:
             self.report(at, "`command` must begin with a program", _example("command"))
         return Step(module, arguments, entry.at, name, when, frozenset(words))
 
-    def plain(self, entries: dict[str, Node]) -> None:
-        """Tell what is a template, or read by YAML otherwise than it looks; of the latter nothing more is said."""
+    def lint(self, entries: dict[str, Node]) -> None:
+        """Report templates, and values that YAML 1.1 reads unexpectedly; the latter get no further error."""
         for node in entries.values():
             self.no_templates(node)
             for problem in lint_values(node):
                 self.problems.append(problem)
-                self.odd.add(problem.at)
+                self.ambiguous.add(problem.at)
 
     def no_templates(self, node: Node) -> None:
-        """A playbook has no variables: braces would reach the hosts as they stand there."""
+        """Report templates: a playbook has no variables, and braces would reach the hosts as they are."""
         if isinstance(node, Scalar):
             if not node.literal and is_template(node.data):
                 self.report(
@@ -179,18 +179,18 @@ class _Reader:
         for below in node.entries.values() if isinstance(node, Mapping) else node.items:
             self.no_templates(below)
 
-    def known(self, item: Mapping, keys: Iterable[str], kind: str) -> None:
+    def check_keys(self, item: Mapping, keys: Iterable[str], kind: str) -> None:
         for key in item.entries:
             if key not in keys:
                 close = difflib.get_close_matches(key, list(keys), n=1)
                 fix = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(keys)}"
-                self.report(item.key_at(key), f"unknown key `{shown(key)}` in a {kind}", fix)
+                self.report(item.key_at(key), f"unknown key `{printable(key)}` in a {kind}", fix)
 
     def text(self, item: Mapping, key: str, default: str) -> str:
         node = item.get(key)
         if node is None:
             return default
-        if node.at in self.odd:
+        if node.at in self.ambiguous:
             return default
         if not isinstance(node, Scalar) or not isinstance(node.data, str) or not node.data:
             has_value = isinstance(node, Scalar) and node.data not in (None, "")
@@ -203,11 +203,11 @@ class _Reader:
     def words(self, item: Mapping, key: str) -> list[str]:
         node = item.get(key)
         nodes = [node] if isinstance(node, Scalar) else list(node.items) if isinstance(node, Items) else []
-        good = (isinstance(one, Scalar) and (isinstance(one.data, str) or one.at in self.odd) for one in nodes)
+        good = (isinstance(one, Scalar) and (isinstance(one.data, str) or one.at in self.ambiguous) for one in nodes)
         if node is not None and not (nodes and all(good)):
             self.report(item.key_at(key), f"`{key}` must be a name or a list of names", f"for example `{key}: [ps]`")
             return []
-        return [one.text for one in nodes if isinstance(one, Scalar) and one.at not in self.odd]
+        return [one.text for one in nodes if isinstance(one, Scalar) and one.at not in self.ambiguous]
 
     def roles(self, item: Mapping) -> tuple[str, ...]:
         names = self.words(item, "when")
@@ -215,7 +215,7 @@ class _Reader:
             if name not in ROLES:
                 close = difflib.get_close_matches(name, ROLES, n=1)
                 fix = f"did you mean `{close[0]}`?" if close else f"roles are {', '.join(ROLES)}"
-                self.report(item.key_at("when"), f"`when: {shown(name)}` is not a role", fix)
+                self.report(item.key_at("when"), f"`when: {printable(name)}` is not a role", fix)
         return tuple(names)
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfprov.engine.context import Context
-from tfprov.engine.execute import AtOnce
-from tfprov.engine.lock.lock import Lock
+from tfprov.engine.execute import SecondInterrupt
+from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.engine.observe import missing, observe
 from tfprov.engine.rollback import take_back
 from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage, combine_errors
@@ -24,7 +24,7 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class PlayOptions:
-    """How to play. `verb` is what the lock tells others; `discard` removes checkpoints that were not gathered.
+    """How to play. `verb` is shown to other runs by the lock; `discard` removes checkpoints that were not gathered.
 
     With `partial`, what did start is kept when something else did not.
     """
@@ -37,15 +37,15 @@ class PlayOptions:
 
 
 def play(context: Context, plays: Iterable[Play], options: PlayOptions) -> None:
-    """Play `plays`; raises what went wrong once the `always` plays behind it have run.
+    """Play `plays`; raise the first error after the later `always` plays have run.
 
     A second Ctrl-C leaves at once.
     """
     plays = list(plays)
     for one in plays:
-        _hosts(context, one)  # so that a pattern that matches nothing is told before anything is done
+        _hosts(context, one)  # reports a pattern that matches nothing before anything is done
     errors: list[BaseException] = []
-    player = _Player(context, options, Lock(context, options.verb))
+    player = _Player(context, options, ClusterLock(context, options.verb))
     try:
         for one in plays:
             if not errors or one.always:
@@ -56,7 +56,7 @@ def play(context: Context, plays: Iterable[Play], options: PlayOptions) -> None:
     finally:
         player.lock.free()
     if errors:
-        raise _verdict(context, errors)
+        raise _final_error(context, errors)
 
 
 def play_shipped(context: Context, options: PlayOptions) -> None:
@@ -87,14 +87,14 @@ def read_tagged(name: str, tags: Iterable[str]) -> tuple[Play, ...]:
 
 
 def _left(context: Context) -> str:
-    """Say what goes on when nobody waits for it; nobody asks the hosts any more, so it is what may run there."""
+    """Return the note after a second Ctrl-C: the tasks that may still run, as no host is observed any more."""
     names = [container.task.name for container in context.wanted]
     what = f"left at once: {join_names(names, _NAMED)} may still run"
     return f"{what}; `tfprov status` shows them, `tfprov down` gathers and ends them"
 
 
-def _verdict(context: Context, errors: Sequence[BaseException]) -> BaseException:
-    """Return what to end with: Ctrl-C, or how the training itself ended, where that came first; else all errors."""
+def _final_error(context: Context, errors: Sequence[BaseException]) -> BaseException:
+    """Return the error to raise: the first one if it is Ctrl-C or the training's failure, else all of them."""
     failures = [error for error in errors if isinstance(error, TfprovError)]
     if not isinstance(errors[0], KeyboardInterrupt | TaskFailed):
         return combine_errors(failures)
@@ -114,12 +114,12 @@ class _Player:
 
     context: Context
     options: PlayOptions
-    lock: Lock
+    lock: ClusterLock
     interrupted: bool = False
     followed: bool = False
 
     def play(self, one: Play) -> Iterator[BaseException]:
-        """Run the steps of a play and yield what went wrong: at most one error, or all of them in an `always` play."""
+        """Run the steps of a play and yield its first error, or all errors of an `always` play."""
         if not _applies(self.context, one.when):
             return
         context = replace(_hosts(self.context, one), tolerant=one.always, partial=self.options.partial)
@@ -128,7 +128,7 @@ class _Player:
             try:  # a signal may come at any moment, and an `always` play is played after it all the same
                 if not _applies(context, step.when) or not _tagged(self.options.tags, one.tags | step.tags):
                     continue
-                self.see_to_the_lock(context, step)
+                self.update_lock(context, step)
                 if before is None and step.module == "start" and not (self.options.partial or self.options.check):
                     before = observe(context)
                     self.run(replace(context, seen=before), step)
@@ -136,7 +136,7 @@ class _Player:
                     self.run(replace(context, followed=self.followed), step)
                 self.followed = self.followed or _follows(step)
             except (TfprovError, KeyboardInterrupt) as error:
-                yield self.noted(error)
+                yield self.report_interrupt(error)
                 if before is not None and isinstance(error, TfprovError) and _starts(step):
                     yield from self.take_back(context, before)
                 if not one.always:
@@ -144,16 +144,16 @@ class _Player:
         if one.always and (lost := missing(context)):
             yield combine_errors(lost)
 
-    def noted(self, error: TfprovError | KeyboardInterrupt) -> BaseException:
+    def report_interrupt(self, error: TfprovError | KeyboardInterrupt) -> BaseException:
         """Return the error, unless it is the second Ctrl-C, which leaves at once."""
         if isinstance(error, KeyboardInterrupt):
-            if self.interrupted or isinstance(error, AtOnce):
+            if self.interrupted or isinstance(error, SecondInterrupt):
                 raise error
             self.interrupted = True
             self.context.report.note("interrupted: Ctrl-C again leaves at once")
         return error
 
-    def see_to_the_lock(self, context: Context, step: Step) -> None:
+    def update_lock(self, context: Context, step: Step) -> None:
         """Hold the lock before a step that changes something, and let it go before one that just follows."""
         if self.options.check:
             return
@@ -163,19 +163,19 @@ class _Player:
             self.lock.free()
 
     def run(self, context: Context, step: Step) -> None:
-        """Run a step, or say what it would do."""
+        """Run a step, or with `check` report what it would do."""
         if self.options.check:
             check(context, step)
         else:
             RUN[step.module](context, step.arguments, self.options.discard)
 
     def take_back(self, context: Context, before: Observation) -> Iterator[BaseException]:
-        """Take back what the play has started; yield what goes wrong with that."""
+        """Take back what the play has started; yield the errors of that."""
         try:
             self.lock.take(tolerant=True)
             take_back(context, before)
         except (TfprovError, KeyboardInterrupt) as error:
-            yield self.noted(error)
+            yield self.report_interrupt(error)
 
 
 def _starts(step: Step) -> bool:

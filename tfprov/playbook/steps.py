@@ -6,7 +6,7 @@ from typing import Any
 
 from tfprov.engine.checkpoints.gather import Gathered, gather
 from tfprov.engine.checkpoints.model_files import NothingSaved, nothing_saved
-from tfprov.engine.checkpoints.ungathered import Place, gathered_of, holders, savers, unsaved_among
+from tfprov.engine.checkpoints.ungathered import TaskOnHost, gathered_of, holders, savers, unsaved_among
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
 from tfprov.engine.monitoring.chief_progress import read_progress
@@ -32,8 +32,8 @@ _BY_STEP = "model.ckpt-"
 """Begins the names of TensorFlow 1's checkpoints; TensorFlow 2 counts how often it saved, as in `ckpt-3`."""
 
 
-def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
-    """Build, deliver and start are the same: what the plan says now, as far as it is this module's."""
+def _plan_step(module: str) -> Callable[[Context, Any, bool], None]:
+    """Return the function of `build`, `deliver` or `start`: it executes the current plan's actions of that module."""
 
     def run(context: Context, _arguments: Any, _discard: bool) -> None:
         observation = context.seen or observe(context)
@@ -42,9 +42,9 @@ def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
         part = _of_module(whole, module)
         if module == "start":
             _check_chief(context, part, observation)
-            if not context.partial:  # else whoever starts it says so, and the others start
+            if not context.partial:  # with `partial`, its start fails and the others start
                 refuse_taken(context, part, observation)
-        if module == "start" and _save_what_goes(context, part, observation):
+        if module == "start" and _gather_before_removal(context, part, observation):
             observation = observe(context)
             part = _part(context, observation, module)
         if part and module != "build":
@@ -58,7 +58,7 @@ def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
 
 
 def _check_programs(context: Context, whole: Plan, module: str) -> None:
-    """InvalidInput when a task that is to be started cannot be, before anything of it is built, brought or stopped."""
+    """Raise InvalidInput if a program cannot be started, before anything is built, delivered or stopped."""
     programs, starting = refuse_start(context, whole)
     if module == "start" and context.machines:
         from tfprov.engine.checks.image_programs import refuse_images  # noqa: PLC0415  it brings the docker SDK
@@ -67,7 +67,7 @@ def _check_programs(context: Context, whole: Plan, module: str) -> None:
 
 
 def _check_chief(context: Context, part: Plan, observation: Observation) -> None:
-    """GatherError when a chief that has ended would be replaced, and a model that was not brought with it."""
+    """Raise GatherError if an ended chief, with a model that was not copied, would be replaced."""
     chief = context.chief(observation)
     if chief is None or chief.state is State.RUNNING:
         return
@@ -78,7 +78,7 @@ def _check_chief(context: Context, part: Plan, observation: Observation) -> None
 
 
 def _afterwards(context: Context, part: Plan, observation: Observation) -> Observation:
-    """Return the hosts as far as they can be empty after `part`: they are asked again only where something was removed."""
+    """Return an observation of the hosts that may be empty after `part`, which is a new one only after a removal."""
     if any(action.kind == ActionKind.REMOVE for action in part.actions):
         return observe(context)
     started = {action.host for action in part.actions}
@@ -93,10 +93,10 @@ def _of_module(whole: Plan, module: str) -> Plan:
     return whole.only(lambda action: action.kind in _KINDS[module])
 
 
-def _save_what_goes(context: Context, part: Plan, observation: Observation) -> bool:
-    """Gather what the plan would remove with a former chief, or with a ps; return whether anything was stopped for that."""
+def _gather_before_removal(context: Context, part: Plan, observation: Observation) -> bool:
+    """Gather the checkpoints of containers that the plan removes; return whether any was stopped for that."""
     gone = {(action.subject, action.host) for action in part.actions if action.kind == ActionKind.REMOVE}
-    if not gone:  # to ask who holds what takes a look into every chief's directory
+    if not gone:  # the next call lists every chief's directory
         return False
     held = unsaved_among(context, observation, lambda holder: (holder.task, holder.host) in gone)
     if not held:
@@ -107,7 +107,7 @@ def _save_what_goes(context: Context, part: Plan, observation: Observation) -> b
         context, part.only(lambda action: action.kind == ActionKind.STOP and (action.subject, action.host) in ends), ""
     ).check()
     for chief in chiefs:
-        tell(context, gather(context, context.verify, source=chief))
+        report_gathered(context, gather(context, context.verify, source=chief))
     return True
 
 
@@ -124,8 +124,8 @@ def _gather(context: Context, _arguments: Any, discard: bool) -> None:
     observation = observe(context)
     sources = [holder for holder in holders(context, observation) if context.allows(holder.host)]
     for source in sources:
-        tell(context, gather(context, context.verify, source=source))
-        tell_lost(context, source, observation)
+        report_gathered(context, gather(context, context.verify, source=source))
+        report_lost_steps(context, source, observation)
     chief = context.cluster.chief
     if not sources:
         lost = chief.host in observation.unreachable
@@ -133,8 +133,8 @@ def _gather(context: Context, _arguments: Any, discard: bool) -> None:
         context.report.note(f"nothing to gather: {what}")
 
 
-def tell(context: Context, gathered: Gathered) -> None:
-    """Say what a gather brought."""
+def report_gathered(context: Context, gathered: Gathered) -> None:
+    """Report the result of a gather."""
     if gathered.files:
         what = f"{format_count(gathered.files, 'file')}, {format_size(gathered.size)}"
         if gathered.new:
@@ -147,8 +147,8 @@ def tell(context: Context, gathered: Gathered) -> None:
         context.report.note(f"nothing new to gather: {gathered.directory} has {gathered.newest.prefix}")
 
 
-def tell_lost(context: Context, source: Observed, observation: Observation) -> None:
-    """Say how many steps of a chief are in none of its checkpoints, where their numbers are steps: `model.ckpt-16`."""
+def report_lost_steps(context: Context, source: Observed, observation: Observation) -> None:
+    """Report how many steps of a chief are in no checkpoint, if checkpoint numbers are steps: `model.ckpt-16`."""
     kept = gathered_of(context, source.run)
     newest = kept.newest if kept is not None else None
     if (
@@ -172,7 +172,7 @@ def tell_lost(context: Context, source: Observed, observation: Observation) -> N
 def _stop(context: Context, arguments: Stop, discard: bool) -> None:
     errors, nothing = _stop_all(context, arguments, discard)
     if context.tolerant and any(isinstance(error, HostError) for error in errors):
-        # A host that is lost meanwhile must not keep the others up: once more, without it.
+        # Try once more without a host that was lost meanwhile, so that the others are taken down.
         errors, again = _stop_all(context, arguments, discard)
         nothing = again or nothing
     if nothing is not None:
@@ -182,9 +182,9 @@ def _stop(context: Context, arguments: Stop, discard: bool) -> None:
 
 
 def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[TfprovError], NothingSaved | None]:
-    """Stop, and remove, what can be; return what went wrong, and what there is of a chief that saved nothing."""
+    """Stop and remove the chosen containers; return the errors, and the models of a chief without a checkpoint."""
     observation, chosen = observe(context), _chosen(context, arguments)
-    held: dict[Place, tuple[Observed, str]] = {}
+    held: dict[TaskOnHost, tuple[Observed, str]] = {}
     nothing: NothingSaved | None = None
     try:
         if arguments.remove and not discard:
@@ -200,7 +200,7 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
     if arguments.remove:
         for place in kept:
             logs.keep(*place)
-        logs.tell()
+        logs.report()
         errors += clean(context, observation)
     fix = "run `tfprov gather`, or remove it for good with `tfprov down --discard`"
     errors += [
@@ -211,7 +211,7 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
 
 
 def _without_checkpoint(context: Context, nothing: NothingSaved) -> list[GatherError]:
-    """Return the error that the chief's end without a checkpoint is, or say what there is to say about it."""
+    """Return the error for a chief that ended without a checkpoint, or report it if it is none."""
     if nothing.holds_model:
         return [nothing.kept()]
     if nothing.chief.finished and context.followed:
@@ -222,7 +222,7 @@ def _without_checkpoint(context: Context, nothing: NothingSaved) -> list[GatherE
 
 
 def clean(context: Context, observation: Observation) -> list[HostError]:
-    """Clean the hosts on which nothing is left; return what went wrong."""
+    """Clean the hosts without tasks; return the errors."""
     errors = []
     for host, runtime in context.runtimes.items():
         if context.allows(host) and host not in observation.unreachable:
@@ -257,9 +257,9 @@ def _command(context: Context, arguments: Command, _discard: bool) -> None:
 
 
 RUN: Mapping[str, Callable[[Context, Any, bool], None]] = {
-    "build": _bring_about("build"),
-    "deliver": _bring_about("deliver"),
-    "start": _bring_about("start"),
+    "build": _plan_step("build"),
+    "deliver": _plan_step("deliver"),
+    "start": _plan_step("start"),
     "wait": _wait,
     "gather": _gather,
     "stop": _stop,
@@ -268,7 +268,7 @@ RUN: Mapping[str, Callable[[Context, Any, bool], None]] = {
 
 
 def check(context: Context, step: Step) -> None:
-    """Say what a step would do, without doing it."""
+    """Report what a step would do, without doing it."""
     if step.module in _KINDS:
         part = _part(context, observe(context), step.module)
         for line in plan_lines(part, context.wanted):

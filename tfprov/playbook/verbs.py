@@ -80,15 +80,15 @@ def gather_newest(context: Context) -> "Gathered":
     """Gather what is new at the chief, under the cluster's lock, and report it; what `tfprov gather` does."""
     from tfprov.engine.checkpoints.gather import gather  # noqa: PLC0415
     from tfprov.engine.checkpoints.model_files import nothing_saved  # noqa: PLC0415
-    from tfprov.engine.lock.lock import Lock  # noqa: PLC0415
-    from tfprov.playbook.steps import tell, tell_lost  # noqa: PLC0415
+    from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
+    from tfprov.playbook.steps import report_gathered, report_lost_steps  # noqa: PLC0415
 
-    with Lock(context, "gather", tolerant=True):
+    with ClusterLock(context, "gather", tolerant=True):
         observation = observe(context, tolerant=True)
         gathered = gather(context, context.verify, observation)
-        tell(context, gathered)
+        report_gathered(context, gathered)
         if (chief := context.chief(observation)) is not None:
-            tell_lost(context, chief, observation)
+            report_lost_steps(context, chief, observation)
         if gathered.newest is None:
             context.report.note(f"{context.cluster.chief.name} has not saved a checkpoint yet")
             if (nothing := nothing_saved(context, observation)) is not None and nothing.elsewhere:
@@ -98,11 +98,11 @@ def gather_newest(context: Context) -> "Gathered":
 
 def gather_path(context: Context, path: str) -> "CopiedPath":
     """Copy a file or directory of the chief, under the cluster's lock, and report it."""
-    from tfprov.engine.checkpoints.model_files import bring  # noqa: PLC0415
-    from tfprov.engine.lock.lock import Lock  # noqa: PLC0415
+    from tfprov.engine.checkpoints.model_files import copy_path  # noqa: PLC0415
+    from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
 
-    with Lock(context, "gather", tolerant=True):
-        copied = bring(context, path)
+    with ClusterLock(context, "gather", tolerant=True):
+        copied = copy_path(context, path)
         what = f"{format_count(copied.files, 'file')}, {format_size(copied.size)}"
         context.report.note(f"brought to {copied.at}: {what}, as it is: nothing was verified")
     return copied
@@ -110,12 +110,12 @@ def gather_path(context: Context, path: str) -> "CopiedPath":
 
 def _clean_all(context: Context, observation: Observation) -> None:
     """Remove, under the cluster's lock, what hosts without tasks still keep: data of an inventory that was edited since."""
-    from tfprov.engine.lock.lock import Lock  # noqa: PLC0415
+    from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
     from tfprov.playbook.steps import clean  # noqa: PLC0415
 
     if not observation.hosts:
         return
-    with Lock(context, "down", tolerant=True):
+    with ClusterLock(context, "down", tolerant=True):
         errors = clean(context, observation)
     if errors:
         raise combine_errors(errors)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from tfprov.errors import Problem, shown
+from tfprov.errors import Problem, printable
 from tfprov.settings.role_settings import RoleSettings
 
 LONGEST = 63
@@ -78,7 +78,9 @@ def name_problems(roles: RoleSettings, names: Iterable[str], *, longest: int = L
     """Yield a problem, at the line of the cluster's name, if it makes an invalid name of a Service."""
     cluster = roles.values.cluster
     if not cluster[0].isalpha():
-        what = f"the cluster's name `{shown(cluster)}` begins with a digit, and names of Services begin with a letter"
+        what = (
+            f"the cluster's name `{printable(cluster)}` begins with a digit, and names of Services begin with a letter"
+        )
         yield Problem(roles.at("cluster"), what, "begin it with a letter")
         return
     yield from long_name_problems(roles, names, longest=longest)

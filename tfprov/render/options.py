@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from tfprov.errors import TfprovError, Usage, combine_errors, shown
+from tfprov.errors import TfprovError, Usage, combine_errors, printable
 from tfprov.model.field_types import check_image_name
 from tfprov.model.validators import InvalidValue
 
@@ -115,16 +115,16 @@ def parse_settings(target: str, options: Mapping[str, Option], settings: Sequenc
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
-            errors.append(Usage(f"`--set {shown(setting)}` has no value", "write `--set name=value`"))
+            errors.append(Usage(f"`--set {printable(setting)}` has no value", "write `--set name=value`"))
         elif name not in options:
             close = get_close_matches(name, options, n=1)
             fix = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(options)}"
-            errors.append(Usage(f"`{target}` has no option `{shown(name)}`", fix))
+            errors.append(Usage(f"`{target}` has no option `{printable(name)}`", fix))
         else:
             try:
                 values[name] = options[name].read(value)
             except ValueError as error:
-                errors.append(Usage(f"`--set {name}` must be {error}, not `{shown(value)}`", options[name].help))
+                errors.append(Usage(f"`--set {name}` must be {error}, not `{printable(value)}`", options[name].help))
     if errors:
         raise combine_errors(errors)
     return values

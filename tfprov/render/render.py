@@ -109,8 +109,8 @@ def _image(role: RoleSettings, settings: Values) -> str:
 
 
 def _member(container: Container, request: RenderRequest) -> Member:
-    task, role, box = container.task, request.role(container.task), container.box
-    assert box is not None, "each task has a container image here"
+    task, role, docker_options = container.task, request.role(container.task), container.docker
+    assert docker_options is not None, "each task has a container image here"
     wiring_flags = tuple(task_args.wiring_flags(request.cluster, task, role))
     flags = len(container.spec["flags"])
     program = container.argv[: len(container.argv) - flags - len(wiring_flags)]
@@ -124,17 +124,17 @@ def _member(container: Container, request: RenderRequest) -> Member:
         task=task.name,
         address=task.address,
         port=task.port,
-        image=box.image,
+        image=docker_options.image,
         program=program,
         wiring_flags=wiring_flags,
         flags=container.argv[len(container.argv) - flags :] if flags else (),
         env={name: value for name, value in container.env.items() if name not in secrets},
         secrets=secrets,
-        memory=box.memory,
-        cpus=box.cpus,
-        gpus=box.gpus if task.role in WITH_GPUS else 0,
-        pids=box.pids,
-        read_only=box.read_only,
+        memory=docker_options.memory,
+        cpus=docker_options.cpus,
+        gpus=docker_options.gpus if task.role in WITH_GPUS else 0,
+        pids=docker_options.pids,
+        read_only=docker_options.read_only,
         mounts=tuple(Mount(mount.source, mount.target, mount.read_only) for mount in role.values.mounts),
         data=Data(role.values.data.path or "", role.values.data.to) if role.values.data and role.reads_data else None,
         checkpoint_dir=container.checkpoint_dir,

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Protocol
 
-from tfprov.errors import Problem, Usage, shown
+from tfprov.errors import Problem, Usage, printable
 from tfprov.images.code import Code
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.state import Mount
@@ -237,6 +237,6 @@ def find_target(name: str) -> Target:
     if name not in TARGETS:
         close = get_close_matches(name, TARGETS, n=1)
         fix = f"did you mean `{close[0]}`?" if close else f"it is one of {', '.join(TARGETS)}"
-        raise Usage(f"no target `{shown(name)}`", fix)
+        raise Usage(f"no target `{printable(name)}`", fix)
     target: Target = pkgutil.resolve_name(TARGETS[name])
     return target

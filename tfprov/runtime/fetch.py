@@ -184,7 +184,7 @@ def _is_resumed(response: Any, begin: int, part: Path) -> bool:
     if response.status == 206 and str(response.headers.get("Content-Range")).startswith(f"bytes {begin}-"):
         return True
     part.unlink()
-    raise RetryableError(f"the server does not send what it was asked for (answer {response.status})")
+    raise RetryableError(f"the server ignores the requested range (answer {response.status})")
 
 
 def _copy(response: Any, out: BinaryIO, digest: Any, progress: Progress, position: int) -> None:

@@ -108,7 +108,7 @@ class Reporter:
             replace(path, text.encode())
         except OSError as error:
             self._disabled = True
-            sys.stderr.write(f"tfprov: {self.task}: no progress is told: {path}: {error.strerror or error}\n")
+            sys.stderr.write(f"tfprov: {self.task}: progress cannot be written: {path}: {error.strerror or error}\n")
 
     def _read_previous_step(self) -> int | None:
         """Return the step in the file of the previous run of this task."""

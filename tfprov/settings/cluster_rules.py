@@ -4,12 +4,12 @@ import difflib
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as AbstractMapping
 
-from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.model.cluster import is_loopback
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
 from tfprov.model.node import Mapping, Node, find
 from tfprov.model.settings import SHARED
-from tfprov.settings.connection import SSH_PORT, Connection, resolve_connection
+from tfprov.settings.connection import SSH_PORT, ConnectionSettings, resolve_connection
 from tfprov.settings.role_settings import RoleSettings
 from tfprov.wiring import READERS
 
@@ -53,9 +53,9 @@ def _has(variables: Node, name: str) -> bool:
     return isinstance(settings, Mapping) and name in settings.entries
 
 
-def check_duplicate_hosts(connections: AbstractMapping[str, Connection]) -> Iterator[Problem]:
+def check_duplicate_hosts(connections: AbstractMapping[str, ConnectionSettings]) -> Iterator[Problem]:
     """Yield a problem for every host with the address and the port of another."""
-    seen: dict[tuple[str | int | None, ...], Connection] = {}
+    seen: dict[tuple[str | int | None, ...], ConnectionSettings] = {}
     for connection in connections.values():
         address, port = connection.address, connection.port or SSH_PORT
         # Behind different gateways, one address means different machines.
@@ -75,7 +75,7 @@ def check_build_hosts(inventory: Inventory, roles: Sequence[RoleSettings]) -> It
     for at, host in hosts.items():
         if host not in inventory.hosts:
             yield Problem(
-                at, f"`image.build_on`: no host `{shown(host)}` in the inventory", _suggest_host(inventory, host)
+                at, f"`image.build_on`: no host `{printable(host)}` in the inventory", _suggest_host(inventory, host)
             )
             continue
         try:
@@ -88,7 +88,7 @@ def _suggest_host(inventory: Inventory, name: str) -> str:
     if name in inventory.groups:
         return f"`{name}` is a group: name one of its hosts"
     close = difflib.get_close_matches(name, inventory.hosts, n=1)
-    return f"did you mean `{shown(close[0])}`?" if close else "name one of its hosts, or remove it"
+    return f"did you mean `{printable(close[0])}`?" if close else "name one of its hosts, or remove it"
 
 
 def check_loopback(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
@@ -135,7 +135,9 @@ def check_similar_groups(inventory: Inventory) -> Iterator[Problem]:
     """Yield a warning for every group such as `workers`, beside a `worker` with hosts, that has hosts without a role."""
     for name, role, idle in _similar_groups(inventory):
         if _is_separate(inventory, name, role):
-            hosts = f"{shown(idle[0])} and {len(idle) - 1} more of its hosts" if len(idle) > 1 else shown(idle[0])
+            hosts = (
+                f"{printable(idle[0])} and {len(idle) - 1} more of its hosts" if len(idle) > 1 else printable(idle[0])
+            )
             what = f"the group `{name}` is not a role, and {hosts} {'have' if len(idle) > 1 else 'has'} none"
             yield Problem(inventory.groups[name].at, what, f"put them into `{role}` if they are to train")
 

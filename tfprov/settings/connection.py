@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tfprov.errors import InvalidInput, Position, shown
+from tfprov.errors import InvalidInput, Position, printable
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import Mapping, Node, plain
 from tfprov.model.validators import InvalidValue
@@ -23,7 +23,7 @@ from tfprov.settings.connection_vars import (
     expand_path,
 )
 from tfprov.settings.ssh_args import SshArgs
-from tfprov.templating.host_values import Faults, Variables, is_secret, render
+from tfprov.templating.host_values import TemplateProblems, Variables, is_secret, render
 from tfprov.templating.magic_vars import HostVars
 from tfprov.vault.redaction import SECRETS
 from tfprov.yamltext.yaml11 import lint_values
@@ -48,7 +48,7 @@ TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
-class Connection:
+class ConnectionSettings:
     """How to reach a host. `at` is the position of its address; `port` and `user` are None for SSH's defaults.
 
     `key_files` are tried before SSH's default keys. `known_hosts` replace the default files; with `accept_new`, unknown
@@ -78,16 +78,18 @@ class Connection:
     address_family: str | None = None
 
 
-def resolve_connection(inventory: Inventory, host: str) -> Connection:
+def resolve_connection(inventory: Inventory, host: str) -> ConnectionSettings:
     """Return the connection to `host`, with or without a role; InvalidInput carries all problems."""
-    nodes, faults = inventory.variables(host), Faults()
+    nodes, faults = inventory.variables(host), TemplateProblems()
     connection = build_connection(inventory, host, nodes, HostVars(inventory).bind(host, nodes), faults)
     if faults.problems:
         raise InvalidInput(faults.problems)
     return connection
 
 
-def build_connection(inventory: Inventory, host: str, nodes: Mapping, context: Variables, faults: Faults) -> Connection:
+def build_connection(
+    inventory: Inventory, host: str, nodes: Mapping, context: Variables, faults: TemplateProblems
+) -> ConnectionSettings:
     """Return the connection in `nodes`, the variables of `host`; problems go into `faults`."""
     check_names(nodes, faults)
     values = dict(_values(nodes, context, faults))
@@ -101,7 +103,7 @@ def build_connection(inventory: Inventory, host: str, nodes: Mapping, context: V
             faults.add(nodes.key_at(name), f"`{name}` is not supported", _UNSUPPORTED[name])
     at = inventory.hosts[host].at
     key_file = [expand_path(values[name]) for name in KEY_FILES if name in values][-1:]
-    return Connection(
+    return ConnectionSettings(
         host,
         _last({name: nodes.entries[name].at for name in ADDRESSES if name in nodes.entries}, ADDRESSES, at),
         _last(values, ADDRESSES, host),
@@ -129,7 +131,7 @@ def _last(values: dict[str, Any], names: tuple[str, ...], default: Any) -> Any:
     return next((values[name] for name in reversed(names) if name in values), default)
 
 
-def _values(nodes: Mapping, context: Variables, faults: Faults) -> Iterator[tuple[str, Any]]:
+def _values(nodes: Mapping, context: Variables, faults: TemplateProblems) -> Iterator[tuple[str, Any]]:
     """Yield the valid variables with their parsed values."""
     for name, parse in PARSERS.items():
         if name not in nodes.entries:
@@ -148,7 +150,7 @@ class _Reported(Exception):
     """A value is invalid, and its problems are in the faults already."""
 
 
-def _value(name: str, node: Node, context: Variables, faults: Faults) -> Any:
+def _value(name: str, node: Node, context: Variables, faults: TemplateProblems) -> Any:
     if name in SECRETS:
         return _password(name, node, context, faults)
     # YAML 1.1 reads `ansible_become: yes` as it looks, but not `ansible_port: 22:22`.
@@ -160,7 +162,7 @@ def _value(name: str, node: Node, context: Variables, faults: Faults) -> Any:
     return value
 
 
-def _password(name: str, node: Node, context: Variables, faults: Faults) -> Any:
+def _password(name: str, node: Node, context: Variables, faults: TemplateProblems) -> Any:
     """Return a password, rendered as a variable: errors about those never repeat a secret."""
     try:
         return context[name]
@@ -169,17 +171,17 @@ def _password(name: str, node: Node, context: Variables, faults: Faults) -> Any:
         raise _Reported from None
 
 
-def _check_become(nodes: Mapping, values: dict[str, Any], faults: Faults) -> None:
+def _check_become(nodes: Mapping, values: dict[str, Any], faults: TemplateProblems) -> None:
     method, user = values.get("ansible_become_method", "sudo"), values.get("ansible_become_user", "root")
     if method not in _SUDO:
         at = nodes.entries["ansible_become_method"].at
-        faults.add(at, f"`ansible_become_method: {shown(method)}` is not supported", "use `sudo`")
+        faults.add(at, f"`ansible_become_method: {printable(method)}` is not supported", "use `sudo`")
     if user != "root":
         at = nodes.entries["ansible_become_user"].at
-        faults.add(at, f"`ansible_become_user: {shown(user)}` is not supported", "use `root`, or remove it")
+        faults.add(at, f"`ansible_become_user: {printable(user)}` is not supported", "use `root`, or remove it")
 
 
-def _check_key_file(nodes: Mapping, values: dict[str, Any], faults: Faults) -> None:
+def _check_key_file(nodes: Mapping, values: dict[str, Any], faults: TemplateProblems) -> None:
     for name in [name for name in KEY_FILES if name in values][-1:]:
         try:
             check_key_file(name, values[name])
@@ -187,7 +189,7 @@ def _check_key_file(nodes: Mapping, values: dict[str, Any], faults: Faults) -> N
             faults.add(nodes.entries[name].at, str(error), error.fix)
 
 
-def _ssh_args(nodes: Mapping, values: dict[str, Any], faults: Faults) -> SshArgs:
+def _ssh_args(nodes: Mapping, values: dict[str, Any], faults: TemplateProblems) -> SshArgs:
     """Parse the arguments for `ssh`, in the order in which Ansible passes them."""
     args = SshArgs()
     for name in (name for name in ARGS if name in values):
@@ -198,11 +200,11 @@ def _ssh_args(nodes: Mapping, values: dict[str, Any], faults: Faults) -> SshArgs
     return args
 
 
-def check_names(nodes: Mapping, faults: Faults) -> None:
+def check_names(nodes: Mapping, faults: TemplateProblems) -> None:
     """Add a problem to `faults` for every misspelt connection variable in `nodes`."""
     for name in nodes:
         if correct := _correct_name(name):
-            faults.add(nodes.key_at(name), f"unknown variable `{shown(name)}`", f"did you mean `{correct}`?")
+            faults.add(nodes.key_at(name), f"unknown variable `{printable(name)}`", f"did you mean `{correct}`?")
 
 
 @lru_cache

@@ -6,7 +6,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from tfprov.errors import shown
+from tfprov.errors import printable
 from tfprov.model.validators import InvalidValue, address_error
 from tfprov.settings.pydantic_errors import describe_value
 from tfprov.vault.redaction import SECRETS
@@ -69,7 +69,7 @@ def parse_word(name: str, value: Any) -> str:
     """Parse a text without blanks, which no program takes for an option."""
     word = parse_text(name, value)
     if any(c.isspace() or not c.isprintable() for c in word) or word.startswith("-"):
-        raise InvalidValue(f"`{name}: {shown(word)}` holds a blank or starts with a dash", "correct it")
+        raise InvalidValue(f"`{name}: {printable(word)}` holds a blank or starts with a dash", "correct it")
     return word
 
 
@@ -77,13 +77,13 @@ def parse_connection_type(name: str, value: Any) -> str:
     """Parse the connection type: `ssh` or `local`."""
     connection_type = parse_text(name, value)
     if connection_type not in ("local", "ssh"):
-        raise InvalidValue(f"`{name}: {shown(connection_type)}` is not supported", "use `local` or `ssh`")
+        raise InvalidValue(f"`{name}: {printable(connection_type)}` is not supported", "use `local` or `ssh`")
     return connection_type
 
 
 def parse_host(name: str, value: Any) -> str:
     """Parse an address; IPv6 is allowed for SSH."""
-    setting = f"`{name}: {shown(value)}`"
+    setting = f"`{name}: {printable(value)}`"
     if "@" in parse_text(name, value):
         raise InvalidValue(f"{setting} holds a user", "give the user as `ansible_user`")
     address = parse_word(name, value)
@@ -118,7 +118,7 @@ def expand_path(text: str) -> Path:
 
 def check_key_file(name: str, path: str) -> None:
     """Check that `path` is a readable private key; `name` is the variable in messages."""
-    file, setting = expand_path(path), f"`{name}`: `{shown(path)}`"
+    file, setting = expand_path(path), f"`{name}`: `{printable(path)}`"
     try:
         exists, is_file = file.exists(), file.is_file()
     except OSError:  # a name that is too long, or a directory that may not be searched

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from tfprov.errors import InvalidInput, Position, Usage, shown
+from tfprov.errors import InvalidInput, Position, Usage, printable
 from tfprov.model.inventory import EXTRA_VARS_ORIGIN, NAMESPACE, ROLES, Inventory
 from tfprov.model.node import HIDDEN, Mapping, Node, Scalar, plain_masked, scalars
 from tfprov.model.sections import StrictModel
@@ -89,7 +89,7 @@ class HostExplanation:
         selected = replace(self, variables=select(self.variables), settings={r: o for r, o in settings.items() if o})
         if selected.variables or selected.settings:
             return selected
-        raise Usage(f"{self.host} has no `{shown(key)}`", _suggest(key, self.names()))
+        raise Usage(f"{self.host} has no `{printable(key)}`", _suggest(key, self.names()))
 
 
 def explain(inventory: Inventory, host: str, role: str | None = None, *, show_secrets: bool = False) -> HostExplanation:
@@ -98,11 +98,11 @@ def explain(inventory: Inventory, host: str, role: str | None = None, *, show_se
     Secrets are masked, unless `show_secrets` is set. Usage for an unknown host or role.
     """
     if host not in inventory.hosts:
-        raise Usage(f"no host `{shown(host)}` in {inventory.path}", _suggest_host(inventory, host))
+        raise Usage(f"no host `{printable(host)}` in {inventory.path}", _suggest_host(inventory, host))
     roles = [name for name in ROLES if host in inventory.members(name)]
     if role is not None and role not in roles:
         fix = f"its roles are {', '.join(roles)}" if roles else "it has none"
-        raise Usage(f"{host} does not have the role `{shown(role)}`", fix)
+        raise Usage(f"{host} does not have the role `{printable(role)}`", fix)
     nodes = inventory.variables(host)
     hostvars = HostVars(inventory)
     context = hostvars.bind(host, nodes)
@@ -125,7 +125,7 @@ def _suggest(name: str, names: list[str], otherwise: str = "leave the key out to
     close = difflib.get_close_matches(name, names, n=1)
     if not close:  # `train_steps` stands for `tfprov.flags.train_steps`
         close = [known for known in names if known.endswith(f".{name}")]
-    return f"did you mean `{shown(close[0])}`?" if close else otherwise
+    return f"did you mean `{printable(close[0])}`?" if close else otherwise
 
 
 _Stack = list[tuple[Node, SourceValue]]

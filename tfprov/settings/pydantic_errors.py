@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from tfprov.errors import Position, Problem, one_line, shown
+from tfprov.errors import Position, Problem, one_line, printable
 from tfprov.model.node import Items, Mapping, Node, Scalar, find
 
 Path = tuple[str | int, ...]
@@ -74,7 +74,7 @@ class ErrorExplainer:
             fix = f"did you mean `{close[0]}`?" if close else self.example(path)
             return f"`{name}` must be {expected}, not {describe_value(value)}", fix
         for limit in limits.keys() & _LIMITS.keys():
-            return f"`{name}` must be {_LIMITS[limit]} {limits[limit]:.10g}, not {shown(value)}", self.example(path)
+            return f"`{name}` must be {_LIMITS[limit]} {limits[limit]:.10g}, not {printable(value)}", self.example(path)
         if kind == "too_short":
             return f"`{name}` must not be empty", self.example(path)
         return self.mistyped(error, path, text)
@@ -85,9 +85,9 @@ class ErrorExplainer:
         if expected is None:
             return f"`{name}`: {one_line(error['msg'])}", self.example(path)
         if expected == "text" and isinstance(value, int | float):
-            return f"`{name}` must be text, not `{shown(text or value)}`", f'quote it: "{shown(text or value)}"'
+            return f"`{name}` must be text, not `{printable(text or value)}`", f'quote it: "{printable(text or value)}"'
         if expected in ("a whole number", "a number") and isinstance(value, str) and value.isdigit():
-            fix = f"write {shown(value)} without quotes{'' if self.inside else ', or end a template in `| int`'}"
+            fix = f"write {printable(value)} without quotes{'' if self.inside else ', or end a template in `| int`'}"
             return f"`{name}` must be a number, not text", fix
         if expected in ("a whole number", "a number") and isinstance(value, str) and (number := _parse_number(value)):
             return f"`{name}` must be {expected}, not {describe_value(value)}", f"write {number}"
@@ -102,7 +102,7 @@ class ErrorExplainer:
         """Return the dotted name of the value at `path`."""
         steps = [self.name, *path] if self.inside or not path else list(path)
         words = [f"[{step}]" if isinstance(step, int) else "." + (step or "''") for step in steps]
-        return shown("".join(words).removeprefix("."))
+        return printable("".join(words).removeprefix("."))
 
     def suggest_key(self, path: Path) -> str:
         """Return the fix for the unknown key at the end of `path`: a similar key, or all there are."""
@@ -195,7 +195,7 @@ def _parse_number(text: str) -> str | None:
         number = float(text) if re.fullmatch(r"[-+]?[0-9]{0,9}\.?[0-9]{1,9}[eE][-+]?[0-9]{1,2}", text) else int(text, 0)
     except ValueError:
         return None
-    return f"{number:.10g}" if isinstance(number, float) else shown(number)
+    return f"{number:.10g}" if isinstance(number, float) else printable(number)
 
 
 def _type_name(kind: str) -> str | None:
@@ -220,4 +220,4 @@ def describe_value(value: object) -> str:
         return "an empty text"
     if value in ("true", "false"):
         return f'the text "{value}"'
-    return "nothing" if value is None else f"`{shown(value)}`"
+    return "nothing" if value is None else f"`{printable(value)}`"

@@ -7,7 +7,7 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from tfprov.errors import InvalidInput, Problem, shown
+from tfprov.errors import InvalidInput, Problem, printable
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
 from tfprov.model.node import Items, Mapping, Node, Scalar, find, plain, scalars
 from tfprov.model.settings import Settings, implied_wiring
@@ -21,13 +21,13 @@ from tfprov.settings.cluster_rules import (
     check_shared_settings,
     no_roles_problem,
 )
-from tfprov.settings.connection import Connection, build_connection, resolve_connection
+from tfprov.settings.connection import ConnectionSettings, build_connection, resolve_connection
 from tfprov.settings.connection_vars import ADDRESSES
 from tfprov.settings.pydantic_errors import ErrorExplainer
 from tfprov.settings.role_rules import check_default_flags, check_role_settings, lint_settings, scalar_text
 from tfprov.settings.role_settings import DEFAULT_COMMANDS, RoleSettings, settings_for_role
 from tfprov.templating.errors import UNDEFINED
-from tfprov.templating.host_values import Faults, Variables, decrypt_node, is_secret, render
+from tfprov.templating.host_values import TemplateProblems, Variables, decrypt_node, is_secret, render
 from tfprov.templating.magic_vars import (
     CLUSTER_VARIABLES,
     TASK_SETTINGS,
@@ -120,7 +120,7 @@ def resolve(
 
 
 def _cluster_problems(
-    inventory: Inventory, roles: list[RoleSettings], connections: dict[str, Connection]
+    inventory: Inventory, roles: list[RoleSettings], connections: dict[str, ConnectionSettings]
 ) -> Iterator[Problem]:
     yield from check_misspelt_roles(inventory)
     yield from check_empty_roles(inventory)
@@ -138,7 +138,7 @@ class _Resolver:
 
     def __init__(self, inventory: Inventory, *, whole: bool) -> None:
         self.inventory, self.whole = inventory, whole
-        self.connections: dict[str, Connection] = {}
+        self.connections: dict[str, ConnectionSettings] = {}
         self._hostvars, self._cache = HostVars(inventory), SettingsCache()
 
     def roles(self, problems: list[Problem]) -> Iterator[RoleSettings]:
@@ -151,7 +151,7 @@ class _Resolver:
                     problems.extend(error.problems)
 
     def _role(self, role: str, host: str) -> RoleSettings:
-        inventory, faults = self.inventory, Faults()
+        inventory, faults = self.inventory, TemplateProblems()
         nodes = inventory.variables(host, role=role)
         context = self._hostvars.bind(host, nodes)
         connection = self.connections[host] = build_connection(inventory, host, nodes, context, faults)
@@ -165,7 +165,7 @@ class _Resolver:
         at = inventory.groups[role].at
         return RoleSettings(role, host, checked.values, checked.rendered, context, address, connection, at)
 
-    def _written(self, nodes: Mapping, faults: Faults) -> Mapping:
+    def _written(self, nodes: Mapping, faults: TemplateProblems) -> Mapping:
         """Return the mapping under `tfprov:`; InvalidInput where there is none."""
         written = nodes.get(NAMESPACE)
         if isinstance(written, Mapping):
@@ -181,7 +181,12 @@ class _Resolver:
 
 
 def _address(  # noqa: PLR0913, PLR0917  all that the address of a host depends on
-    host: str, values: Settings | None, connection: Connection, nodes: Mapping, context: Variables, faults: Faults
+    host: str,
+    values: Settings | None,
+    connection: ConnectionSettings,
+    nodes: Mapping,
+    context: Variables,
+    faults: TemplateProblems,
 ) -> str:
     """Return the address at which other tasks reach `host`; without `values`, it is not checked."""
     address = (values.address if values else None) or ("127.0.0.1" if connection.local else connection.address)
@@ -193,7 +198,7 @@ def _address(  # noqa: PLR0913, PLR0917  all that the address of a host depends 
         faults.add(connection.at, what, "set `address` under `tfprov:`, or write it in plain")
     elif reason := address_error(address):
         fix = "set `address` under `tfprov:`" if address.isascii() else "give its address as `ansible_host`"
-        faults.add(connection.at, f"the address of {shown(host)} {reason}", fix)
+        faults.add(connection.at, f"the address of {printable(host)} {reason}", fix)
     return address
 
 
@@ -208,7 +213,7 @@ def _misplaced(nodes: Mapping, problem: Problem) -> Problem:
 
 def _check(role: str, written: Mapping, context: Variables, *, whole: bool) -> CheckedSettings:
     """Render and check the settings of a role."""
-    faults = Faults()
+    faults = TemplateProblems()
     rendered = _render(written, context, faults)
     _try_task_settings(role, rendered, context, faults)
     values = _validate(rendered, faults, whole=whole)
@@ -222,7 +227,7 @@ def _is_secret(node: Node | None, context: Variables) -> bool:
     return node is not None and is_secret(node, context)
 
 
-def _render(written: Mapping, context: Variables, faults: Faults) -> Mapping:
+def _render(written: Mapping, context: Variables, faults: TemplateProblems) -> Mapping:
     entries = {
         key: decrypt_node(node, faults) if key in TASK_SETTINGS else render(node, context, faults)
         for key, node in written.entries.items()
@@ -235,7 +240,7 @@ def _render(written: Mapping, context: Variables, faults: Faults) -> Mapping:
     return Mapping(entries, written.at, written.keys)
 
 
-def _try_task_settings(role: str, node: Mapping, context: Variables, faults: Faults) -> None:
+def _try_task_settings(role: str, node: Mapping, context: Variables, faults: TemplateProblems) -> None:
     """Render the settings of a task once already, so that their problems are reported with all others."""
     cluster = node.get("cluster")
     name = cluster.text if isinstance(cluster, Scalar) else ""
@@ -264,7 +269,7 @@ def _without_index(node: Node) -> Node:
     )
 
 
-def _validate(node: Mapping, faults: Faults, *, whole: bool) -> Settings | None:
+def _validate(node: Mapping, faults: TemplateProblems, *, whole: bool) -> Settings | None:
     """Return the settings in `node`, or None with the reasons in `faults`; unless `whole`, some may be missing."""
     for problem in lint_settings(node):
         faults.add(problem.at, problem.what, problem.fix)

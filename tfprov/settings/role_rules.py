@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tfprov.errors import Problem, shown
+from tfprov.errors import Problem, printable
 from tfprov.model.node import Mapping, Node, Scalar, find
 from tfprov.model.sections import Data, DataSource, Image
 from tfprov.model.settings import CONTAINER_ONLY, Settings, implied_wiring
@@ -95,7 +95,7 @@ def _names(node: Mapping, sources: "list[DataSource] | tuple[()]") -> Iterator[P
         if not source.name and (reason := _name_error(source)):
             yield Problem(at, reason, "give it a `name`")
         elif source.file in seen:
-            what = f"`data.fetch` has two files called `{shown(source.file)}`"
+            what = f"`data.fetch` has two files called `{printable(source.file)}`"
             yield Problem(at, what, "give one of them another `name`")
         seen.add(source.file)
 
@@ -105,7 +105,7 @@ def _name_error(source: DataSource) -> str | None:
     try:
         check_file_name(source.file)
     except InvalidValue:
-        ending = f"in `{shown(source.file)}`" if source.file else "without a name"
+        ending = f"in `{printable(source.file)}`" if source.file else "without a name"
         return f"`data.fetch` has an address that ends {ending}, which cannot be the name of a file"
     return None
 
@@ -183,7 +183,7 @@ def _mounts(node: Mapping, values: Settings) -> Iterator[Problem]:
     if values.data is not None:
         for what, directory in taken.items():
             if _overlap(values.data.to, directory):
-                message = f"`data.to` overlaps {what} in {shown(directory)}"
+                message = f"`data.to` overlaps {what} in {printable(directory)}"
                 yield Problem(find(node, ["data", "to"])[1], message, "choose another directory")
         taken["the data"] = values.data.to
     seen: set[str] = set()
@@ -192,9 +192,11 @@ def _mounts(node: Mapping, values: Settings) -> Iterator[Problem]:
         name = f"`mounts[{number}].target`"
         for what, directory in taken.items():
             if _overlap(mount.target, directory):
-                yield Problem(at, f"{name} overlaps {what} in {shown(directory)}", "choose another directory")
+                yield Problem(at, f"{name} overlaps {what} in {printable(directory)}", "choose another directory")
         if _normalize(mount.target) in seen:
-            yield Problem(at, f"{name} is `{shown(mount.target)}` a second time", "give each mount its own directory")
+            yield Problem(
+                at, f"{name} is `{printable(mount.target)}` a second time", "give each mount its own directory"
+            )
         seen.add(_normalize(mount.target))
 
 

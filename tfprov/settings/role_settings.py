@@ -12,7 +12,7 @@ from tfprov.model.node import NOWHERE, Mapping, Node, Scalar, find
 from tfprov.model.sections import Data
 from tfprov.model.settings import Settings
 from tfprov.model.state import DataFile, DataSet, Mount
-from tfprov.settings.connection import Connection
+from tfprov.settings.connection import ConnectionSettings
 from tfprov.templating.host_values import Variables
 from tfprov.wiring import FEEDERS
 
@@ -32,7 +32,7 @@ class RoleSettings:
     node: Mapping
     variables: Variables
     address: str
-    connection: Connection
+    connection: ConnectionSettings
     group: Position = NOWHERE
 
     @property

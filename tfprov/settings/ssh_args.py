@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from tfprov.errors import shown
+from tfprov.errors import printable
 from tfprov.model.validators import InvalidValue
 from tfprov.settings.connection_vars import check_key_file, expand_path
 
@@ -99,7 +99,7 @@ class SshArgs:
         if name not in _SETTERS:
             raise _unsupported(keyword)
         if not value.strip():
-            raise RefusedArgument(f"gives no value for `{shown(keyword)}`", "add one, or remove it")
+            raise RefusedArgument(f"gives no value for `{printable(keyword)}`", "add one, or remove it")
         _SETTERS[name](self, value)
 
 
@@ -110,7 +110,7 @@ def _words(text: str) -> list[str]:
 
 def _set_port(args: SshArgs, value: str) -> None:
     if not re.fullmatch("[0-9]{1,5}", value) or not 1 <= int(value) <= 65535:
-        raise RefusedArgument(f"has the port `{shown(value)}`", "give one from 1 to 65535")
+        raise RefusedArgument(f"has the port `{printable(value)}`", "give one from 1 to 65535")
     args.port = args.port or int(value)
 
 
@@ -128,7 +128,7 @@ def _set_key_file(args: SshArgs, value: str) -> None:
 
 def _set_jump(args: SshArgs, value: str) -> None:
     if value.lower() != "none" and not all(map(_JUMP.fullmatch, value.split(","))):
-        raise RefusedArgument(f"has the gateway `{shown(value)}`", "write `[user@]host[:port]`")
+        raise RefusedArgument(f"has the gateway `{printable(value)}`", "write `[user@]host[:port]`")
     if args.proxy_command is None:
         args.proxy_jump = args.proxy_jump or value
 
@@ -142,36 +142,38 @@ def _set_config(args: SshArgs, value: str) -> None:
     # `none` is OpenSSH's word for no file, and equals an empty one.
     path = expand_path("/dev/null" if value.lower() == "none" else value)
     if not path.exists():
-        raise RefusedArgument(f"names the file `{shown(value)}`, which does not exist", "correct the path behind `-F`")
+        raise RefusedArgument(
+            f"names the file `{printable(value)}`, which does not exist", "correct the path behind `-F`"
+        )
     args.ssh_config = args.ssh_config or path
 
 
 def _set_known_hosts(args: SshArgs, value: str) -> None:
     if any(name.lower() in ("/dev/null", "none") for name in _unquote(value)):
         raise RefusedArgument(
-            f"has UserKnownHostsFile={shown(value)}, which stores no host keys", "remove it, or name a file"
+            f"has UserKnownHostsFile={printable(value)}, which stores no host keys", "remove it, or name a file"
         )
     args.known_hosts = args.known_hosts or tuple(expand_path(name) for name in _unquote(value))
 
 
 def _set_strictness(args: SshArgs, value: str) -> None:
     if value.lower() in ("no", "off"):
-        what = f"has StrictHostKeyChecking={shown(value)}, which accepts any host key"
+        what = f"has StrictHostKeyChecking={printable(value)}, which accepts any host key"
         raise RefusedArgument(what, "use `StrictHostKeyChecking=accept-new`")
     if value.lower() not in ("yes", "ask", "accept-new"):
-        raise RefusedArgument(f"has StrictHostKeyChecking={shown(value)}", "use `StrictHostKeyChecking=accept-new`")
+        raise RefusedArgument(f"has StrictHostKeyChecking={printable(value)}", "use `StrictHostKeyChecking=accept-new`")
     args.accept_new = value.lower() == "accept-new" if args.accept_new is None else args.accept_new
 
 
 def _set_timeout(args: SshArgs, value: str) -> None:
     if not re.fullmatch("[0-9]{1,4}", value) or not 1 <= int(value) <= 3600:
-        raise RefusedArgument(f"has ConnectTimeout={shown(value)}", "give a number of seconds from 1 to 3600")
+        raise RefusedArgument(f"has ConnectTimeout={printable(value)}", "give a number of seconds from 1 to 3600")
     args.timeout = args.timeout or float(value)
 
 
 def _set_identities_only(args: SshArgs, value: str) -> None:
     if value.lower() not in ("yes", "no", "true", "false"):
-        raise RefusedArgument(f"has IdentitiesOnly={shown(value)}", "use `yes` or `no`")
+        raise RefusedArgument(f"has IdentitiesOnly={printable(value)}", "use `yes` or `no`")
     only = value.lower() in ("yes", "true")
     args.identities_only = only if args.identities_only is None else args.identities_only
 
@@ -179,20 +181,22 @@ def _set_identities_only(args: SshArgs, value: str) -> None:
 def _set_authentications(args: SshArgs, value: str) -> None:
     methods = tuple(word.strip().lower() for word in value.split(","))
     if not any(method in _METHODS for method in methods):
-        what = f"has PreferredAuthentications={shown(value)}, and tfprov supports none of them"
+        what = f"has PreferredAuthentications={printable(value)}, and tfprov supports none of them"
         raise RefusedArgument(what, f"name one of {', '.join(_METHODS)}")
     args.authentications = args.authentications or methods
 
 
 def _set_host_key_algorithms(args: SshArgs, value: str) -> None:
     if not re.fullmatch(r"[+^-]?[\w@.*?-]+(,[\w@.*?-]+)*", value, re.ASCII):
-        raise RefusedArgument(f"has HostKeyAlgorithms={shown(value)}", "for example `HostKeyAlgorithms=ssh-ed25519`")
+        raise RefusedArgument(
+            f"has HostKeyAlgorithms={printable(value)}", "for example `HostKeyAlgorithms=ssh-ed25519`"
+        )
     args.host_key_algorithms = args.host_key_algorithms or value
 
 
 def _set_address_family(args: SshArgs, value: str) -> None:
     if value.lower() not in ("any", "inet", "inet6"):
-        raise RefusedArgument(f"has AddressFamily={shown(value)}", "use `inet`, `inet6` or `any`")
+        raise RefusedArgument(f"has AddressFamily={printable(value)}", "use `inet`, `inet6` or `any`")
     args.address_family = args.address_family or value.lower()
 
 
@@ -229,4 +233,4 @@ def _unquote(value: str) -> list[str]:
 
 
 def _unsupported(option: str) -> RefusedArgument:
-    return RefusedArgument(f"has the option `{shown(option)}`, which is not supported here")
+    return RefusedArgument(f"has the option `{printable(option)}`, which is not supported here")

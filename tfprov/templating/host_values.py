@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.model.node import (
     EncryptedValue,
     Items,
@@ -35,7 +35,7 @@ _ALL = "*"
 
 
 @dataclass
-class Faults:
+class TemplateProblems:
     """The problems so far, and the positions of the values that they make invalid."""
 
     problems: list[Problem] = field(default_factory=list)
@@ -151,7 +151,7 @@ class Variables(AbstractMapping[str, Any]):
         if step[:2] in values:
             names = [name for _, _, name in trail[values.index(step[:2]) :]]
             circle = " -> ".join([*names, step[2]])
-            what = f"variables refer to each other in a circle: {shown(circle)}"
+            what = f"variables refer to each other in a circle: {printable(circle)}"
             raise InvalidInput([Problem(at, what, "give one a plain value")])
         if len(trail) >= MAX_DEPTH:
             what = f"variables refer to each other over more than {MAX_DEPTH} steps"
@@ -163,7 +163,7 @@ class Variables(AbstractMapping[str, Any]):
         if name and name[1] not in self:
             return type(error)([Problem(node.at, f"undefined variable `{name[1]}`", DEFINE)])
         fix = "correct the template, or write `!unsafe` before a password with braces"
-        return type(error)([Problem(node.at, f"the template in `{shown(path)}` fails", fix)])
+        return type(error)([Problem(node.at, f"the template in `{printable(path)}` fails", fix)])
 
     def __iter__(self) -> Iterator[str]:
         self._recorders[-1].add(_ALL)
@@ -217,7 +217,7 @@ def is_template(text: object) -> bool:
     return isinstance(text, str) and ("{{" in text or "{%" in text or "{#" in text)
 
 
-def render(node: Node, variables: Variables, faults: Faults | None = None) -> Node:
+def render(node: Node, variables: Variables, faults: TemplateProblems | None = None) -> Node:
     """Return `node` with every template rendered and every encrypted value decrypted; positions stay the template's.
 
     A value computed from a secret is secret. With `faults`, a template that fails is left as it is and its problems go
@@ -232,7 +232,7 @@ def render(node: Node, variables: Variables, faults: Faults | None = None) -> No
         return node
 
 
-def _render(node: Node, variables: Variables, faults: Faults | None) -> Node:
+def _render(node: Node, variables: Variables, faults: TemplateProblems | None) -> Node:
     if isinstance(node, Mapping):
         entries: dict[str, Node] = {}
         for key, value in node.entries.items():
@@ -260,10 +260,10 @@ def _render(node: Node, variables: Variables, faults: Faults | None) -> Node:
 
 def is_secret(node: Node, variables: Variables) -> bool:
     """Whether `node` is encrypted, or computed from a secret."""
-    return any(value.secret for value in scalars(render(node, variables, Faults())))
+    return any(value.secret for value in scalars(render(node, variables, TemplateProblems())))
 
 
-def decrypt_node(node: Node, faults: Faults) -> Node:
+def decrypt_node(node: Node, faults: TemplateProblems) -> Node:
     """Return `node` with every encrypted value decrypted and no template rendered; failures go into `faults`."""
     if isinstance(node, Mapping):
         return Mapping({key: decrypt_node(value, faults) for key, value in node.entries.items()}, node.at, node.keys)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import Items, Mapping, Node, Scalar
-from tfprov.templating.host_values import Faults, RenderState, Variables, render
+from tfprov.templating.host_values import RenderState, TemplateProblems, Variables, render
 
 _ADDRESS_LIKE = re.compile(r"[0-9a-fA-F]*[.:][0-9a-fA-F.:]*")
 
@@ -120,7 +120,7 @@ def add_task_variables(  # noqa: PLR0913  all that is known of a task
     return variables.with_variables(cluster=cluster, checkpoint_dir=directory, task=identity, **read, **others)
 
 
-def render_task_settings(node: Mapping, variables: Variables, faults: Faults) -> Mapping:
+def render_task_settings(node: Mapping, variables: Variables, faults: TemplateProblems) -> Mapping:
     """Return the TASK_SETTINGS in `node`, rendered for one task; values not fit for a command line go into `faults`."""
     written = {key: node.entries[key] for key in TASK_SETTINGS if key in node.entries}
     rendered = {key: render(value, variables, faults) for key, value in written.items()}

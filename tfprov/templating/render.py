@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, Template, TemplateError, Undefined, UndefinedError
 from jinja2.exceptions import SecurityError
 
-from tfprov.errors import InvalidInput, Position, Problem, one_line, shown
+from tfprov.errors import InvalidInput, Position, Problem, one_line, printable
 from tfprov.model.node import Items, Mapping, Node, Scalar
 from tfprov.templating.errors import DEFINE, OmittedValue, UndefinedVariable
 from tfprov.templating.lazy_values import LazyList
@@ -49,7 +49,7 @@ def describe_undefined(error: UndefinedError, variables: AbstractMapping[str, An
         return _describe_name(name[1], variables)
     if match := re.fullmatch(r"'?(.*?)'? has no (?:attribute|element) '?(.*?)'?", message, re.DOTALL):
         return (
-            f"no `{shown(match[2])}` in {_TYPE_NAMES.get(match[1], shown(match[1]))}",
+            f"no `{printable(match[2])}` in {_TYPE_NAMES.get(match[1], printable(match[1]))}",
             "correct the name or the number",
         )
     return f"undefined: {one_line(message)}", DEFINE
@@ -64,7 +64,7 @@ def _describe_name(name: str, variables: AbstractMapping[str, Any]) -> tuple[str
     if name in _ANSIBLE_NAMES or _FACT.fullmatch(name):
         return f"`{name}` is Ansible's own, and not known here", "write the value out, or give it with `-e`"
     close = difflib.get_close_matches(name, list(variables), n=1)
-    return f"undefined variable `{shown(name)}`", f"did you mean `{shown(close[0])}`?" if close else DEFINE
+    return f"undefined variable `{printable(name)}`", f"did you mean `{printable(close[0])}`?" if close else DEFINE
 
 
 def describe_template_error(error: TemplateError, environment: Environment) -> tuple[str, str]:
@@ -93,10 +93,13 @@ def _describe_unknown(kind: str, name: str, names: Iterable[str]) -> tuple[str, 
 
     short = name.rpartition(".")[2]
     if kind == "filter" and short in UNSUPPORTED:
-        return f"no filter `{shown(name)}` here", "compute the value elsewhere, and give it with `-e` or as a variable"
+        return (
+            f"no filter `{printable(name)}` here",
+            "compute the value elsewhere, and give it with `-e` or as a variable",
+        )
     close = difflib.get_close_matches(short, list(names), n=1, cutoff=0.7)
     fix = f"did you mean `{close[0]}`?" if close else f"use one of Jinja2's or Ansible's own {kind}s"
-    return f"no {kind} named `{shown(name)}`", fix
+    return f"no {kind} named `{printable(name)}`", fix
 
 
 environment = Sandbox()

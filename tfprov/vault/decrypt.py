@@ -6,7 +6,7 @@ from binascii import Error, unhexlify
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tfprov.errors import InvalidInput, Position, Problem, hide_secret, shown
+from tfprov.errors import InvalidInput, Position, Problem, hide_secret, printable
 from tfprov.vault.passwords import CONFIGURED, IDENTITIES, OPTIONS, PASSWORD_FILE, Passwords, PasswordSource
 
 _CIPHER = "AES256"
@@ -147,7 +147,7 @@ class Vault:
         try:
             return decrypt(password.decode(errors="replace"), secrets).strip(b"\r\n")
         except (MalformedVault, WrongPassword):
-            what = f"`{shown(source.location)}` is encrypted itself, and no password before it opens it"
+            what = f"`{printable(source.location)}` is encrypted itself, and no password before it opens it"
             raise InvalidInput(
                 [Problem(Position(source.option), what, "name the password of that file before it")]
             ) from None
@@ -160,7 +160,7 @@ def _decrypt_value(text: str, passwords: list[VaultSecret], at: Position) -> byt
         raise DecryptionError([Problem(at, _BROKEN, "copy it again, or encrypt it anew")]) from None
     except WrongPassword:
         label = vault_id(text)
-        named = f", whose vault id is `{shown(label)}`" if label else ""
+        named = f", whose vault id is `{printable(label)}`" if label else ""
         raise DecryptionError(
             [Problem(at, f"{_NOT_THIS}{named}", "check the password, and that the value is whole")]
         ) from None

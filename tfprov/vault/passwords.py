@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from os.path import expandvars
 from pathlib import Path
 
-from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.errors import InvalidInput, Position, Problem, printable
 
 DEFAULT_VAULT_ID = "default"
 """The vault id of a password without one."""
@@ -119,4 +119,4 @@ def _run_script(source: PasswordSource, path: Path) -> bytes:
 
 
 def _source_error(source: PasswordSource, what: str, fix: str) -> InvalidInput:
-    return InvalidInput([Problem(Position(source.option), f"`{shown(source.location)}` {what}", fix)])
+    return InvalidInput([Problem(Position(source.option), f"`{printable(source.location)}` {what}", fix)])

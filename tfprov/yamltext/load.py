@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import yaml
 
-from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.model.node import Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import HEADER, Vault
 from tfprov.vault.redaction import mark_secrets
@@ -96,7 +96,7 @@ def _compose(text: str, name: str, start: int, start_from: str, vault: Vault) ->
         document = compose(text, name, start, vault)
     except yaml.reader.ReaderError as error:
         before = _text_before(text, error.position)
-        at, character = _position_after(before, name, start), shown(text[len(before) : len(before) + 1])
+        at, character = _position_after(before, name, start), printable(text[len(before) : len(before) + 1])
         raise _invalid(at, f"the character `{character}`, which YAML does not allow", "remove it") from None
     except yaml.MarkedYAMLError as error:
         raise InvalidInput([syntax_errors.explain(error, text, name, start)]) from None

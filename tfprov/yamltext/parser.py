@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.model.node import EncryptedValue, Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import HEADER, Vault
 from tfprov.vault.redaction import mentions_secret
@@ -107,7 +107,7 @@ class _Composer:
     def quoted(self, text: str) -> str:
         """Return `text` as messages show it; a password is not shown."""
         secret = any(opened.key is not None and mentions_secret(opened.key.text) for opened in self.stack)
-        return "`…`" if secret else f"`{shown(text)}`"
+        return "`…`" if secret else f"`{printable(text)}`"
 
     def scalar(self, event: Any) -> Scalar:
         quoted = event.style not in (None, "")  # plain style is "" in libyaml, and None in PyYAML's own parser

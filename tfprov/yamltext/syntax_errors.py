@@ -4,7 +4,7 @@ import re
 
 import yaml
 
-from tfprov.errors import Position, Problem, one_line, shown
+from tfprov.errors import Position, Problem, one_line, printable
 from tfprov.vault.redaction import mentions_secret, redact_line
 
 LineColumn = tuple[int, int]
@@ -83,7 +83,7 @@ def _unclosed(
 def _quote_line(lines: list[str], place: LineColumn) -> str:
     """Return the line at `place` for a message: hidden where a password may begin above it."""
     above = (line for line in lines[: place[0]] if not line.lstrip().startswith("#"))
-    return "…" if any(map(mentions_secret, above)) else shown(redact_line(_line_at(lines, place).strip()))
+    return "…" if any(map(mentions_secret, above)) else printable(redact_line(_line_at(lines, place).strip()))
 
 
 def _line_at(lines: list[str], place: LineColumn) -> str:
@@ -93,7 +93,7 @@ def _line_at(lines: list[str], place: LineColumn) -> str:
 def _illegal_start(character: str) -> tuple[str, str]:
     if character == "\t":
         return "a tab in the indentation", "indent with spaces"
-    return f"a value cannot start with {'a backtick' if character == '`' else f'`{shown(character)}`'}", "quote it"
+    return f"a value cannot start with {'a backtick' if character == '`' else f'`{printable(character)}`'}", "quote it"
 
 
 def _colon_without_space(lines: list[str], place: LineColumn) -> tuple[LineColumn, str, str] | None:
@@ -102,8 +102,8 @@ def _colon_without_space(lines: list[str], place: LineColumn) -> tuple[LineColum
     match = _COLON_WITHOUT_SPACE.match(_line_at(lines, (above, 0))) if above >= 0 else None
     if match is None or re.search(r":\s", _line_at(lines, place)[: place[1]]):
         return None
-    what = f"`{shown(match[1])}:` without a space behind its colon"
-    return (above, match.end(1)), what, f"write `{shown(match[1])}: value`"
+    what = f"`{printable(match[1])}:` without a space behind its colon"
+    return (above, match.end(1)), what, f"write `{printable(match[1])}: value`"
 
 
 def _nested_mapping(before: str) -> tuple[str, str]:

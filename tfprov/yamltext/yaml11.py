@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tfprov.errors import Problem, shown
+from tfprov.errors import Problem, printable
 from tfprov.model.node import Mapping, Node, Scalar
 
 
@@ -28,13 +28,13 @@ def lint_keys(node: Mapping) -> Iterator[Problem]:
     """Yield a problem for every key of `node` that looks like a name and is none to YAML: `on` is a boolean."""
     for key in node.keys.values():
         if not isinstance(key.data, str) and key.text[:1].isalpha():  # a number is no name, with or without quotes
-            yield Problem(key.at, _read_as(key), f'quote it: "{shown(key.text)}"')
+            yield Problem(key.at, _read_as(key), f'quote it: "{printable(key.text)}"')
 
 
 def _problem(node: Scalar) -> Problem:
     data = node.data
-    instead = "write null, or " if data is None else "" if _has_no_plain_form(data) else f"write {shown(data)}, or "
-    return Problem(node.at, _read_as(node), f'{instead}quote it: "{shown(node.text)}"')
+    instead = "write null, or " if data is None else "" if _has_no_plain_form(data) else f"write {printable(data)}, or "
+    return Problem(node.at, _read_as(node), f'{instead}quote it: "{printable(node.text)}"')
 
 
 def _has_no_plain_form(data: Any) -> bool:
@@ -43,8 +43,8 @@ def _has_no_plain_form(data: Any) -> bool:
 
 def _read_as(node: Scalar) -> str:
     data = node.data
-    kind = "a date" if isinstance(data, date) else "nothing" if data is None else f"`{shown(data)}`"
-    return f"`{shown(node.text)}` is read by YAML as {kind}"
+    kind = "a date" if isinstance(data, date) else "nothing" if data is None else f"`{printable(data)}`"
+    return f"`{printable(node.text)}` is read by YAML as {kind}"
 
 
 def _reads_as_written(node: Scalar) -> bool:

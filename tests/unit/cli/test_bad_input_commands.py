@@ -50,12 +50,12 @@ def transcript() -> Iterator[tuple[str, str]]:
             yield line.removeprefix("$ tfprov"), next(lines)
 
 
-@pytest.mark.parametrize(("line", "said"), list(transcript()))
-def test_a_bad_command_line_is_told_in_one_line(
-    line: str, said: str, there: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("line", "expected"), list(transcript()))
+def test_a_bad_command_line_is_reported_in_one_line(
+    line: str, expected: str, there: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = everything(there)
-    assert run_command(capsys, *shlex.split(line)) == CommandResult(2, (said,))
+    assert run_command(capsys, *shlex.split(line)) == CommandResult(2, (expected,))
     assert everything(there) == before
 
 
@@ -69,9 +69,11 @@ UNTYPABLE: Sequence[tuple[tuple[str, ...], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("argv", "said"), UNTYPABLE, ids=range(len(UNTYPABLE)))
-def test_what_could_not_be_shown_as_it_is(argv: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(capsys, *argv) == CommandResult(2, (said,))
+@pytest.mark.parametrize(("argv", "expected"), UNTYPABLE, ids=range(len(UNTYPABLE)))
+def test_what_could_not_be_shown_as_it_is(
+    argv: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(capsys, *argv) == CommandResult(2, (expected,))
 
 
 CLICK = [
@@ -83,12 +85,12 @@ CLICK = [
 
 
 @pytest.mark.parametrize("line", CLICK)
-def test_what_click_refuses_is_one_line_too(line: str, there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_of_click_are_one_line(line: str, there: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = everything(there)
-    told = run_command(capsys, *line.split())
-    assert (told.code, len(told.lines), told.out) == (2, 1, "")
-    assert told.lines[0].startswith("error: ")
-    assert "; " in told.lines[0]
+    result = run_command(capsys, *line.split())
+    assert (result.code, len(result.lines), result.out) == (2, 1, "")
+    assert result.lines[0].startswith("error: ")
+    assert "; " in result.lines[0]
     assert everything(there) == before
 
 
@@ -97,16 +99,16 @@ def test_there_are_bad_commands() -> None:
 
 
 def test_without_a_verb_nothing_happens(capsys: pytest.CaptureFixture[str]) -> None:
-    told = run_command(capsys)
-    assert told.code == 2
-    assert told.lines[0].startswith("error: ")
+    result = run_command(capsys)
+    assert result.code == 2
+    assert result.lines[0].startswith("error: ")
 
 
 def test_nothing_to_take_down_is_fine(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(capsys, "down") == CommandResult(0, out="nothing to do: linear is not there\n")
 
 
-def test_all_bad_options_are_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_bad_options_are_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(capsys, "plan", "-e", "a", "-e", "@nosuch.yml", "-i", "gone.yml").lines == (
         f"-e: error: `a` is not a variable; {VARIABLE}",
         "gone.yml: error: no such file; check the path given with -i",

@@ -32,11 +32,11 @@ def test_this_machine_and_the_example(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_machines_over_ssh(capsys: pytest.CaptureFixture[str]) -> None:
-    told = run_command(
+    result = run_command(
         capsys, "init", "--hosts", "trainer@node1, trainer@node2:2200 me@10.0.0.3", "--name", "no", "--schema"
     )
-    assert told.code == 0
-    assert told.out.splitlines()[-1] == "next: tfprov check"
+    assert result.code == 0
+    assert result.out.splitlines()[-1] == "next: tfprov check"
     inventory, roles = load(Path("inventory.yml"))
     assert assign_tasks(roles).name == "no"
     assert (inventory.members("ps"), inventory.members("worker")) == (("node1",), ("node2", "10.0.0.3"))
@@ -58,19 +58,19 @@ def test_one_machine_over_ssh_runs_both(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_program_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
-    told = run_command(
+    result = run_command(
         capsys, "init", "--command", "python 'my train.py' --rate=0.1 '{{ index }}'", "--code", "src", "--name", "own"
     )
-    assert told.out.splitlines() == ["wrote inventory.yml", "put your program into src", "next: tfprov run"]
+    assert result.out.splitlines() == ["wrote inventory.yml", "put your program into src", "next: tfprov run"]
     _, roles = load(Path("inventory.yml"))
     assert roles[0].values.code == "src"
     assert "command: [python, my train.py, --rate=0.1, " in Path("inventory.yml").read_text()
 
 
 def test_a_command_that_cannot_be_one_leaves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    told = run_command(capsys, "init", "--command", "python {{")
-    assert told.code == 2
-    assert told.lines[0].startswith("inventory.yml:")
+    result = run_command(capsys, "init", "--command", "python {{")
+    assert result.code == 2
+    assert result.lines[0].startswith("inventory.yml:")
     assert not [path for path in Path().rglob("*") if path.is_file()]
 
 
@@ -82,20 +82,20 @@ WRONG = [
     (["--hosts", "a/b"], "error: `a/b` is no machine; write `name`, `user@name` or `user@name:port`"),
     (["--hosts", "a,a"], "error: a is given twice; give every machine once"),
     (["--hosts", " "], "error: `--hosts` names no machine; for example `--hosts trainer@node1,trainer@node2`"),
-    (["--hosts", "a", "--local"], "error: `--local` and `--hosts` say two things; give one of them"),
+    (["--hosts", "a", "--local"], "error: `--local` and `--hosts` exclude each other; give one of them"),
     (["--command", "'"], "error: `'`: no closing quotation; close the quote"),
     (["--command", ""], "error: an empty command; for example `python train.py`"),
 ]
 
 
-@pytest.mark.parametrize(("argv", "said"), WRONG, ids=[" ".join(argv) for argv, _ in WRONG])
-def test_what_cannot_be_written(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(capsys, "init", *argv) == CommandResult(2, (said,))
+@pytest.mark.parametrize(("argv", "expected"), WRONG, ids=[" ".join(argv) for argv, _ in WRONG])
+def test_a_file_that_cannot_be_written(argv: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(capsys, "init", *argv) == CommandResult(2, (expected,))
     assert not list(Path().iterdir())
 
 
 @pytest.mark.parametrize("name", ["inventory.yml", "program/linear.py"])
-def test_what_is_there_is_never_touched(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_files_are_never_changed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path(name).parent.mkdir(exist_ok=True)
     Path(name).write_text("mine")
     assert run_command(capsys, "init") == CommandResult(2, (f"error: {name} exists already; choose another directory",))
@@ -163,7 +163,7 @@ def test_answers_may_be_left_to_the_defaults() -> None:
     assert Path("fresh/program/linear.py").exists()
 
 
-def test_a_wrong_answer_is_asked_for_again() -> None:
+def test_an_invalid_answer_is_requested_again() -> None:
     answers = [
         ("Name of the cluster", "No Name\n"),
         ("Name of the cluster", "name\n"),
@@ -176,7 +176,7 @@ def test_a_wrong_answer_is_asked_for_again() -> None:
     assert assign_tasks(load(Path("inventory.yml"))[1]).name == "name"
 
 
-def test_what_options_say_is_not_asked() -> None:
+def test_options_replace_their_questions() -> None:
     code, text = talk(["--name", "a", "--local"], [("Command", "\n")])
     assert (code, "Name of" in text, "Machines" in text) == (0, False, False)
     code, text = talk(["other", "--yes"], [])

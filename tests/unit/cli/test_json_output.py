@@ -14,6 +14,6 @@ _ANY = st.recursive(_SINGLE, lambda below: st.lists(below) | st.dictionaries(st.
 
 @given(_ANY, st.booleans())
 @example({"é\n": [[], {}, {"b": 1, "a": [1e300, -0.0, "\x00\ud800"]}]}, True)
-def test_it_is_what_the_standard_library_writes(data: Any, twice: bool) -> None:
+def test_the_json_equals_that_of_the_standard_library(data: Any, twice: bool) -> None:
     whole = [data, {"again": data}] if twice else data
     assert dumps(whole) == json.dumps(whole, sort_keys=True, indent=4, ensure_ascii=False)

@@ -73,7 +73,7 @@ def test_actions_of_one_kind_are_counted_and_a_few_are_named() -> None:
     assert under_way.text(12).endswith("; building web")
 
 
-def test_what_is_waited_for_is_told_with_its_time_until_it_is_there() -> None:
+def test_a_wait_is_shown_with_its_elapsed_time() -> None:
     under_way = UnderWay()
     under_way.training = Progress(1, 0, None, None), None
     under_way.await_("waiting for ps/0", 10)

@@ -38,10 +38,10 @@ def inventory(server: socket.socket, **settings: str) -> Path:
         "address": "10.0.0.1",
         **settings,
     }
-    said = ", ".join(f"{name}: {value}" for name, value in tfprov.items())
+    expected = ", ".join(f"{name}: {value}" for name, value in tfprov.items())
     path = Path("inventory.yml")
     path.write_text(
-        f"all: {{vars: {{tfprov: {{{said}}}}}}}\n"
+        f"all: {{vars: {{tfprov: {{{expected}}}}}}}\n"
         f"worker: {{hosts: {{n1: {{ansible_host: 127.0.0.1, ansible_port: {server.getsockname()[1]}}}}}}}\n"
     )
     return path
@@ -110,7 +110,7 @@ BEFORE_THE_ENGINE = {
 
 
 @pytest.mark.parametrize(("settings", "hosts", "words"), BEFORE_THE_ENGINE.values(), ids=BEFORE_THE_ENGINE)
-def test_what_is_wrong_without_a_host_is_told_though_the_engine_does_not_run(
+def test_what_is_wrong_without_a_host_is_reported_though_the_engine_does_not_run(
     settings: str, hosts: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
@@ -122,7 +122,7 @@ def test_what_is_wrong_without_a_host_is_told_though_the_engine_does_not_run(
         assemble(Definition.load(Path("inventory.yml")), Quiet())
 
 
-def test_an_engine_that_does_not_run_is_told_where_nothing_else_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_does_not_run_is_reported_where_nothing_else_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     Path("inventory.yml").write_text(
         "all: {vars: {tfprov: {cluster: lab, command: [python, x.py], image: {name: 'x:1'}}}}\n"
@@ -140,13 +140,13 @@ def test_a_link_in_the_place_of_code_is_refused(tmp_path: Path) -> None:
     rows = {"logdir": "logdir/old", "./out//": "out/x.py", "lab.py/x": "lab.py", "out/logdir": "", "log": ""}
     for link, there in rows.items():
         write(tmp_path, {"inventory.yml": _HERE.replace("to:", f"link: {link}, to:") % "./checkpoints"})
-        told = ""
+        message = ""
         try:
             (wanted,) = assemble(Definition.load(Path("inventory.yml")), Quiet()).wanted
             assert wanted.link == (link, wanted.checkpoint_dir)
         except InvalidInput as error:
-            told = str(error)
-        assert f"the code has {there} in the place of the link; name it in .dockerignore" in told or not there, link
+            message = str(error)
+        assert f"the code has {there} in the place of the link; name it in .dockerignore" in message or not there, link
 
 
 def test_the_python_of_tasks_is_the_settings_else_ansibles(tmp_path: Path) -> None:
@@ -169,14 +169,14 @@ def test_the_python_of_tasks_is_the_settings_else_ansibles(tmp_path: Path) -> No
         inventory = _HERE.replace("command:", f"{settings}{settings and ','} command:") % "./checkpoints"
         variable = f', ansible_python_interpreter: "{ansibles}"' if ansibles else ""
         write(tmp_path, {"inventory.yml": inventory.replace("local}", f"local{variable}}}")})
-        told: str | None
+        message: str | None
         try:
             (wanted,) = assemble(Definition.load(Path("inventory.yml")), Quiet()).wanted
-            told = wanted.python
+            message = wanted.python
         except InvalidInput as error:
-            told = str(error)
-        if told != expected and (expected or "-") not in (told or ""):
-            wrong.append((settings, ansibles, told))
+            message = str(error)
+        if message != expected and (expected or "-") not in (message or ""):
+            wrong.append((settings, ansibles, message))
     assert wrong == []
 
 

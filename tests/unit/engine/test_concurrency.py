@@ -23,7 +23,7 @@ class Jumping(ManualClock):
 
 
 def test_a_training_is_followed_to_its_end_while_the_clock_jumps() -> None:
-    told = []
+    message = []
     for clock in (ManualClock(), Jumping()):
         lab = MemoryLab(text=AGAIN)
 
@@ -34,9 +34,9 @@ def test_a_training_is_followed_to_its_end_while_the_clock_jumps() -> None:
             lab.hosts["h2"].exits("worker/0", 0)
 
         follow_with_steps(replace(lab.context, clock=clock), fall, end)
-        told.append(lab.report.notes)
-    assert told[0] == told[1]
-    assert "worker/1 ended with exit code 137 and was started again (1 of 2)" in told[0]
+        message.append(lab.report.notes)
+    assert message[0] == message[1]
+    assert "worker/1 ended with exit code 137 and was started again (1 of 2)" in message[0]
 
 
 ALLOWED = {
@@ -50,7 +50,7 @@ ALLOWED = {
 }
 
 
-def test_who_reads_the_time_of_day_decides_nothing_by_it() -> None:
+def test_no_decision_depends_on_the_time_of_day() -> None:
     readers = set()
     for path in (ROOT / "tfprov").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

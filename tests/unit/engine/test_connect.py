@@ -11,17 +11,17 @@ import pytest
 
 from tests.support.memory_cluster import Runtimes, make_context, run_up
 from tests.support.reporters import RecordingReporter
-from tfprov.engine.connect import reach
+from tfprov.engine.connect import prepare_connections
 from tfprov.engine.context import Context
-from tfprov.engine.host_registry import Record
+from tfprov.engine.host_registry import HostRegistry
 from tfprov.engine.monitoring.status import status
-from tfprov.engine.monitoring.watch import Reach
+from tfprov.engine.monitoring.watch import HostAnswers
 from tfprov.engine.observe import locate, observe, plan
 from tfprov.errors import (
+    CombinedError,
     GatherError,
     HostError,
     Position,
-    Several,
     TaskFailed,
     TfprovError,
     Unreachable,
@@ -35,7 +35,7 @@ from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.run import PlayOptions, play
 from tfprov.playbook.steps import RUN
-from tfprov.settings.connection import Connection
+from tfprov.settings.connection import ConnectionSettings
 from tfprov.settings.resolve import resolve
 
 INVENTORY = """
@@ -60,14 +60,14 @@ class MemoryLab:
 
     def cut(self, *hosts: str) -> None:
         for host in hosts:
-            self.hosts[host].trouble = Unreachable(host, "no answer from 10.0.0.9:22", "is it switched on?")
+            self.hosts[host].failure = Unreachable(host, "no answer from 10.0.0.9:22", "is it switched on?")
 
     def heal(self) -> None:
         for host in self.hosts.values():
-            host.trouble = None
+            host.failure = None
 
     def verb(self, name: str, context: Context | None = None) -> None:
-        context = replace(context or self.context, missed={})  # every command begins anew
+        context = replace(context or self.context, unresponsive={})  # every command begins anew
         play(context, read_playbook(shipped_directory("playbooks") / f"{name}.yml"), PlayOptions(name))
 
     def calls(self) -> list[str]:
@@ -98,19 +98,19 @@ AWAY = Unreachable("h2", "no answer")
         ([DEAD, Usage("what?")], "h1: its engine does not answer\nwhat?", 2),
         ([DEAD, DEAD, HostError("h1", "its engine does not answer")], "h1: its engine does not answer", 1),
         ([AWAY, Unreachable("h2", "connection lost"), Unreachable("h3", "x")], "h2: no answer\nh3: x", 4),
-        ([Several([AWAY, DEAD]), GatherError("torn")], "h2: no answer\nh1: its engine does not answer\ntorn", 4),
+        ([CombinedError([AWAY, DEAD]), GatherError("torn")], "h2: no answer\nh1: its engine does not answer\ntorn", 4),
     ],
     ids=["one", "two", "no host is lost", "highest code", "the same twice", "one line per lost host", "nested"],
 )
 def test_several_errors_are_one(errors: list[TfprovError], text: str, code: int) -> None:
     error = combine_errors(errors)
     assert (str(error), error.exit_code) == (text, code)
-    assert isinstance(error, Several) == ("\n" in text)
+    assert isinstance(error, CombinedError) == ("\n" in text)
 
 
 def test_every_host_that_does_not_answer_is_named_and_nothing_is_started_anywhere(memory_lab: MemoryLab) -> None:
     memory_lab.cut("h1", "h3")
-    with pytest.raises(Several) as caught:
+    with pytest.raises(CombinedError) as caught:
         memory_lab.verb("up")
     lines = str(caught.value).splitlines()
     assert [line.split(":")[0] for line in lines] == ["h1", "h3"]
@@ -118,12 +118,12 @@ def test_every_host_that_does_not_answer_is_named_and_nothing_is_started_anywher
     assert memory_lab.calls() == []
 
 
-def test_all_actions_that_fail_are_told_in_the_order_of_the_plan(memory_lab: MemoryLab) -> None:
+def test_all_actions_that_fail_are_reported_in_the_order_of_the_plan(memory_lab: MemoryLab) -> None:
     for host in ("h2", "h1", "h3"):
         digest = next(iter(memory_lab.context.artifacts))
         memory_lab.hosts[host].refuses[f"deliver {digest}"] = "no room"
     _, outcome = run_up(memory_lab.context)
-    with pytest.raises(Several) as caught:
+    with pytest.raises(CombinedError) as caught:
         outcome.check()
     assert str(caught.value) == "h1: no room\nh2: no room\nh3: no room"
 
@@ -142,16 +142,16 @@ def test_a_delivery_that_fails_on_one_host_starts_nothing_anywhere(memory_lab: M
 def test_status_shows_what_it_knows_and_names_the_host_it_does_not(memory_lab: MemoryLab) -> None:
     memory_lab.verb("up")
     memory_lab.cut("h3")
-    found = status(memory_lab.context, time.time())
-    assert {row.task: row.state for row in found.rows} == {
+    report = status(memory_lab.context, time.time())
+    assert {row.task: row.state for row in report.rows} == {
         "ps/0": "running",
         "worker/0": "running",
         "worker/1": "unreachable",
     }
-    assert {host: str(error) for host, error in found.unreachable.items()} == {
+    assert {host: str(error) for host, error in report.unreachable.items()} == {
         "h3": "h3: no answer from 10.0.0.9:22; is it switched on?"
     }
-    assert json.loads(json.dumps(found.to_dict()))["unreachable"] == {
+    assert json.loads(json.dumps(report.to_dict()))["unreachable"] == {
         "h3": "no answer from 10.0.0.9:22; is it switched on?"
     }
     outside = status(memory_lab.context.limited(["h1", "h2"]), time.time())
@@ -172,17 +172,17 @@ def test_down_takes_down_what_it_can_reach_and_names_the_rest(memory_lab: Memory
 
 def test_down_asks_a_lost_host_once_because_each_try_costs_its_time_limit(memory_lab: MemoryLab) -> None:
     memory_lab.verb("up")
-    asked = []
+    requests = []
 
     class Counted(MemoryRuntime):
         def observe(self) -> HostState:
-            asked.append(self.host)
+            requests.append(self.host)
             raise Unreachable(self.host, "no answer")
 
     context = replace(memory_lab.context, runtimes={**memory_lab.hosts, "h3": Counted("h3")})
     with pytest.raises(Unreachable):
         memory_lab.verb("down", context)
-    assert asked == ["h3"]
+    assert requests == ["h3"]
 
 
 def test_a_host_that_is_lost_while_the_cluster_is_taken_down_keeps_no_other_up(memory_lab: MemoryLab) -> None:
@@ -192,7 +192,7 @@ def test_a_host_that_is_lost_while_the_cluster_is_taken_down_keeps_no_other_up(m
         """Answers until it is asked to stop something."""
 
         def stop(self, task: str, grace: float) -> None:
-            self.trouble = Unreachable(self.host, "connection lost")
+            self.failure = Unreachable(self.host, "connection lost")
             super().stop(task, grace)
 
     leaving = Leaving("h3")
@@ -213,7 +213,7 @@ def test_without_the_chief_down_says_what_it_did_not_gather(memory_lab: MemoryLa
 
 
 @pytest.mark.parametrize("name", ["up", "run"])
-def test_what_starts_something_never_does_so_without_knowing_every_host(memory_lab: MemoryLab, name: str) -> None:
+def test_no_task_starts_while_a_host_is_silent(memory_lab: MemoryLab, name: str) -> None:
     memory_lab.cut("h2")
     with pytest.raises(Unreachable):
         memory_lab.verb(name)
@@ -222,7 +222,7 @@ def test_what_starts_something_never_does_so_without_knowing_every_host(memory_l
     assert not any(call.startswith("start") for call in memory_lab.calls())
 
 
-def test_a_task_is_found_without_asking_the_other_hosts(memory_lab: MemoryLab) -> None:
+def test_a_task_is_located_without_observing_the_other_hosts(memory_lab: MemoryLab) -> None:
     memory_lab.verb("up")
     memory_lab.cut("h1", "h3")
     assert locate(memory_lab.context, "worker/0")[1].host == "h2"
@@ -243,7 +243,7 @@ SMALLER = INVENTORY.replace("h2: , h3: ", "h2: ")
 
 
 @pytest.mark.parametrize("name", ["up", "down"])
-def test_a_lost_host_that_left_the_inventory_is_a_note_and_told_once(
+def test_a_lost_host_that_left_the_inventory_is_a_note_and_reported_once(
     memory_lab: MemoryLab, tmp_path: Path, name: str
 ) -> None:
     memory_lab.verb("up")
@@ -251,9 +251,9 @@ def test_a_lost_host_that_left_the_inventory_is_a_note_and_told_once(
     assert now.left == {"h3"}
     memory_lab.cut("h3")
     memory_lab.verb(name, now)
-    told = [note for note in memory_lab.report.notes if note.startswith("h3")]
+    notes = [note for note in memory_lab.report.notes if note.startswith("h3")]
     why = "no answer from 10.0.0.9:22; is it switched on?"
-    assert told == [f"h3 left the inventory and cannot be reached: what runs there stays ({why})"]
+    assert notes == [f"h3 left the inventory and cannot be reached: what runs there stays ({why})"]
     assert memory_lab.running() == (["ps/0", "worker/0"] if name == "up" else [])
 
 
@@ -313,35 +313,35 @@ def _wait_done() -> list[Play]:
 # --- silence, over time ----------------------------------------------------------------------------------------------
 
 
-def test_a_silent_host_is_told_once_and_once_more_when_it_is_back() -> None:
-    reach = Reach()
+def test_a_silent_host_is_reported_once_and_once_more_when_it_is_back() -> None:
+    answers = HostAnswers()
     away = {"h2": Unreachable("h2", "no answer")}
-    told: list[list[str]] = [
-        reach.update({"h1": 1}, away, 0.0),
-        reach.update({"h1": 1}, away, 10.0),
-        reach.update({"h1": 1}, away, 20.0),
-        reach.update({"h1": 1, "h2": 1}, {}, 30.0),
-        reach.update({"h1": 1, "h2": 1}, {}, 40.0),
+    message: list[list[str]] = [
+        answers.update({"h1": 1}, away, 0.0),
+        answers.update({"h1": 1}, away, 10.0),
+        answers.update({"h1": 1}, away, 20.0),
+        answers.update({"h1": 1, "h2": 1}, {}, 30.0),
+        answers.update({"h1": 1, "h2": 1}, {}, 40.0),
     ]
-    assert [len(notes) for notes in told] == [0, 1, 0, 1, 0]
-    assert told[1][0].startswith("h2 cannot be reached since ")
-    assert told[1][0].endswith(": no answer")
-    assert told[3] == ["h2 is back after 30 s"]
+    assert [len(notes) for notes in message] == [0, 1, 0, 1, 0]
+    assert message[1][0].startswith("h2 cannot be reached since ")
+    assert message[1][0].endswith(": no answer")
+    assert message[3] == ["h2 is back after 30 s"]
 
 
 def test_a_connection_that_is_made_anew_at_once_is_not_worth_a_word() -> None:
-    reach = Reach()
-    assert reach.update({}, {"h2": Unreachable("h2", "connection lost")}, 0.0) == []
-    assert reach.seconds("h2", 5.0) == 5.0
-    assert reach.update({"h2": 1}, {}, 1.0) == []
-    assert reach.seconds("h2", 5.0) == 0.0
+    answers = HostAnswers()
+    assert answers.update({}, {"h2": Unreachable("h2", "connection lost")}, 0.0) == []
+    assert answers.seconds("h2", 5.0) == 5.0
+    assert answers.update({"h2": 1}, {}, 1.0) == []
+    assert answers.seconds("h2", 5.0) == 0.0
 
 
-def test_a_host_that_answers_and_does_not_say_what_runs_is_told_as_that() -> None:
-    reach = Reach()
+def test_a_host_whose_engine_does_not_answer_is_reported_as_that() -> None:
+    answers = HostAnswers()
     dead: Callable[[], dict[str, HostError]] = lambda: {"h2": HostError("h2", "its engine is not running")}  # noqa: E731
-    reach.update({}, dead(), 0.0)
-    assert "h2 does not say what runs on it since" in reach.update({}, dead(), 1.0)[0]
+    answers.update({}, dead(), 0.0)
+    assert "h2 does not say what runs on it since" in answers.update({}, dead(), 1.0)[0]
 
 
 def moved(memory_lab: MemoryLab, *hosts: str) -> Context:
@@ -358,25 +358,27 @@ def test_a_task_is_seen_where_it_belongs_or_else_where_it_is(
     memory_lab: MemoryLab, there: list[str], host: str | None
 ) -> None:
     context = moved(memory_lab, *there)
-    found = context.observed("worker/0", observe(context))
-    assert (found.host if found is not None else None) == host
+    container = context.observed("worker/0", observe(context))
+    assert (container.host if container is not None else None) == host
 
 
 def test_a_task_that_nobody_wants_is_seen_where_it_is(memory_lab: MemoryLab) -> None:
     memory_lab.hosts["h3"].puts(Observed("evaluator/0", "h3", State.RUNNING, {}))
-    found = memory_lab.context.observed("evaluator/0", observe(memory_lab.context))
-    assert found is not None
-    assert found.host == "h3"
+    container = memory_lab.context.observed("evaluator/0", observe(memory_lab.context))
+    assert container is not None
+    assert container.host == "h3"
 
 
 def recorded(memory_lab: MemoryLab, directory: Path, *others: str) -> Context:
     """Return a context whose hosts, and some others that left the inventory, are noted in its record."""
     for host in others:
         memory_lab.hosts[host] = MemoryRuntime(host)
-    ways = {host: Connection(host, Position("here"), host, None, None, local=False) for host in memory_lab.hosts}
-    record = Record(directory)
+    ways = {
+        host: ConnectionSettings(host, Position("here"), host, None, None, local=False) for host in memory_lab.hosts
+    }
+    record = HostRegistry(directory)
     record.add({host: ways[host] for host in others})
-    return replace(memory_lab.read(INVENTORY, directory), record=record, ways=ways)
+    return replace(memory_lab.read(INVENTORY, directory), registry=record, connections=ways)
 
 
 def test_a_host_is_forgotten_when_nothing_is_left_on_it_after_a_start_and_not_before(
@@ -384,32 +386,30 @@ def test_a_host_is_forgotten_when_nothing_is_left_on_it_after_a_start_and_not_be
 ) -> None:
     context = recorded(memory_lab, tmp_path, "h8", "h9")
     memory_lab.hosts["h8"].puts(Observed("worker/7", "h8", State.EXITED, {}, exit_code=0, run="run-0"))
-    assert context.record is not None
+    assert context.registry is not None
     RUN["build"](context, None, False)
-    assert set(context.record.read()) == {"h8", "h9"}, "nothing is brought to a host by a build"
+    assert set(context.registry.read()) == {"h8", "h9"}, "nothing is brought to a host by a build"
     RUN["deliver"](context, None, False)
-    assert set(context.record.read()) == {"h1", "h2", "h3", "h8", "h9"}
+    assert set(context.registry.read()) == {"h1", "h2", "h3", "h8", "h9"}
     RUN["start"](context, None, False)
-    assert set(context.record.read()) == {"h1", "h2", "h3"}
+    assert set(context.registry.read()) == {"h1", "h2", "h3"}
 
 
-def test_hosts_are_asked_again_after_a_start_only_where_something_was_removed(
-    memory_lab: MemoryLab, tmp_path: Path
-) -> None:
+def test_hosts_are_observed_again_after_a_start_only_after_a_removal(memory_lab: MemoryLab, tmp_path: Path) -> None:
     context = recorded(memory_lab, tmp_path)
     RUN["build"](context, None, False)
     RUN["deliver"](context, None, False)
-    seen, asked = observe(context), []
+    seen, requests = observe(context), []
 
     def observed(host: MemoryRuntime) -> HostState:
-        asked.append(host.host)
+        requests.append(host.host)
         return MemoryRuntime.observe(host)
 
     for host in memory_lab.hosts.values():
         host.observe = partial(observed, host)  # type: ignore[method-assign]
     RUN["start"](replace(context, seen=seen), None, False)
     assert memory_lab.running() == ["ps/0", "worker/0", "worker/1"]
-    assert asked == ["h1", "h2", "h3"], "by the line above, and by nobody else"
+    assert requests == ["h1", "h2", "h3"], "by the line above, and by nobody else"
 
 
 @pytest.mark.parametrize("config", [None, Path("/etc/own")])
@@ -417,9 +417,13 @@ def test_ssh_reads_the_users_configuration_unless_the_inventory_names_another(
     memory_lab: MemoryLab, config: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/home/trainer")
-    Record(tmp_path).add({"h9": Connection("h9", Position("here"), "h9", None, None, local=False, ssh_config=config)})
-    ways = reach(memory_lab.context.inventory, resolve(memory_lab.context.inventory), tmp_path, accept_new=False)
-    assert ways.over["h9"].target.ssh_config == (config or Path("/home/trainer/.ssh/config"))
+    HostRegistry(tmp_path).add(
+        {"h9": ConnectionSettings("h9", Position("here"), "h9", None, None, local=False, ssh_config=config)}
+    )
+    ways = prepare_connections(
+        memory_lab.context.inventory, resolve(memory_lab.context.inventory), tmp_path, accept_new=False
+    )
+    assert ways.ssh["h9"].target.ssh_config == (config or Path("/home/trainer/.ssh/config"))
 
 
 @pytest.mark.parametrize(

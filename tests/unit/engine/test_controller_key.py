@@ -10,7 +10,7 @@ from tfprov.engine.host_registry import controller_key
 from tfprov.errors import Usage
 
 
-def test_the_key_is_made_once_by_whoever_comes_first(tmp_path: Path) -> None:
+def test_the_key_is_created_once(tmp_path: Path) -> None:
     directory, keys = tmp_path / "state", list[bytes]()
     threads = [threading.Thread(target=lambda: keys.append(controller_key(directory))) for _ in range(8)]
     before = os.umask(0)

@@ -96,8 +96,8 @@ ONE = Observed("worker/0", "h1", State.EXITED, {})
     ],
 )
 def test_how_a_container_ended(changes: dict[str, Any], ending: str, finished: bool) -> None:
-    found = replace(ONE, **changes)
-    assert (found.ending, found.finished) == (ending, finished)
+    actual = replace(ONE, **changes)
+    assert (actual.ending, actual.finished) == (ending, finished)
 
 
 def test_every_state_of_a_task_has_its_row(split: SplitTraining) -> None:
@@ -119,16 +119,16 @@ def test_every_state_of_a_task_has_its_row(split: SplitTraining) -> None:
         "worker/1": ("failed", "exited with code 2", None, ""),
         "worker/9": ("stopped", rows["worker/9"].detail, None, ""),
     }
-    split.hosts["p0"].trouble = Unreachable("p0", "no answer")
+    split.hosts["p0"].failure = Unreachable("p0", "no answer")
     rows = {row.task: row for row in status(split.context, now=25.0).rows}
     assert (rows["ps/0"].state, rows["ps/0"].address) == ("unreachable", "p0:2222")
 
 
 def test_the_container_of_a_task_is_looked_for_on_all_hosts(split: SplitTraining) -> None:
     seen = observe(split.runs().context)
-    found = seen.find("ps/1")
-    assert found is not None
-    assert (found.task, found.host) == ("ps/1", "p1")
+    container = seen.find("ps/1")
+    assert container is not None
+    assert (container.task, container.host) == ("ps/1", "p1")
     assert seen.find("ps/2") is None
     assert Observation({}).find("ps/1") is None
 
@@ -157,7 +157,7 @@ def test_a_check_says_what_each_step_would_do(split: SplitTraining) -> None:
     assert all(host.calls == [] for host in split.hosts.values())
 
 
-def test_what_a_command_prints_is_told_with_its_host_and_a_failure_ends_it(split: SplitTraining) -> None:
+def test_what_a_command_prints_is_reported_with_its_host_and_a_failure_ends_it(split: SplitTraining) -> None:
     def answer(argv: Sequence[str]) -> tuple[int, str]:
         return (3, "one\ntwo\n") if argv[0] == "fail" else (0, "three")
 
@@ -174,8 +174,8 @@ def test_what_a_command_prints_is_told_with_its_host_and_a_failure_ends_it(split
 def test_a_gather_without_a_chief_says_so_and_a_discard_gathers_nothing(split: SplitTraining) -> None:
     RUN["gather"](split.context, None, False)
     assert split.report.notes == ["nothing to gather: worker/0 is not there"]
-    found = gather(split.context, lambda _: {})
-    assert (found.newest, found.new, found.files) == (None, (), 0)
+    gathered = gather(split.context, lambda _: {})
+    assert (gathered.newest, gathered.new, gathered.files) == (None, (), 0)
     assert split.report.notes == ["nothing to gather: worker/0 is not there"] * 2
     split.runs().saves_whole(400)
     RUN["gather"](split.context, None, True)
@@ -187,7 +187,7 @@ def test_a_task_that_is_not_there_is_not_waited_for(split: SplitTraining) -> Non
         wait_serving(split.context, 5.0)
 
 
-def test_a_training_that_is_not_done_in_time_is_told(split: SplitTraining) -> None:
+def test_a_training_that_is_not_done_in_time_is_reported(split: SplitTraining) -> None:
     with pytest.raises(TaskFailed, match=r"^worker/0: is not done after 0\.01 s$"):
         follow(split.runs().context, 0.01)
 
@@ -201,7 +201,7 @@ def test_every_run_before_is_set_aside_under_a_number_of_its_own(split: SplitTra
         split.gather()
     aside = sorted(path.name for path in split.target.parent.glob("split*") if path.is_dir())
     assert len(aside) == 4
-    runs = {path.name: found.run for name in aside if (found := manifests.read(path := split.target.with_name(name)))}
+    runs = {path.name: actual.run for name in aside if (actual := manifests.read(path := split.target.with_name(name)))}
     assert sorted(runs.values()) == ["run-0", "run-1", "run-2", "run-3"]
     assert runs["split"] == "run-3"
 
@@ -216,9 +216,9 @@ def test_a_manifest_that_cannot_be_read_saves_nothing(split: SplitTraining) -> N
     path.write_text("[")
     with pytest.raises(GatherError, match=r"manifest.json cannot be read: .*; move the directory away"):
         manifests.read(split.target)
-    found = unsaved(split.context, chief)
-    assert found is not None
-    assert found.prefix == "model.ckpt-400"
+    ungathered = unsaved(split.context, chief)
+    assert ungathered is not None
+    assert ungathered.prefix == "model.ckpt-400"
 
 
 def restarted(split: SplitTraining, **changes: Any) -> tuple[Context, Observation]:
@@ -259,7 +259,7 @@ def test_there_is_no_progress_without_a_chief_or_its_host(split: SplitTraining) 
     assert read_progress(split.context, seen) is None
     split.hosts["w0"].saves("worker/0", "events.out.tfevents.1.w0", b"")
     assert read_progress(split.context, seen) is None
-    split.hosts["w0"].trouble = HostError("w0", "its engine does not answer")
+    split.hosts["w0"].failure = HostError("w0", "its engine does not answer")
     assert read_progress(split.context, seen) is None
 
 
@@ -300,8 +300,8 @@ def test_another_runtime_while_there_are_tasks_is_refused(tmp_path: Path, monkey
     path.write_text(image)
     with pytest.raises(Usage) as raised:
         assemble(Definition.load(path), Quiet())
-    said = "cluster lab still has tasks under `runtime: process`; take it down with `runtime: process` first"
-    assert str(raised.value) == said
+    expected = "cluster lab still has tasks under `runtime: process`; take it down with `runtime: process` first"
+    assert str(raised.value) == expected
 
 
 # --- nodes ---------------------------------------------------------------------------------------------------------------
@@ -326,15 +326,15 @@ def test_computed_values_are_nodes_at_one_place_and_secrets_stay_hidden() -> Non
 
 def test_a_lost_host_is_named_where_a_task_may_be(split: SplitTraining) -> None:
     split.runs()
-    split.hosts["w0"].trouble = Unreachable("w0", "no answer")
+    split.hosts["w0"].failure = Unreachable("w0", "no answer")
     seen = observe(split.context, tolerant=True)
     with pytest.raises(Unreachable, match="w0: no answer"):
         split.context.runtime_of("worker/0", seen)
     with pytest.raises(Usage, match="no task `worker/9` in cluster split"):
         split.context.runtime_of("worker/9", seen)
-    runtime, found = split.context.runtime_of("ps/1", seen)
+    runtime, container = split.context.runtime_of("ps/1", seen)
     assert isinstance(runtime, MemoryRuntime)
-    assert (runtime.host, found.task) == ("p1", "ps/1")
+    assert (runtime.host, container.task) == ("p1", "ps/1")
 
 
 def test_hosts_in_memory_start_what_is_planned(split: SplitTraining) -> None:
@@ -381,7 +381,7 @@ def test_nothing_is_removed_whose_checkpoints_cannot_be_looked_at(tmp_path: Path
 
 
 @pytest.mark.parametrize("saver", ["chief/0", "worker/0"])
-def test_the_run_of_the_ps_is_not_that_of_another_who_saves_in_it(split: SplitTraining, saver: str) -> None:
+def test_a_chief_does_not_join_the_run_of_ps_with_another_saver(split: SplitTraining, saver: str) -> None:
     split.runs("run-1")
     for number in range(2):
         split.hosts[f"w{number}"].exits(f"worker/{number}", 1)
@@ -398,8 +398,8 @@ def test_what_lies_with_a_ps_is_to_be_gathered_before_a_resume(split: SplitTrain
     context = replace(split.context, resume=True)
     with pytest.raises(GatherError) as raised:
         resuming(context, observe(context))
-    said = "worker/0's checkpoint model.ckpt-800, which lies with a ps, is not gathered; run `tfprov gather` first"
-    assert str(raised.value) == said
+    expected = "worker/0's checkpoint model.ckpt-800, which lies with a ps, is not gathered; run `tfprov gather` first"
+    assert str(raised.value) == expected
 
 
 def test_the_forecast_of_a_chief_that_is_new_on_its_host(split: SplitTraining) -> None:
@@ -417,7 +417,7 @@ def test_the_forecast_of_a_chief_that_is_new_on_its_host(split: SplitTraining) -
     assert forecast(resumes, plan(resumes, seen), seen) == "the training goes on from step 400 (gathered)"
 
 
-def test_what_was_not_gathered_is_kept_and_told_with_both_ways_out(split: SplitTraining) -> None:
+def test_an_ungathered_checkpoint_is_kept_and_reported_with_both_fixes(split: SplitTraining) -> None:
     split.runs(state=State.EXITED).saves_whole(400)
     with pytest.raises(GatherError) as raised:
         RUN["stop"](split.context, Stop(remove=True), False)
@@ -430,7 +430,7 @@ def test_what_was_not_gathered_is_kept_and_told_with_both_ways_out(split: SplitT
     assert list(observe(split.context).containers()) == []
 
 
-def test_a_task_that_moves_is_told_where_it_should_be_and_else_where_it_is(split: SplitTraining) -> None:
+def test_a_moved_task_is_located_on_its_assigned_host_before_others(split: SplitTraining) -> None:
     split.runs()
     assert split.context.container("worker/9") is None
     wanted = split.context.container("worker/1")
@@ -439,13 +439,13 @@ def test_a_task_that_moves_is_told_where_it_should_be_and_else_where_it_is(split
     split.hosts["p0"].puts(replace(ONE, task="worker/1"))
     split.hosts["p1"].puts(replace(ONE, task="worker/9"))
     seen = observe(split.context)
-    found = {task: split.context.observed(task, seen) for task in ("worker/1", "worker/9", "worker/8")}
-    assert {task: one and one.host for task, one in found.items()} == {
+    containers = {task: split.context.observed(task, seen) for task in ("worker/1", "worker/9", "worker/8")}
+    assert {task: one and one.host for task, one in containers.items()} == {
         "worker/1": "w1", "worker/9": "p1", "worker/8": None,
     }  # fmt: skip
 
 
-def test_a_chief_whose_checkpoint_lies_with_a_ps_is_told_both_ways_out(split: SplitTraining) -> None:
+def test_the_error_of_a_chief_whose_checkpoint_is_on_a_ps_has_both_fixes(split: SplitTraining) -> None:
     split.runs(state=State.EXITED).saves(400)
     context = split.context
     chief = context.chief(observe(context))

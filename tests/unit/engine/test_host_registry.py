@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tfprov.engine.host_registry import Record
+from tfprov.engine.host_registry import HostRegistry
 from tfprov.errors import Position
-from tfprov.settings.connection import Connection
+from tfprov.settings.connection import ConnectionSettings
 
 RECORDED = Position("(recorded)")
-FULL = Connection(
+FULL = ConnectionSettings(
     host="node1",
     at=RECORDED,
     address="10.0.0.11",
@@ -25,19 +25,19 @@ FULL = Connection(
     known_hosts=(Path("/known"),),
     accept_new=True,
 )
-PLAIN = Connection("node2", RECORDED, "10.0.0.12", None, None, local=False)
+PLAIN = ConnectionSettings("node2", RECORDED, "10.0.0.12", None, None, local=False)
 
 
-def test_what_is_noted_is_read_back(tmp_path: Path) -> None:
-    record = Record(tmp_path / "new")
+def test_recorded_hosts_are_read_back(tmp_path: Path) -> None:
+    record = HostRegistry(tmp_path / "new")
     assert record.read() == {}
     record.add({"node1": FULL})
     record.add({"node2": PLAIN})
     assert record.read() == {"node1": FULL, "node2": PLAIN}
 
 
-def test_what_is_dropped_is_gone_all_of_it(tmp_path: Path) -> None:
-    record = Record(tmp_path)
+def test_dropped_hosts_are_forgotten_completely(tmp_path: Path) -> None:
+    record = HostRegistry(tmp_path)
     record.add({"node1": FULL, "node2": PLAIN, "node3": replace(PLAIN, host="node3")})
     record.drop(iter(["node1", "node3"]))
     assert record.read() == {"node2": PLAIN}
@@ -46,7 +46,7 @@ def test_what_is_dropped_is_gone_all_of_it(tmp_path: Path) -> None:
 
 
 def test_a_password_is_not_kept(tmp_path: Path) -> None:
-    record = Record(tmp_path)
+    record = HostRegistry(tmp_path)
     record.add({"node2": replace(PLAIN, password="s3cret")})
     assert "s3cret" not in (tmp_path / "hosts.json").read_text()
     assert (tmp_path / "hosts.json").stat().st_mode & 0o777 == 0o600
@@ -56,7 +56,7 @@ def test_a_password_is_not_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"node1": 3}', '{"node1": {"address": "x"}}'], ids=repr)
 def test_a_damaged_record_stops_nobody(tmp_path: Path, text: str) -> None:
     (tmp_path / "hosts.json").write_text(text)
-    record = Record(tmp_path)
+    record = HostRegistry(tmp_path)
     assert record.read() == {}
     record.add({"node2": PLAIN})
     assert record.read() == {"node2": PLAIN}

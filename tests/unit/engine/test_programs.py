@@ -12,7 +12,7 @@ from tfprov.hosts.program_checks import ImportResult, parse_result
 from tfprov.images.code import Code
 from tfprov.images.code_contents import CodeContents
 from tfprov.model.cluster import Task
-from tfprov.model.state import Box, Container, Mount
+from tfprov.model.state import Container, DockerOptions, Mount
 
 DIGEST = "sha256:c0de"
 FILES = {
@@ -45,16 +45,18 @@ def packed(files: Mapping[str, tuple[int, bytes]] = FILES, **links: str) -> Code
     return Code("/home/anna/src", DIGEST, buffer.getvalue())
 
 
-def container(*words: str, code: str | None = DIGEST, box: Box | None = None, role: str = "worker") -> Container:
+def container(
+    *words: str, code: str | None = DIGEST, docker: DockerOptions | None = None, role: str = "worker"
+) -> Container:
     task = Task(role, 0, role, "h1", "127.0.0.1", 2222)
-    return Container(task, {"command": list(words), "code": code}, words, {}, "/checkpoints", box=box)
+    return Container(task, {"command": list(words), "code": code}, words, {}, "/checkpoints", docker=docker)
 
 
 def programs(code: Code | None = None) -> Programs:
     return Programs({DIGEST: CodeContents(code or packed(linked="pkg"))}, lambda _container, name: HERE.get(name))
 
 
-BOX = Box("tfprov/linear:1", mounts=(Mount("/opt/venv", "/opt/venv"),))
+BOX = DockerOptions("tfprov/linear:1", mounts=(Mount("/opt/venv", "/opt/venv"),))
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Case:
     what: str = ""
     fix: str = ""
     code: str | None = DIGEST
-    box: Box | None = field(default=None)
+    docker: DockerOptions | None = field(default=None)
 
 
 NOT_IN = "{} is not in the code (/home/anna/src)"
@@ -102,17 +104,18 @@ CASES = [
     Case(["./plain.sh"], "./plain.sh does not begin with `#!`", "add it, or write the interpreter before it"),
     Case(["./dos.sh"], "the first line of ./dos.sh ends with a carriage return", "Unix line ends"),
     Case(["./lost.py"], "this machine has no program pythonx", "did you mean python?"),
-    Case(["./lost.py"], box=BOX),  # the image may have it
-    Case(["pyhton", "train.py"], box=BOX),
-    Case(["python", "train.py"], code=None, box=BOX),  # the image's working directory may have it
-    Case(["python", "trian.py"], NOT_IN.format("trian.py"), "a file of the image is named by its absolute path", box=BOX),
+    Case(["./lost.py"], docker=BOX),  # the image may have it
+    Case(["pyhton", "train.py"], docker=BOX),
+    Case(["python", "train.py"], code=None, docker=BOX),  # the image's working directory may have it
+    Case(["python", "trian.py"], NOT_IN.format("trian.py"), "a file of the image is named by its absolute path",
+         docker=BOX),
 ]  # fmt: skip
 
 
-def test_what_the_controller_sees() -> None:
+def test_faults_that_the_controller_detects() -> None:
     wrong = {}
     for case in CASES:
-        fault = programs().fault(container(*case.words, code=case.code, box=case.box))
+        fault = programs().fault(container(*case.words, code=case.code, docker=case.docker))
         what, fix = (fault.what, fault.fix) if fault else ("", "")
         if not (what.startswith(case.what) and bool(what) == bool(case.what) and case.fix in fix):
             wrong[" ".join(case.words)] = (what, fix)
@@ -144,19 +147,19 @@ IMAGES = [
 ]  # fmt: skip
 
 
-def test_what_an_image_lacks() -> None:
+def test_faults_of_an_image() -> None:
     wrong = {}
     for words, there, entrypoint, what, fix in IMAGES:
-        asked = container(*words, box=BOX)
-        assert set(programs().needs(asked)) <= set(there), words
-        fault = fault_of_image(programs(), asked, ImageLookup(there, entrypoint))
-        told = (fault.what, fault.fix) if fault else ("", "")
-        if told[0] != what or fix not in told[1]:
-            wrong[" ".join(words)] = told
+        task = container(*words, docker=BOX)
+        assert set(programs().needs(task)) <= set(there), words
+        fault = fault_of_image(programs(), task, ImageLookup(there, entrypoint))
+        message = (fault.what, fault.fix) if fault else ("", "")
+        if message[0] != what or fix not in message[1]:
+            wrong[" ".join(words)] = message
     assert wrong == {}
 
 
-def test_what_an_image_must_have() -> None:
+def test_programs_that_an_image_must_have() -> None:
     needs = {
         ("python", "train.py"): ("python",),
         ("python", "/app/x.py"): ("python", "/app/x.py"),
@@ -166,11 +169,11 @@ def test_what_an_image_must_have() -> None:
         ("sh", "/checkpoints/x.sh"): ("sh",),
         ("sh", "-c", "x"): ("sh",),
     }
-    assert {words: programs().needs(container(*words, box=BOX)) for words in needs} == needs
-    assert programs().needs(container("python", "x.py", code=None, box=BOX)) == ("python", "./x.py")
+    assert {words: programs().needs(container(*words, docker=BOX)) for words in needs} == needs
+    assert programs().needs(container("python", "x.py", code=None, docker=BOX)) == ("python", "./x.py")
 
 
-def test_who_needs_tensorflow() -> None:
+def test_programs_that_import_tensorflow() -> None:
     uses = {
         ("python", "train.py"): True,
         ("python", "-m", "pkg"): True,
@@ -202,36 +205,38 @@ def test_an_import_of_tensorflow_is_read_and_judged() -> None:
         (1, "a\nsome error\n"): ("failed", "python cannot import it: some error; mend it"),
         (1, ""): ("failed", "python cannot import it: exit code 1; mend it"),
     }  # fmt: skip
-    found = {key: tensorflow(parse_result(*key), "python", IN_IMAGE, is_sure=True) for key in outputs}
-    told = {key: (str(it.verdict), str(it)) for key, it in found.items()}
-    wrong = {key: it for key, it in told.items() if it[0] != outputs[key][0] or not it[1].startswith(outputs[key][1])}
+    actual = {key: tensorflow(parse_result(*key), "python", IN_IMAGE, is_sure=True) for key in outputs}
+    message = {key: (str(it.verdict), str(it)) for key, it in actual.items()}
+    wrong = {
+        key: it for key, it in message.items() if it[0] != outputs[key][0] or not it[1].startswith(outputs[key][1])
+    }
     assert wrong == {}
-    unsure = tensorflow(ImportResult(trouble="x", absent=True), "python", IN_IMAGE, is_sure=False)
+    unsure = tensorflow(ImportResult(error="x", absent=True), "python", IN_IMAGE, is_sure=False)
     assert str(unsure.verdict) == "warning"
 
 
 def test_processes_import_once_for_all_that_use_the_same_python() -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def imported(_container: Container, python: str) -> ImportResult:
-        asked.append(python)
-        return ImportResult(trouble="x", absent=True)
+        requests.append(python)
+        return ImportResult(error="x", absent=True)
 
     wanted = [container("python3", "train.py"), container("python3", "-m", "pkg"), container("sh", "-c", "x")]
     own = replace(programs(), which=lambda _container, name: f"/usr/bin/{name}")
     install = "`/usr/bin/python3 -m pip install 'tfprov[tensorflow]'`"
-    found = [(it.check, str(it.verdict), str(it)) for it in of_processes(own, wanted, imported)]
-    assert found == [
+    findings = [(it.check, str(it.verdict), str(it)) for it in of_processes(own, wanted, imported)]
+    assert findings == [
         ("command", "ok", "python3 train.py"),
         ("tensorflow", "failed", f"/usr/bin/python3 has no TensorFlow; install it: {install}"),
         ("command", "ok", "python3 -m pkg"),
         ("command", "ok", "sh -c x"),
     ]  # fmt: skip
-    assert asked == ["/usr/bin/python3"]
+    assert requests == ["/usr/bin/python3"]
 
 
 def test_tasks_that_start_the_same_are_looked_at_once() -> None:
     one, two = container("sh", "-c", "x"), container("sh", "-c", "x", role="ps")
     assert [tasks for _, tasks in tasks_by_program([one, two, container("sh")])] == [["worker/0", "ps/0"], ["worker/0"]]
-    (told,) = undelivered(one)
-    assert (str(told.verdict), told.what) == ("note", "sh -c x: not known until the image is there")
+    (message,) = undelivered(one)
+    assert (str(message.verdict), message.what) == ("note", "sh -c x: not known until the image is there")

@@ -18,7 +18,7 @@ from tests.support.reporters import RecordingReporter
 from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
 from tfprov.engine.observe import observe, plan, taken
-from tfprov.engine.rollback import take_back, undo
+from tfprov.engine.rollback import plan_rollback, take_back
 from tfprov.errors import HostError, TaskFailed, TfprovError, Unreachable
 from tfprov.formats.checkpoint import checkpoints
 from tfprov.hosts.base import File
@@ -60,7 +60,7 @@ class MemoryLab:
         self.context = replace(self.context, wanted=wanted)
 
     def there(self) -> dict[str, str]:
-        return {found.task: found.state.value for found in observe(self.context).containers()}
+        return {container.task: container.state.value for container in observe(self.context).containers()}
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_start_that_fails_on_one_host_leaves_nothing_on_the_others(memory_lab:
     assert memory_lab.report.notes == ["nothing was left half-started: stopped ps/0, worker/0"]
 
 
-def test_what_is_in_the_way_of_a_start_is_told_before_anything_is_stopped_or_started(memory_lab: MemoryLab) -> None:
+def test_what_is_in_the_way_of_a_start_is_reported_before_anything_is_stopped_or_started(memory_lab: MemoryLab) -> None:
     memory_lab.up()
     for host in memory_lab.hosts.values():
         host.calls.clear()
@@ -91,11 +91,11 @@ def test_what_is_in_the_way_of_a_start_is_told_before_anything_is_stopped_or_sta
     assert set(memory_lab.there().values()) == {"running"}
     seen = observe(edited)
     assert [str(error).partition(":")[0] for error in taken(edited, plan(edited, seen), seen)] == ["h2", "h3"]
-    memory_lab.hosts["h2"].trouble = Unreachable("h2", "gone")
+    memory_lab.hosts["h2"].failure = Unreachable("h2", "gone")
     with pytest.raises(Unreachable):
         taken(edited, plan(edited, seen), seen)
     assert [error.host for error in taken(edited, plan(edited, seen), seen, tolerant=True)] == ["h3"]
-    memory_lab.hosts["h2"].trouble = None
+    memory_lab.hosts["h2"].failure = None
     memory_lab.up(edited, partial=True)
     assert "start worker/0" in memory_lab.hosts["h2"].calls, "with --partial, each host tells of its own start"
 
@@ -177,22 +177,22 @@ def test_what_somebody_else_started_meanwhile_is_theirs(memory_lab: MemoryLab) -
     before = observe(memory_lab.context)
     for task, host in (("worker/1", "h3"), ("worker/8", "h3")):
         memory_lab.hosts[host].puts(Observed(task, host, State.RUNNING, {}, id="1"))
-    found = undo("lab", before, observe(memory_lab.context), {("worker/1", "h3")})
-    assert [action.id for action in found.actions] == ["stop worker/1 on h3", "remove worker/1 on h3"]
+    planned = plan_rollback("lab", before, observe(memory_lab.context), {("worker/1", "h3")})
+    assert [action.id for action in planned.actions] == ["stop worker/1 on h3", "remove worker/1 on h3"]
 
 
 def test_a_host_that_is_lost_meanwhile_is_named(memory_lab: MemoryLab) -> None:
     class Leaving(MemoryRuntime):
         def start(self, *arguments: object) -> None:
             super().start(*arguments)  # type: ignore[arg-type]
-            self.trouble = Unreachable(self.host, "connection lost")
-            raise self.trouble
+            self.failure = Unreachable(self.host, "connection lost")
+            raise self.failure
 
     memory_lab.hosts["h3"] = Leaving("h3")
     memory_lab.context = memory_lab.read(INVENTORY)
     with pytest.raises(Unreachable, match="h3: connection lost"):
         memory_lab.up()
-    memory_lab.hosts["h3"].trouble = None
+    memory_lab.hosts["h3"].failure = None
     assert memory_lab.there() == {"worker/1": "running"}
     assert "h3 cannot be reached: what was started there stays" in memory_lab.report.notes
 
@@ -265,12 +265,12 @@ def test_whatever_fails_nothing_new_runs_and_no_checkpoint_is_lost(
             for name in data.draw(_NAMES):
                 host.saves(container.task, name, b"x")
     before = observe(context)
-    found = plan(context, before)
-    saving = data.draw(st.sets(st.sampled_from([action.subject for action in found.actions] or ["none"])))
-    starts = [action for action in found.actions if action.kind in (ActionKind.START, ActionKind.STOP)]
+    planned = plan(context, before)
+    saving = data.draw(st.sets(st.sampled_from([action.subject for action in planned.actions] or ["none"])))
+    starts = [action for action in planned.actions if action.kind in (ActionKind.START, ActionKind.STOP)]
     for broken in data.draw(st.lists(st.sampled_from(starts), max_size=2)) if starts else ():
         hosts[broken.host].refuses[f"{broken.kind} {broken.subject}"] = "no"
-    execute(context, found, "run")
+    execute(context, planned, "run")
     for host in hosts.values():
         for container in host.observe().containers:
             for name in WHOLE if container.task in saving else ():
@@ -296,8 +296,8 @@ def clear(hosts: Runtimes) -> None:
 
 
 def pieces(hosts: Runtimes, container: Observed) -> Sequence[str]:
-    found = checkpoints(hosts[container.host].files(container.task))
-    return [name for checkpoint in found for name in checkpoint.files]
+    saved = checkpoints(hosts[container.host].files(container.task))
+    return [name for checkpoint in saved for name in checkpoint.files]
 
 
 @examples(50)
@@ -307,9 +307,9 @@ def test_whatever_cannot_be_taken_back_is_not_removed_while_it_runs(
 ) -> None:
     context, hosts = build(*situation)
     before = observe(context)
-    found = plan(context, before)
-    execute(context, found, "run").check()
-    starts = [action for action in found.actions if action.kind == ActionKind.START]
+    planned = plan(context, before)
+    execute(context, planned, "run").check()
+    starts = [action for action in planned.actions if action.kind == ActionKind.START]
     assume(starts)
     stubborn = data.draw(st.sampled_from(starts))
     hosts[stubborn.host].refuses[f"stop {stubborn.subject}"] = "no"

@@ -16,7 +16,7 @@ from tfprov.model.validators import InvalidValue
 from tfprov.settings.connection import build_connection, check_names
 from tfprov.settings.connection_vars import PARSERS
 from tfprov.settings.load import load_inventory
-from tfprov.templating.host_values import Faults
+from tfprov.templating.host_values import TemplateProblems
 from tfprov.templating.magic_vars import HostVars
 
 pytestmark = pytest.mark.xdist_group("parity")
@@ -239,7 +239,7 @@ def test_connection_variables_work_as_in_ansible(answers: dict[str, Any], files:
     inventory = load_inventory(files["connection variables"])
     for host, expected in answers["inventories"]["connection variables"]["ways"].items():
         variables = inventory.variables(host)
-        faults = Faults()
+        faults = TemplateProblems()
         route = build_connection(inventory, host, variables, HostVars(inventory).bind(host, variables), faults)
         assert {problem.what.split("`: ")[-1] for problem in faults.problems} <= {
             "`~/keys/all` does not exist",
@@ -255,7 +255,7 @@ def test_connection_variables_work_as_in_ansible(answers: dict[str, Any], files:
 
 
 def test_connection_variables_of_ansible_are_not_reported_as_typos(answers: dict[str, Any]) -> None:
-    faults = Faults()
+    faults = TemplateProblems()
     names = answers["connection variables"]
     assert len(names) > 30
     check_names(Mapping({name: Scalar("", NOWHERE) for name in names}), faults)

@@ -62,12 +62,16 @@ def test_the_key_of_a_data_set_depends_on_names_and_sums_alone() -> None:
 def test_tasks_that_read_data_get_its_directory_and_a_ps_only_the_flag() -> None:
     context = make_context(inventory(source("train")))
     ps, worker, _ = context.wanted
-    assert ps.box is not None
-    assert worker.box is not None
+    assert ps.docker is not None
+    assert worker.docker is not None
     assert worker.data == data(("train", ONE)).artifact
-    assert (worker.box.data_at, worker.box.mounts, worker.env["TFPROV_DATA_DIR"]) == ("/srv/digits", (), "/srv/digits")
+    assert (worker.docker.data_at, worker.docker.mounts, worker.env["TFPROV_DATA_DIR"]) == (
+        "/srv/digits",
+        (),
+        "/srv/digits",
+    )
     assert worker.spec["data"] == {"fetch": data(("train", ONE)).key, "to": "/srv/digits"}
-    assert (ps.data, ps.box.data_at, ps.argv[-1]) == (None, None, "--data_dir=/srv/digits")
+    assert (ps.data, ps.docker.data_at, ps.argv[-1]) == (None, None, "--data_dir=/srv/digits")
     assert not {"TFPROV_DATA_DIR"} & ps.env.keys()
     assert "data" not in ps.spec
 

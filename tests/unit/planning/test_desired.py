@@ -9,7 +9,7 @@ import pytest
 from tests.support.memory_cluster import make_context, packed
 from tfprov.errors import InvalidInput
 from tfprov.hosts.docker.labels import container_config
-from tfprov.model.state import Box, Container, HostState, Observation, Observed, State
+from tfprov.model.state import Container, DockerOptions, HostState, Observation, Observed, State
 from tfprov.planning.plan_text import summary
 from tfprov.planning.reconcile import differences, incomparable_secrets
 from tfprov.vault.redaction import KeyedHash, is_secret_name
@@ -172,7 +172,13 @@ def test_variables_are_secret_by_origin_or_name_unless_public() -> None:
         "KEY_FILE": "/etc/key",
     }
     made = container_config(
-        docker.APIClient(version="1.41"), desired, desired.box or Box(""), "linear", "run-1", "", ["/bin/sh"]
+        docker.APIClient(version="1.41"),
+        desired,
+        desired.docker or DockerOptions(""),
+        "linear",
+        "run-1",
+        "",
+        ["/bin/sh"],
     )
     assert not [secret for secret in ("hf-secret", "become-secret") if secret in json.dumps(made, default=str)]
     assert made["environment"]["MONKEY"] == "banana"
@@ -193,8 +199,8 @@ def test_a_container_has_the_user_and_the_read_only_file_system_of_its_settings(
         whole = f"cluster: linear, image: {{name: 'tf@sha256:{'0' * 64}'}}, {setting}command: [python, train.py]"
         text = f"all: {{vars: {{tfprov: {{{whole}}}}}}}\nps: {{hosts: {{h1: }}}}\nworker: {{hosts: {{h2: }}}}\n"
         desired = container("worker/0", text)
-        assert desired.box is not None
-        made = container_config(api, desired, desired.box, "linear", "run-1", "", [])
+        assert desired.docker is not None
+        made = container_config(api, desired, desired.docker, "linear", "run-1", "", [])
         config = made["host_config"]
         seen = (
             made.get("user"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.memory_cluster import MemoryStore, Runtimes, make_context
-from tfprov.engine.checkpoints.verify import Verdict
+from tfprov.engine.checkpoints.verify import Verification
 from tfprov.errors import TfprovError
 from tfprov.playbook.steps import RUN
 
@@ -28,9 +28,9 @@ FIRST = "worker: {hosts: {h2: , h3: }}"
     ],
     ids=["the chief changes places", "its host leaves", "it gets another name"],
 )
-@pytest.mark.parametrize("verdict", [Verdict(2), Verdict(0, "damaged")], ids=["whole", "damaged"])
+@pytest.mark.parametrize("verdict", [Verification(2), Verification(0, "damaged")], ids=["whole", "damaged"])
 def test_a_checkpoint_that_was_not_gathered_outlives_every_move_of_its_chief(
-    tmp_path: Path, wiring: str, groups: str, verdict: Verdict
+    tmp_path: Path, wiring: str, groups: str, verdict: Verification
 ) -> None:
     hosts: Runtimes = {}
     store = MemoryStore()

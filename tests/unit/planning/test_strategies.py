@@ -12,7 +12,7 @@ from tests.support.paths import ROOT
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import InvalidInput
 from tfprov.model.plan import ActionKind
-from tfprov.model.state import Box, Container, Mount
+from tfprov.model.state import Container, DockerOptions, Mount
 from tfprov.planning.desired import desired_containers
 from tfprov.planning.plan_text import summary
 from tfprov.planning.reconcile import plan_teardown
@@ -135,7 +135,7 @@ def test_the_data_service_has_commands_of_its_own() -> None:
     assert tasks["data_worker/1"].argv[3:] == (
         "worker", "--port=2223", "--address=h3:2223", "--dispatcher=10.0.0.1:2225",
     )  # fmt: skip
-    assert {name for name, container in tasks.items() if container.box and container.box.gpus} == {
+    assert {name for name, container in tasks.items() if container.docker and container.docker.gpus} == {
         "worker/0", "worker/1", "worker/2", "evaluator/0",
     }  # fmt: skip
 
@@ -171,10 +171,10 @@ def test_data_is_mounted_for_the_tasks_that_read_it() -> None:
     boxed = containers(SERVED, f"image: {{name: train}}, {data}")
     worker, ps = boxed["worker/1"], boxed["ps/0"]
     assert (worker.env["TFPROV_DATA_DIR"], worker.argv[-1]) == ("/data", "--data_dir=/data")
-    assert isinstance(worker.box, Box)
-    assert worker.box.mounts == (Mount("/srv/digits", "/data", read_only=True),)
-    assert isinstance(ps.box, Box)
-    assert (ps.box.mounts, ps.argv[-1], "TFPROV_DATA_DIR" in ps.env) == ((), "--data_dir=/data", False)
+    assert isinstance(worker.docker, DockerOptions)
+    assert worker.docker.mounts == (Mount("/srv/digits", "/data", read_only=True),)
+    assert isinstance(ps.docker, DockerOptions)
+    assert (ps.docker.mounts, ps.argv[-1], "TFPROV_DATA_DIR" in ps.env) == ((), "--data_dir=/data", False)
     here = containers(SERVED, data)["worker/1"]
     assert (here.env["TFPROV_DATA_DIR"], here.argv[-1]) == ("/srv/digits", "--data_dir=/srv/digits")
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.support.inventories import inventory, roles
 from tests.support.memory_cluster import make_context, packed
-from tfprov.engine.machines import published
+from tfprov.engine.machines import publish_addresses
 from tfprov.hosts.docker.labels import container_config
 from tfprov.hosts.process.spec import task_order
-from tfprov.model.state import Box, Container
+from tfprov.model.state import Container, DockerOptions
 from tfprov.planning.reconcile import differences
 from tfprov.settings.provenance import explain
 
@@ -46,10 +46,10 @@ def tensorboard(own: str = "port: 6006", more: str = "restart: never", host: str
 
 def docker_tensorboard(
     own: str = "port: 6006", more: str = "restart: never", host: str = "max_restarts: 3"
-) -> tuple[Container, Box]:
+) -> tuple[Container, DockerOptions]:
     board_task = tensorboard(own, f"{IN_DOCKER}, {more}".replace(", ", "\n      ", 1), host)
-    assert board_task.box is not None
-    return board_task, board_task.box
+    assert board_task.docker is not None
+    return board_task, board_task.docker
 
 
 # --- what it takes from the inventory --------------------------------------------------------------------------------
@@ -129,19 +129,19 @@ def test_the_data_service_takes_each_flag_of_its_own_group_alone() -> None:
 def test_it_serves_on_its_hosts_loopback_unless_its_group_says_otherwise(
     own: str, more: str, host: str, address: str
 ) -> None:
-    container, box = docker_tensorboard(own, more, host)
-    assert (container.task.address, box.address, container.spec["bind"]) == (address, address, address)
+    container, options = docker_tensorboard(own, more, host)
+    assert (container.task.address, options.address, container.spec["bind"]) == (address, address, address)
     assert container.argv[2] == "--host=0.0.0.0"  # inside
 
 
 def test_each_role_publishes_its_ports_on_its_own_groups_address() -> None:
-    board_task = published(roles(inventory_text("port: 6006", f"{IN_DOCKER}\n      bind: 10.0.0.7")))
+    board_task = publish_addresses(roles(inventory_text("port: 6006", f"{IN_DOCKER}\n      bind: 10.0.0.7")))
     assert board_task["worker", "h2"] == "10.0.0.7"
     assert board_task["tensorboard", "h2"] == "127.0.0.1"
     split = inventory_text(more=IN_DOCKER).replace(
         "ps: {hosts: {", "ps: {vars: {tfprov: {bind: 10.0.0.8}}, hosts: {h2: , "
     )
-    assert published(roles(split)) == {
+    assert publish_addresses(roles(split)) == {
         ("ps", "h1"): "10.0.0.8", ("ps", "h2"): "10.0.0.8", ("worker", "h2"): "10.0.0.2", ("evaluator", "h2"): "10.0.0.2",
         ("tensorboard", "h2"): "127.0.0.1",
     }  # fmt: skip
@@ -150,9 +150,9 @@ def test_each_role_publishes_its_ports_on_its_own_groups_address() -> None:
 # --- what it reads ---------------------------------------------------------------------------------------------------
 
 
-def checkpoint_mount(container: Container, box: Box) -> dict[str, Any]:
+def checkpoint_mount(container: Container, options: DockerOptions) -> dict[str, Any]:
     """Return the mount of the checkpoints in the request to the engine."""
-    made = container_config(docker.APIClient(version="1.41"), container, box, "lab", "run-1", "sha256:1")
+    made = container_config(docker.APIClient(version="1.41"), container, options, "lab", "run-1", "sha256:1")
     board_task: dict[str, Any] = made["host_config"]["Mounts"][0]
     return board_task
 
@@ -161,8 +161,8 @@ def test_it_cannot_write_to_the_chiefs_files_and_an_evaluator_can() -> None:
     containers = {container.task.name: container for container in make_context(inventory_text(more=IN_DOCKER)).wanted}
     for name, read_only in (("tensorboard/0", True), ("evaluator/0", False), ("worker/0", False)):
         container = replace(containers[name], checkpoint_dir="/checkpoints")
-        assert container.box is not None
-        mount = checkpoint_mount(container, container.box)
+        assert container.docker is not None
+        mount = checkpoint_mount(container, container.docker)
         assert (mount["Source"], mount["Target"]) == ("tfprov-lab-worker-0-checkpoints", "/checkpoints")
         assert bool(mount.get("ReadOnly")) is read_only
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.memory_cluster import make_context
 from tfprov.engine.context import Context
-from tfprov.engine.lock.lock import Lock
+from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.errors import HostError, InvalidInput, TfprovError
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.playbook.parse import read_playbook
@@ -94,13 +94,13 @@ def test_a_check_changes_nothing(memory_lab: MemoryLab) -> None:
     assert all(host.calls == [] for host in memory_lab.hosts.values())
 
 
-def test_a_pattern_that_matches_nothing_is_told_before_anything_is_done(memory_lab: MemoryLab) -> None:
+def test_a_pattern_that_matches_nothing_is_reported_before_anything_is_done(memory_lab: MemoryLab) -> None:
     with pytest.raises(InvalidInput, match=r"book.yml:2:3: error: no host or group matches `nosuch`"):
         memory_lab.play("- {hosts: all, tasks: [command: never]}\n- {hosts: nosuch, tasks: [command: never]}")
     assert memory_lab.ran == []
 
 
-class Noted(Lock):
+class Noted(ClusterLock):
     """Notes whether it need not be had on a host that is out of reach, each time it is taken."""
 
     tolerant: list[bool]
@@ -113,7 +113,7 @@ class Noted(Lock):
 def test_what_was_started_is_taken_back_also_when_the_host_of_the_lock_is_lost(
     memory_lab: MemoryLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfprov.playbook.run.Lock", Noted)
+    monkeypatch.setattr("tfprov.playbook.run.ClusterLock", Noted)
     Noted.tolerant = []
     memory_lab.hosts["h2"].refuses["start worker/0"] = "its disk is full"
     with pytest.raises(HostError, match="its disk is full"):

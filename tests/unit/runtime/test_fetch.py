@@ -250,7 +250,7 @@ def test_unused_data_is_removed(runtime: ProcessRuntime, web: WebServer) -> None
         runtime.fetch(data, (), Listener())
     (runtime.data.root / ".half").mkdir()
     runtime.start(container(spec={"data": {"fetch": read.key}}), "run")
-    assert runtime.tidy([wanted.artifact]) == 1
+    assert runtime.remove_unused_data([wanted.artifact]) == 1
     assert sorted(path.name for path in runtime.data.root.iterdir()) == sorted([read.key, wanted.key])
     runtime.stop("worker/0", 5)
     runtime.remove("worker/0")

@@ -131,7 +131,7 @@ def test_a_directory_that_cannot_be_written_is_reported_once(
     reporter = Reporter(str(tmp_path / "saved"), "worker/0")
     reporter.begin(0)
     reporter.close()
-    assert capsys.readouterr().err.count("worker/0: no progress is told") == 1
+    assert capsys.readouterr().err.count("worker/0: progress cannot be written") == 1
 
 
 def test_a_remote_directory_gets_no_progress() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tfprov.errors import InvalidInput, Position
 from tfprov.inventory.yaml_source import read_groups
-from tfprov.settings.connection import Connection, resolve_connection
+from tfprov.settings.connection import ConnectionSettings, resolve_connection
 from tfprov.settings.load import load, load_inventory, parse_extra_vars
 from tfprov.settings.resolve import resolve
 from tfprov.yamltext.load import parse
@@ -60,11 +60,11 @@ def test_every_connection_variable_is_read(home: Path) -> None:
     keys = (home / "keys" / "cluster", home / "keys" / "more")
     path = str(home / "inventory.yml")
     first, second, third = (role.connection for role in roles)
-    assert first == Connection(
+    assert first == ConnectionSettings(
         "node1", Position(path, 14, 40), "10.0.0.1", None, "trainer", local=False, key_files=keys, become=True,
         proxy_jump="gate@bastion:2200", accept_new=True,
     )  # fmt: skip
-    assert second == Connection(
+    assert second == ConnectionSettings(
         "node2", Position(path, 18, 31), "node2.lan", 2222, "trainer", local=False, key_files=keys, password="a{{b",
         timeout=30.0, proxy_jump="gate@bastion:2200", known_hosts=(home / "keys" / "hosts",), accept_new=True,
     )  # fmt: skip
@@ -88,14 +88,16 @@ def test_problems_of_a_host_without_a_role_are_reported(home: Path) -> None:
     assert [str(problem.at) for problem in caught.value.problems] == ["-e ansible_become_method", "-e ansible_port"]
 
 
-def connection_with(variables: str, *extra: str) -> Connection:
+def connection_with(variables: str, *extra: str) -> ConnectionSettings:
     """Return the connection to a host with `variables`."""
     inventory = read_groups(parse(f"all: {{hosts: {{node1: {{{variables}}}}}}}", "i.yml"), "i.yml")
     return resolve_connection(replace(inventory, extra=parse_extra_vars(extra)), "node1")
 
 
 def test_unset_variables_are_left_to_ssh() -> None:
-    assert connection_with("") == Connection("node1", Position("i.yml", 1, 15), "node1", None, None, local=False)
+    assert connection_with("") == ConnectionSettings(
+        "node1", Position("i.yml", 1, 15), "node1", None, None, local=False
+    )
     assert connection_with("").timeout == 10.0
 
 

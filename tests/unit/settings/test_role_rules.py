@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.support.inventories import inventory, roles
-from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.model import validators
 from tfprov.model.field_types import check_image_name
 from tfprov.model.node import Items
@@ -405,7 +405,7 @@ SUM = "take what `sha256sum FILE` prints"
         (validators.check_sha256, "sha256: " + "AB" * 32,
          f"must be the 64 hex digits alone; write `sha256: {'ab' * 32}`"),
         *((validators.check_sha256, "a" * digits,
-           f"must be 64 hex digits, not `{shown('a' * digits)}`, which looks like {what}; {SUM}")
+           f"must be 64 hex digits, not `{printable('a' * digits)}`, which looks like {what}; {SUM}")
           for digits, what in ((32, "an MD5 sum"), (40, "a SHA-1 sum"), (56, "a SHA-224 sum"), (96, "a SHA-384 sum"),
                                (128, "a SHA-512 sum"))),
         (validators.check_sha256, "a" * 33, f"must be 64 hex digits, not `{'a' * 33}`; {SUM}"),

@@ -12,7 +12,7 @@ from tests.support.command_output import SMALLEST, run_command
 from tfprov.errors import InvalidInput, Position
 from tfprov.model.node import EncryptedValue, Mapping, Scalar, plain
 from tfprov.settings.load import load_inventory
-from tfprov.templating.host_values import Faults, Variables, is_secret, render
+from tfprov.templating.host_values import TemplateProblems, Variables, is_secret, render
 from tfprov.templating.limits import Limits
 from tfprov.templating.magic_vars import HostVars, render_task_settings
 from tfprov.templating.render import render_node, render_text
@@ -157,7 +157,7 @@ def test_a_setting_of_a_task_may_omit_entries() -> None:
         "{command: [python, '{{ omit }}', x, '{{ [] }}'], env: {A: '{{ omit }}', B: '{{ none }}'}}", "vars.yml"
     )
     assert isinstance(node, Mapping)
-    faults = Faults()
+    faults = TemplateProblems()
     result = plain(render_task_settings(node, variables(), faults))
     assert result == {"command": ["python", "x", []], "env": {"B": None}}
     assert [error_of.what for error_of in faults.problems] == [

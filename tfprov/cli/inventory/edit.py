@@ -34,7 +34,7 @@ from tfprov.editing.operations import (
     unset_value,
 )
 from tfprov.editing.scalar_emitter import NewValue, parse_value
-from tfprov.errors import InvalidInput, Position, Problem, Usage, one_line, shown
+from tfprov.errors import InvalidInput, Position, Problem, Usage, one_line, printable
 from tfprov.inventory.host_names import NameKind
 from tfprov.model.inventory import Inventory
 from tfprov.planning.tasks import assign_tasks
@@ -150,7 +150,7 @@ def _write(name: str, old: str, new: str) -> None:
     except OSError as error:
         reason = one_line(error.strerror or str(error))
         fix = "try again" if error.errno == errno.EBUSY else "edit a file of your own in its place"
-        raise Usage(f"{shown(name)} is left as it is: {reason[0].lower()}{reason[1:]}", fix) from None
+        raise Usage(f"{printable(name)} is left as it is: {reason[0].lower()}{reason[1:]}", fix) from None
 
 
 def _no_editable_file() -> Usage:
@@ -184,14 +184,14 @@ def add_host_command(name: str, groups: Sequence[str], variables: Sequence[str],
     """NAME may be a range, such as `node[4:6]`. A role's group (`worker`, `ps`, …) is added if the inventory has none."""
     values = [_variable(text) for text in variables]
     session = EditSession(options)
-    session.finish(add_host(session.files, session.inventory, name, groups, values), f"added {shown(name)}")
+    session.finish(add_host(session.files, session.inventory, name, groups, values), f"added {printable(name)}")
 
 
 def _variable(text: str) -> tuple[Sequence[str], NewValue]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise Usage(f"`--var {shown(name)}` has no value", "write `--var name=value`")
-    return split_path(name), _value(name, value, f"--var {shown(name)}")
+        raise Usage(f"`--var {printable(name)}` has no value", "write `--var name=value`")
+    return split_path(name), _value(name, value, f"--var {printable(name)}")
 
 
 def _value(path: str, text: str, name: str) -> NewValue:
@@ -215,17 +215,17 @@ def remove_host_command(name: str, **options: Any) -> None:
     session.open_vars_files(NameKind.HOST, name)
     session.finish(
         remove_host(session.files, session.inventory, name),
-        f"removed {shown(name)}",
+        f"removed {printable(name)}",
         lambda after: _require_removed(after, name),
     )
     for path in host_vars_files(session.files, name):
-        click.echo(f"note: {shown(path)} stays, and is not read any more")
+        click.echo(f"note: {printable(path)} stays, and is not read any more")
 
 
 def _require_removed(after: Inventory, host: str) -> None:
     """Refuse an edit that leaves the host in the inventory: an alias, a merge or another source names it."""
     if host in after.hosts:
-        what = f"{shown(host)} would still be in the inventory: this names it too; nothing was changed"
+        what = f"{printable(host)} would still be in the inventory: this names it too; nothing was changed"
         raise InvalidInput([Problem(after.hosts[host].at, what, "edit the file by hand")])
 
 
@@ -239,11 +239,11 @@ def move_host_command(old: str, new: str, **options: Any) -> None:
     session.open_all_vars_files()
     if left := host_vars_files(session.files, old):
         becomes = new.join(left[0].rsplit(old, 1))
-        what = f"{shown(left[0])} holds variables of {shown(old)}, which {shown(new)} would not have"
-        raise Usage(what, f"first `mv {shown(left[0])} {shown(becomes)}`")
+        what = f"{printable(left[0])} holds variables of {printable(old)}, which {printable(new)} would not have"
+        raise Usage(what, f"first `mv {printable(left[0])} {printable(becomes)}`")
     session.finish(
         move_host(session.files, session.inventory, old, new),
-        f"moved {shown(old)} to {shown(new)}",
+        f"moved {printable(old)} to {printable(new)}",
         lambda after: _require_removed(after, old),
     )
 

@@ -9,7 +9,7 @@ import click
 from tfprov.cli.options import inventory_of, json_option, show_secrets_option, source_options
 from tfprov.cli.output import Printer
 from tfprov.cli.screening import json_screened
-from tfprov.errors import shown
+from tfprov.errors import printable
 from tfprov.model.inventory import ROLES
 from tfprov.settings.provenance import HostExplanation, Origin, SourceValue, describe_place, explain
 
@@ -90,7 +90,7 @@ def _rows(origins: Iterable[Origin]) -> Iterator[Row]:
 
 
 def _text(value: Any) -> str:
-    """Return a value on item line, as YAML."""
+    """Return a value on one line, as YAML."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     if isinstance(value, dict):
@@ -101,7 +101,7 @@ def _text(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    return shown(text) if len(text) <= _LONGEST else f"{shown(text[: _LONGEST - 3])}..."
+    return printable(text) if len(text) <= _LONGEST else f"{printable(text[: _LONGEST - 3])}..."
 
 
 def _data(explained: HostExplanation) -> dict[str, Any]:
@@ -116,16 +116,16 @@ def _data(explained: HostExplanation) -> dict[str, Any]:
 def _origin(origin: Origin) -> dict[str, Any]:
     data = {
         "value": origin.value,
-        "from": _given(origin.source),
-        "overrides": [_given(lost) for lost in origin.overridden],
+        "from": _source(origin.source),
+        "overrides": [_source(lost) for lost in origin.overridden],
     }
     data |= {"default": True} if origin.is_default else {}
     data |= {"template": origin.source.written} if origin.template else {}
-    data |= {"of_other_roles": [_given(other) for other in origin.elsewhere]} if origin.elsewhere else {}
+    data |= {"of_other_roles": [_source(other) for other in origin.elsewhere]} if origin.elsewhere else {}
     return data | ({"problem" if origin.failed else "note": origin.note} if origin.note else {})
 
 
-def _given(given: SourceValue) -> dict[str, Any]:
-    at = {"file": given.at.file, "line": given.at.line, "column": given.at.column} if given.at else {}
-    named = {"name": given.name} if given.name else {}
-    return {"value": given.written, "origin": given.origin, **named, **at}
+def _source(source: SourceValue) -> dict[str, Any]:
+    at = {"file": source.at.file, "line": source.at.line, "column": source.at.column} if source.at else {}
+    named = {"name": source.name} if source.name else {}
+    return {"value": source.written, "origin": source.origin, **named, **at}

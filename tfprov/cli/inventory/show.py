@@ -9,7 +9,7 @@ import click
 from tfprov.cli.options import inventory_of, show_secrets_option, source_options
 from tfprov.cli.output import dumps
 from tfprov.cli.screening import json_screened, write_document
-from tfprov.errors import Usage, shown
+from tfprov.errors import Usage, printable
 from tfprov.inventory.ansible_output import AnsibleOutput, OutputFormat, VaultValue
 from tfprov.inventory.host_patterns import match_hosts
 
@@ -51,7 +51,7 @@ def host_command(name: str, export: bool, as_yaml: bool, limit: str | None, show
     inventory = inventory_of(options)
     hosts = match_hosts(inventory, name)
     if len(hosts) != 1:
-        raise Usage(f"`{shown(name)}` matches {len(hosts)} hosts", "name one of them")
+        raise Usage(f"`{printable(name)}` matches {len(hosts)} hosts", "name one of them")
     listing = AnsibleOutput(
         inventory, OutputFormat.YAML if as_yaml else OutputFormat.HOST, export=export, show_secrets=show_secrets
     )
@@ -68,7 +68,7 @@ def graph_command(group: str, variables: bool, limit: str | None, show_secrets: 
     """GROUP is the root of the tree. `--limit` has no effect."""
     inventory = inventory_of(options)
     if group not in inventory.groups:
-        raise Usage(f"no group `{shown(group)}`", f"its groups are {', '.join(inventory.groups)}")
+        raise Usage(f"no group `{printable(group)}`", f"its groups are {', '.join(inventory.groups)}")
     for line in AnsibleOutput(inventory, OutputFormat.TEXT, show_secrets=show_secrets).graph(
         group, variables=variables
     ):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tfprov.engine.checkpoints.resume import Resume, decide, newest, nothing
+from tfprov.engine.checkpoints.resume import Resume, decide, newest, no_checkpoint_error
 from tfprov.engine.checkpoints.shards import Survey, survey
 from tfprov.engine.checkpoints.ungathered import holders, unsaved
 from tfprov.engine.context import Context
@@ -44,7 +44,7 @@ def _of_new_chief(context: Context, observation: Observation, former: Observed |
     ]
     if context.resume:
         if not steps:
-            raise nothing(context)
+            raise no_checkpoint_error(context)
         if resume and resume.saved.step == max(steps):
             resume.check()
         return f"the training goes on from {_step(max(steps))} (gathered)"

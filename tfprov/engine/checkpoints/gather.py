@@ -1,8 +1,8 @@
-"""Bring the chief's checkpoints and event files to the controller: whole, verified, and only what is new.
+"""Copies the chief's new checkpoints and event files to the controller, whole and verified.
 
-Where the program's saver has left a checkpoint of the chief with a ps, it is brought from there. Everything
-is written into `.part/` first, fsynced, read back where TensorFlow is there to do it, and renamed into place; the
-`checkpoint` file and the manifest follow last. A gather that is cut off leaves what was there before, whole.
+A checkpoint that the program's saver left with a ps is copied from there. Files are written into `.part/`, fsynced, read
+back if TensorFlow is installed, and renamed into place; the `checkpoint` file and the manifest are written last. An
+interrupted gather leaves the earlier files as they were.
 """
 
 import re
@@ -40,7 +40,7 @@ _TRIES = 3
 _LEFTOVER = re.compile(r"\.tempstate|_temp(_[0-9a-f]+)?(/|\Z)|\.part(/|\Z)")
 
 
-def _together(names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+def _group_by_state(names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     """Return the independent files, and the groups to copy as a whole: folders with a `checkpoint` file."""
     kept = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] == STATE}
     groups = [[name for name in names if name.rpartition("/")[0] == folder] for folder in sorted(kept)]
@@ -61,9 +61,9 @@ class Gathered:
 def gather(
     context: Context, verify: Verify, observation: Observation | None = None, source: Observed | None = None
 ) -> Gathered:
-    """Bring back what is new at `source` (default: the chief).
+    """Copy the new files of `source`, by default the chief.
 
-    GatherError when what is there is not whole, with what was gathered before untouched.
+    Raises GatherError if its newest checkpoint is incomplete; what was gathered before stays as it is.
     """
     holder = source or context.chief(observation := observation or observe(context))
     chief = holder.task if holder else context.cluster.chief.name
@@ -85,9 +85,9 @@ def gather(
 
 
 def check_target(context: Context) -> Manifest | None:
-    """Return what lies where checkpoints are to go; GatherError when that is somebody else's.
+    """Return the manifest of the gather directory; GatherError if the directory belongs to something else.
 
-    Asked before a training starts, and not only when its checkpoint has nowhere to go.
+    Called before a training starts, so that it does not fail at its first gather.
     """
     before = manifests.read(context.target)
     if before is not None and before.cluster != context.cluster.name:
@@ -124,41 +124,45 @@ class _Gather:
             after.write(self.target)
         saved = self.accept(new, verify)
         if saved:
-            after = self.note_down(after, saved)
+            after = self.write_manifest(after, saved)
         after = self.bring_others(others, surveyed, after)
         return self.finish(after, saved)
 
     def bring_others(self, names: Sequence[str], surveyed: Survey, kept: Manifest) -> Manifest:
         """Copy all files that are not the chief's checkpoints, and update the manifest in between: they may be many."""
-        alone, folders = _together(names)
-        came = 0
+        alone, folders = _group_by_state(names)
+        copied = 0
         for batch in self.staging.fetch_each(alone, surveyed.chief):
             self.staging.place(batch, self.target)
-            came += len(batch)
+            copied += len(batch)
             if len(batch) < len(alone):
-                kept = self.note_down(kept)
-        if came < len(alone):
-            what = f"{len(alone) - came} of {len(alone)} files beside the checkpoints could not be copied"
-            self.context.report.note(f"{what}: {self.staging.trouble}")
+                kept = self.write_manifest(kept)
+        if copied < len(alone):
+            what = f"{len(alone) - copied} of {len(alone)} files beside the checkpoints could not be copied"
+            self.context.report.note(f"{what}: {self.staging.last_error}")
         for folder in folders:
-            if self.staging.fetch(dict.fromkeys(folder, surveyed.chief)) and self.is_true(folder, surveyed):
+            if self.staging.fetch(dict.fromkeys(folder, surveyed.chief)) and self.is_consistent(folder, surveyed):
                 self.staging.place(folder, self.target)
         return kept
 
-    def is_true(self, names: Sequence[str], surveyed: Survey) -> bool:
-        """Whether a fetched `checkpoint` file, if there is one, names a checkpoint that is whole in its folder.
+    def is_consistent(self, names: Sequence[str], surveyed: Survey) -> bool:
+        """Whether the copied `checkpoint` file, if any, names a complete checkpoint of its folder.
 
-        An evaluator keeps the best one in a folder below, and may have replaced it while it was copied: then what was
-        gathered before stays, and the next gather brings the new one.
+        An evaluator keeps the best checkpoint in a folder below, and may have replaced it during the copy: then the
+        earlier gathered one stays, and the next gather copies the new one.
         """
         state = next((name for name in names if name.rpartition("/")[2] == STATE), None)
         if state is None:
             return True
         folder = state.rpartition("/")[0]
-        there = {name.removeprefix(f"{folder}/") for name in surveyed.chief.files if name.startswith(f"{folder}/")}
+        names_below = {
+            name.removeprefix(f"{folder}/") for name in surveyed.chief.files if name.startswith(f"{folder}/")
+        }
         named = parse_state((self.staging.directory / state).read_text("utf-8", "surrogateescape")) or []
         return (
-            any(one.whole and one.prefix == last_component(named[0]) for one in checkpoints(there)) if named else False
+            any(one.whole and one.prefix == last_component(named[0]) for one in checkpoints(names_below))
+            if named
+            else False
         )
 
     def clean(self) -> None:
@@ -177,7 +181,7 @@ class _Gather:
             return
         newest = surveyed.named[0]
         if surveyed.find(newest) or any(one.checkpoint.step > step_of(newest) for one in surveyed.whole):
-            return  # it may have been removed since, for a newer one
+            return  # the chief may have removed it since, for a newer one
         what, fix = f"{self.chief}'s checkpoint {newest} ", REMEDY
         if newest in surveyed.doubtful:
             what, fix = f"{what}is not taken: {surveyed.doubtful[newest]}", "what there is of it stays where it is"
@@ -188,16 +192,15 @@ class _Gather:
         self.context.report.note(f"{what}; {fix}")
 
     def fetch_new(self, kept: Manifest | None, surveyed: Survey) -> tuple[list[WholeCheckpoint], Survey]:
-        """Copy every whole checkpoint that is newer than what is kept into the staging directory.
+        """Copy every complete checkpoint that is newer than the gathered ones into the staging directory.
 
-        One that vanishes meanwhile was removed by the chief, which keeps only its newest ones: then the directories are
-        listed again, and where that was the newest one, its host holds what there is. GatherError when the newest cannot
-        be had all the same.
+        The chief removes old checkpoints while they are copied: then the directories are listed again, and if the newest
+        one was removed, the host holds the others. GatherError if the newest cannot be copied after all tries.
         """
         for left in reversed(range(_TRIES)):
             self.staging.clean()
             wanted = [one for one in surveyed.whole if is_new(one, kept)]
-            # The newest first: while the older ones are copied the chief may remove them, and it is what matters most.
+            # The newest first: it matters most, and the chief may remove it while older ones are copied.
             fetched = [one for one in reversed(wanted) if self.staging.fetch(one.files())][::-1]
             if fetched == wanted:
                 return fetched, surveyed
@@ -206,7 +209,7 @@ class _Gather:
         if wanted[-1] not in fetched:
             newest = wanted[-1].checkpoint.prefix
             fix = "" if surveyed.find(newest) else "its program keeps too few: let it keep more, or save less often"
-            raise GatherError(f"{self.chief}'s checkpoint {newest} could not be copied: {self.staging.trouble}", fix)
+            raise GatherError(f"{self.chief}'s checkpoint {newest} could not be copied: {self.staging.last_error}", fix)
         return fetched, surveyed
 
     def accept(self, fetched: Sequence[WholeCheckpoint], verify: Verify) -> list[GatheredCheckpoint]:
@@ -228,10 +231,10 @@ class _Gather:
             tensors = verdict.tensors if verdict else None
             saved.append(GatheredCheckpoint(checkpoint.prefix, checkpoint.step, tensors, from_ps=one.from_ps))
         good = {one.prefix for one in saved}
-        self.tell_origin([one for one in fetched if one.checkpoint.prefix in good][-1:])
+        self.report_origin([one for one in fetched if one.checkpoint.prefix in good][-1:])
         return saved
 
-    def tell_origin(self, newest: Sequence[WholeCheckpoint]) -> None:
+    def report_origin(self, newest: Sequence[WholeCheckpoint]) -> None:
         """Report checkpoints that were gathered from a ps instead of the chief."""
         for one in newest:
             if one.place is not one.chief:
@@ -256,12 +259,12 @@ class _Gather:
         ]
 
     def finish(self, kept: Manifest, saved: Sequence[GatheredCheckpoint]) -> Gathered:
-        after = self.note_down(kept, saved)
+        after = self.write_manifest(kept, saved)
         if self.damaged:
             raise GatherError(self.damaged, "the newest whole one was gathered" if saved else "nothing was gathered")
         return Gathered(self.target, after.newest, tuple(saved), self.staging.copied, self.staging.size)
 
-    def note_down(self, kept: Manifest, saved: Sequence[GatheredCheckpoint] = ()) -> Manifest:
+    def write_manifest(self, kept: Manifest, saved: Sequence[GatheredCheckpoint] = ()) -> Manifest:
         """Write the manifest of the files in place so far, and return it: an interrupted gather continues from there."""
         known = {old.prefix: old for old in kept.checkpoints} | {new.prefix: new for new in saved}
         after = with_fields(

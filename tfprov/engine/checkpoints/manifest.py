@@ -18,9 +18,9 @@ LOGS = "logs"
 
 @dataclass(frozen=True)
 class GatheredCheckpoint:
-    """A gathered checkpoint. `tensors` is how many were read back, None where TensorFlow was not there to read them.
+    """A gathered checkpoint. `tensors` is how many were read back, None without TensorFlow.
 
-    `from_ps` says that its index and shards lay with a ps, where that program's TensorFlow looks for them.
+    With `from_ps`, its index and shards were on a ps, where the program's TensorFlow restores them from.
     """
 
     prefix: str
@@ -31,7 +31,7 @@ class GatheredCheckpoint:
 
 @dataclass(frozen=True)
 class Entry:
-    """A gathered file; `modified` is the host's time of it, to tell a file that changed from one that did not."""
+    """A gathered file; `modified` is its time on the host, to recognize changed files."""
 
     sha256: str
     size: int
@@ -42,7 +42,7 @@ class Entry:
 class Manifest:
     """The gathered checkpoints of one run of one cluster, by ascending step, and all files beside them.
 
-    `paths` are the files and directories that were brought from elsewhere, by their names here: where each comes from.
+    `paths` are the files and directories of `gather --path`: the source of each, by its name in the gather directory.
     """
 
     cluster: str
@@ -74,16 +74,16 @@ class Manifest:
             "checkpoints": [vars(saved) for saved in self.checkpoints],
             **({"paths": dict(sorted(self.paths.items()))} if self.paths else {}),
         }
-        # A line each, put together here: the encoder takes a second to indent 10,000 of them.
+        # One line per file, joined here: the encoder takes a second to indent 10,000 of them.
         files = ",\n".join(f"  {json.dumps(name)}: {json.dumps(vars(one))}" for name, one in sorted(self.files.items()))
         text = json.dumps(data, indent=1).removesuffix("\n}")
         replace(directory / NAME, f'{text},\n "files": {{\n{files}\n }}\n}}\n'.encode())
 
 
 def read(directory: Path) -> Manifest | None:
-    """Return the manifest in `directory`; None when there is nothing there at all.
+    """Return the manifest in `directory`; None if the directory is missing or empty.
 
-    GatherError for a directory that holds files without a manifest: they are somebody's, and not to be written over.
+    Raises GatherError for files without a manifest: no gather wrote them, and none may replace them.
     """
     try:
         data = json.loads((directory / NAME).read_text())

@@ -1,6 +1,6 @@
-"""Bring a file or directory of the chief as it is: a model that does not lie in its checkpoint directory.
+"""`gather --path`: copies a file or directory of the chief as it is; and finds models that were not gathered.
 
-It goes beside the gathered checkpoints, under its own name: copied into `.part/` first, fsynced, and renamed into place.
+The copy is put beside the gathered checkpoints under its own name: written into `.part/`, fsynced, and renamed into place.
 """
 
 import shlex
@@ -15,7 +15,7 @@ from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.gather import check_target
 from tfprov.engine.checkpoints.manifest import Manifest
 from tfprov.engine.checkpoints.staging import Staging, set_aside
-from tfprov.engine.checkpoints.ungathered import Place, gathered_of
+from tfprov.engine.checkpoints.ungathered import TaskOnHost, gathered_of
 from tfprov.engine.context import Context
 from tfprov.engine.observe import locate
 from tfprov.errors import GatherError, Usage
@@ -49,8 +49,8 @@ def check_path(path: str) -> None:
         raise Usage("`--path` names nothing", "for example `--path output/model.keras`")
 
 
-def bring(context: Context, path: str) -> CopiedPath:
-    """Bring `path` of the chief, whole; GatherError when it cannot be, with what was gathered before untouched."""
+def copy_path(context: Context, path: str) -> CopiedPath:
+    """Copy `path` of the chief, whole. Raises GatherError; what was gathered before stays as it is."""
     check_path(path)
     before = check_target(context)
     runtime, chief = locate(context, context.cluster.chief.name)
@@ -58,7 +58,7 @@ def bring(context: Context, path: str) -> CopiedPath:
     staging = Staging(context.target / ".part", partial(context.report.transferred, chief.task))
     context.report.awaiting(f"bringing {path} from {chief.task}")
     try:
-        return _Bringing(context, tree, staging, chief).run(before)
+        return _PathCopy(context, tree, staging, chief).run(before)
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         raise GatherError(
@@ -72,7 +72,7 @@ def bring(context: Context, path: str) -> CopiedPath:
 
 
 @dataclass(frozen=True)
-class _Bringing:
+class _PathCopy:
     context: Context
     tree: Tree
     staging: Staging
@@ -93,7 +93,7 @@ class _Bringing:
 
     @property
     def name(self) -> str:
-        """What it is called beside the checkpoints."""
+        """The name of the copy in the gather directory."""
         return _WHOLE if self.tree.path == "." else last_component(self.tree.path)
 
     @property
@@ -101,7 +101,7 @@ class _Bringing:
         return self.context.target / self.name
 
     def check_free(self, kept: Manifest, *, anything: bool) -> None:
-        """GatherError where it cannot go; with `anything` also where something else lies, which is not set aside."""
+        """Raise GatherError if the name is reserved, or, with `anything`, if other files have it."""
         if self.name in _RESERVED:
             raise GatherError(f"{self.to} is a name that `gather` needs", f"bring the directory with {self.tree.path}")
         if anything and self.to.exists() and kept.paths.get(self.name) != self.tree.path:
@@ -116,7 +116,7 @@ class _Bringing:
             raise GatherError(what, "links are not brought: name what they lead to")
 
     def place(self, kept: Manifest) -> None:
-        """Rename it into place, and note it; what was brought of it before goes with the staging directory."""
+        """Move the copy into place and record it; an earlier copy is removed with the staging directory."""
         if self.to.exists():
             self.to.rename(self.staging.directory / ".before")
         (self.staging.directory / self.name).rename(self.to)
@@ -146,7 +146,7 @@ class NothingSaved:
     staying: tuple[str, ...] = ()
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TaskOnHost:
         """The chief's task and host."""
         return self.chief.task, self.chief.host
 
@@ -196,10 +196,10 @@ class NothingSaved:
 def nothing_saved(
     context: Context, observation: Observation, chosen: Callable[[Observed], bool] = lambda _: True
 ) -> NothingSaved | None:
-    """Return what there is of a chief that has no gathered checkpoint; None where it has one, or is to save nothing.
+    """Return the models of a chief without a gathered checkpoint.
 
-    Nor is it of interest unless it is among the `chosen`.
-    A checkpoint in the checkpoint directory that could not be gathered is no matter of this: what holds one is kept.
+    None if it has a gathered checkpoint, is not `chosen`, or saves nothing by its settings; also if its checkpoint
+    directory has a checkpoint, which is a reason of its own to keep it.
     """
     chief = context.chief(observation)
     if chief is None or not chosen(chief) or not context.saves:
@@ -213,9 +213,9 @@ def nothing_saved(
         return None
     here = [name for name in model_files(listing) if kept is None or kept.has_changed(name, listing[name])]
     written = runtime.outside.models(chief.task)
-    lost = {path: file for path, file in written.items() if not file.lasting and not _is_brought(kept, path, file)}
+    lost = {path: file for path, file in written.items() if not file.lasting and not _is_copied(kept, path, file)}
     if kept is not None and kept.paths and not here and not lost:
-        return None  # all of it was brought
+        return None  # everything was copied
     return NothingSaved(
         chief,
         runtime.checkpoint_dir(chief.task),
@@ -236,8 +236,8 @@ def _is_gathered(kept: Manifest) -> bool:
     return bool(kept.checkpoints or model_files(names))
 
 
-def _is_brought(kept: Manifest | None, path: str, file: File) -> bool:
-    """Whether a file elsewhere was brought as it is now."""
+def _is_copied(kept: Manifest | None, path: str, file: File) -> bool:
+    """Whether a file outside of the checkpoint directory was copied in its present state."""
     for name, source in (kept.paths if kept else {}).items():
         if is_within(path, source):
             below = path if source == "." else path.removeprefix(source).lstrip("/")
@@ -247,7 +247,7 @@ def _is_brought(kept: Manifest | None, path: str, file: File) -> bool:
 
 
 def _is_ours(context: Context, path: str) -> bool:
-    """Whether a file of this machine is one that was gathered, which the search of a home directory meets as well."""
+    """Whether a file lies in the gather directory, which a search of a home directory includes."""
     return is_within(path, str(context.target.parent.resolve())) or is_within(path, str(context.target.parent))
 
 

@@ -1,6 +1,6 @@
-"""Going on from what was gathered, on whatever hosts: which files a task must find when it starts, and when it gets none.
+"""`--resume`: restores the newest gathered checkpoint to the tasks that start, on any hosts.
 
-The training keeps its run's id, so that its later checkpoints join the ones that were gathered before.
+The training keeps its run's id, so that its later checkpoints are gathered beside the earlier ones.
 """
 
 import hashlib
@@ -43,11 +43,11 @@ class Resume:
                 raise GatherError(f"{self.directory / name} {wrong}", fix)
 
     def of_chief(self, state: Path) -> dict[str, Path]:
-        """Return what the chief must find: the checkpoint and, last, the `checkpoint` file at `state` that names it."""
+        """Return the chief's files: the checkpoint and, last, the `checkpoint` file at `state` that names it."""
         return {**{name: self.directory / name for name in self.files}, STATE: state}
 
     def of_ps(self) -> dict[str, Path]:
-        """Return what a ps must find: its TensorFlow reads the index and shards on its own disk."""
+        """Return the files of a ps, whose TensorFlow reads the index and shards on its own disk."""
         return {name: self.directory / name for name in self.files if not name.endswith(".meta")}
 
 
@@ -65,9 +65,9 @@ def newest(context: Context) -> Resume | None:
 
 
 def decide(resume: Resume, chief: Observed | None, look: Survey | None) -> str | None:
-    """Return why the chief gets nothing, in one line, or None when it gets `resume`. `look` is what it has itself.
+    """Return why `resume` is not restored to the chief, in one line, or None if it is. `look` are the chief's own files.
 
-    Nothing ever takes the place of something newer, nor of another training that was not gathered.
+    A restore never replaces a newer checkpoint, nor one of another training that was not gathered.
     """
     if chief is None or look is None:
         return None
@@ -80,13 +80,13 @@ def decide(resume: Resume, chief: Observed | None, look: Survey | None) -> str |
     _check_elsewhere(chief, look, max(resume.saved.step, last.step if last else resume.saved.step))
     if last is None or last.step < resume.saved.step:
         return None
-    # One without a name could be what is left of a restore that was cut off.
+    # A checkpoint that the `checkpoint` file does not name may be left from an interrupted restore.
     named = last.step > resume.saved.step or last.prefix in look.named
     return f"{chief.task} goes on from {last.prefix}, which it has already" if named else None
 
 
 def _check_elsewhere(chief: Observed, look: Survey, step: int) -> None:
-    """GatherError when the chief has saved something newer than `step` that lies with a ps, where nobody restores it."""
+    """Raise GatherError if the chief saved a newer checkpoint than `step` on a ps, where no task restores it."""
     prefixes = [*look.doubtful, *(one.checkpoint.prefix for one in look.whole if one.from_ps)]
     for prefix in prefixes:
         if step_of(prefix) > step:
@@ -94,27 +94,27 @@ def _check_elsewhere(chief: Observed, look: Survey, step: int) -> None:
             raise GatherError(what, "run `tfprov gather` first")
 
 
-def nothing(context: Context) -> Usage:
+def no_checkpoint_error(context: Context) -> Usage:
     """Return the error for `--resume` without a gathered checkpoint."""
     what = f"nothing to resume from: {context.target} has no checkpoint"
     return Usage(what, "start without `--resume`, or set `checkpoints.to` to where one was gathered")
 
 
 def resuming(context: Context, observation: Observation) -> str | None:
-    """Return the run that a start goes on with; None, and a note, when the chief is to go on as it is.
+    """Return the run that a start resumes; None, after a note, if the chief continues from its own files.
 
-    Asked before anything starts. Usage when there is nothing to go on from, GatherError when it is damaged or would take
-    the place of something newer.
+    Called before any task starts. Raises Usage without a gathered checkpoint, and GatherError if it is damaged or would
+    replace a newer one.
     """
     chief = _chief(context, observation)
     look = survey(context, chief, lambda: observation) if chief else None
     resume = newest(context)
     if resume is None:
         if chief is None or look is None:
-            raise nothing(context)
+            raise no_checkpoint_error(context)
         if chief.state is not State.RUNNING and not any(one.place is look.chief for one in look.whole):
             _check_elsewhere(chief, look, NO_STEP - 1)
-            raise nothing(context)
+            raise no_checkpoint_error(context)
         return None
     if (reason := decide(resume, chief, look)) is not None:
         context.report.note(reason)
@@ -144,7 +144,7 @@ def _check_ps(context: Context, resume: Resume, observation: Observation) -> Non
 
 @contextmanager
 def restoring(context: Context, task: Task, run: str) -> Iterator[Mapping[str, Path]]:
-    """Yield the files that `task` must find when it starts in `run`; none unless the context resumes."""
+    """Yield the files to restore to `task` before it starts in `run`; none unless the context resumes."""
     resume = _for_task(context, task, run) if context.resume else None
     if resume is None:
         yield NO_FILES
@@ -184,11 +184,11 @@ def _wrong(path: Path, entry: Entry) -> str | None:
 
 
 def known_run(context: Context, observation: Observation) -> str:
-    """Return the id of the run that a chief which starts now belongs to; nothing when it begins a new one.
+    """Return the id of the run that a chief started now belongs to; empty for a new run.
 
-    That of the chief itself, where its checkpoints are. A chief that never came up, though its ps did, belongs to theirs:
-    they go on running, and a saver may leave its shards with them. But a chief with nothing of its own never joins a run
-    that was gathered: its step 50 would be taken for one before the gathered step 400, and never be brought back.
+    It is the run of the chief's container, which has its checkpoints. A chief that never ran belongs to the run of its
+    running ps, on which a saver may leave its shards. But a chief without checkpoints never joins a gathered run: its step
+    50 would count as older than the gathered step 400, and would never be gathered.
     """
     task = context.cluster.chief
     chief = next((one for one in observation.containers() if (one.task, one.host) == (task.name, task.host)), None)

@@ -1,8 +1,8 @@
-"""Which checkpoints of the chief are whole, wherever their files lie: its program's saver may have left them with a ps.
+"""Finds the complete checkpoints of a chief, whose saver may have left files of them on a ps.
 
-TensorFlow's default saver is sharded: every ps writes its variables on its own disk, and one of them merges the parts
-into an index and shards, so that both end on that one ps, and only `checkpoint` and the `.meta` files on the chief. With
-two ps on two hosts the merge does not find the other's part, and the program dies of it (both measured).
+TensorFlow's default saver is sharded: every ps writes its variables to its own disk, and one of them merges the parts into
+an index and shards. Both end on that ps, and only `checkpoint` and the `.meta` files on the chief. With ps on two hosts,
+the merge does not see the other host's part, and the program fails (both measured).
 """
 
 import re
@@ -23,7 +23,7 @@ _UNMERGED = re.compile(r"((?P<prefix>[^/]+)_temp(?:_[0-9a-f]+)?)/part-[0-9]{5}-o
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class CheckpointDir:
     """The checkpoint directory of a container, as it was listed."""
 
     runtime: Runtime
@@ -52,15 +52,15 @@ class WholeCheckpoint:
     """A whole checkpoint: its index and shards all lie in `place`, and its `.meta`, if there is one, with the chief."""
 
     checkpoint: Checkpoint
-    place: Place
-    chief: Place
+    place: CheckpointDir
+    chief: CheckpointDir
 
     @property
     def from_ps(self) -> bool:
         """Whether its index and shards lie with a ps."""
         return self.place.task.startswith("ps/")
 
-    def files(self) -> dict[str, Place]:
+    def files(self) -> dict[str, CheckpointDir]:
         """Return where each of its files lies, in an order in which they can be put in place: the index last."""
         names = sorted(self.checkpoint.files, key=lambda name: name.endswith(".index"))
         return {name: self.chief if name.endswith(".meta") else self.place for name in names}
@@ -68,13 +68,13 @@ class WholeCheckpoint:
 
 @dataclass(frozen=True)
 class Survey:
-    """What there is of the chief's checkpoints.
+    """The chief's checkpoints.
 
     `named` are the prefixes in its `checkpoint` file, the newest first; `whole` ascends by step. `doubtful` are those that
-    may be whole and cannot be taken, with the reason, and `held_by` the containers that have something of each.
+    may be complete and cannot be gathered, with the reason, and `held_by` the containers that have files of each.
     """
 
-    chief: Place
+    chief: CheckpointDir
     named: tuple[str, ...] = ()
     whole: tuple[WholeCheckpoint, ...] = ()
     doubtful: Mapping[str, str] = field(default_factory=dict)
@@ -86,13 +86,13 @@ class Survey:
 
 
 def survey(context: Context, chief: Observed, observation: Callable[[], Observation]) -> Survey:
-    """Look at the chief's directory and, where its newest checkpoints lack parts, at those of the ps of its run.
+    """List the chief's directory and, if its newest checkpoints lack files, those of the ps of its run.
 
-    Its `checkpoint` file is read first, so that what it names was complete by then, with whoever has it.
+    The `checkpoint` file is read first: the checkpoints that it names were complete by then, on the chief or a ps.
     """
     runtime = context.runtimes[chief.host]
     named = _named(runtime, chief.task)
-    place = Place(runtime, chief, runtime.files(chief.task))
+    place = CheckpointDir(runtime, chief, runtime.files(chief.task))
     whole = [WholeCheckpoint(one, place, place) for one in checkpoints(place.files) if one.whole]
     lacking = [prefix for prefix in named if all(one.checkpoint.prefix != prefix for one in whole)]
     if not lacking:
@@ -114,18 +114,20 @@ def survey(context: Context, chief: Observed, observation: Callable[[], Observat
     return Survey(place, named, tuple(whole), doubtful, held_by)
 
 
-def ps_places(context: Context, chief: Observed, observation: Observation) -> list[Place]:
+def ps_places(context: Context, chief: Observed, observation: Observation) -> list[CheckpointDir]:
     """Return the checkpoint directories of the ps of the chief's run; shards of other runs can have the same names."""
     containers = [one for one in observation.containers() if one.task.startswith("ps/") and one.run == chief.run]
-    places = (Place(context.runtimes[ps.host], ps, context.runtimes[ps.host].files(ps.task)) for ps in containers)
+    places = (
+        CheckpointDir(context.runtimes[ps.host], ps, context.runtimes[ps.host].files(ps.task)) for ps in containers
+    )
     return sorted(places, key=lambda place: (place.task, place.holder.host))
 
 
-def assemble(prefix: str, chief: Place, places: Sequence[Place]) -> WholeCheckpoint | str | None:
-    """Return the checkpoint whose index and shards lie with a ps; why it is not taken, or None when there is none.
+def assemble(prefix: str, chief: CheckpointDir, places: Sequence[CheckpointDir]) -> WholeCheckpoint | str | None:
+    """Return the checkpoint whose index and shards are on a ps, why it cannot be gathered, or None if there is none.
 
-    All of them must lie with one ps, because that is how TensorFlow leaves them: what could be put together from two
-    directories was written at two times. Two ps may have it, if there is nothing in which they differ.
+    All files must be on one ps, as TensorFlow leaves them: files of two directories were written at different times. Two ps
+    may have the same files.
     """
     offers = {place: parts for place in places if (parts := _parts(prefix, place))}
     if differing := _differing(offers):
@@ -140,9 +142,9 @@ def assemble(prefix: str, chief: Place, places: Sequence[Place]) -> WholeCheckpo
 
 
 def explain_torn(context: Context, observation: Observation) -> str | None:
-    """Say in one line what the program's saver did that no restart can mend; None when it did nothing of the kind.
+    """Return in one line a fault of the saver that no restart repairs, as the cause of a chief's failure; None without one.
 
-    For a chief that has ended badly: the program's own error is long and names a file. Never raises for a host.
+    The program's own error for it is long and names only a file. Does not raise HostError.
     """
     chief = context.chief(observation)
     if chief is None:
@@ -155,7 +157,7 @@ def explain_torn(context: Context, observation: Observation) -> str | None:
 
 
 def unmerged(context: Context, surveyed: Survey, observation: Observation) -> str | None:
-    """Say that shards which were to be merged lie on several hosts: TensorFlow merges them on one of them."""
+    """Return an error for shards on several hosts, which TensorFlow on one host could not merge; None if there are none."""
     chief = surveyed.chief.holder
     newest = max((one.checkpoint.step for one in surveyed.whole), default=NO_STEP - 1)
     saves: dict[str, set[str]] = {}
@@ -189,7 +191,7 @@ def _named(runtime: Runtime, chief: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, map(last_component, parse_state(text)))))
 
 
-def _parts(prefix: str, place: Place) -> dict[str, File]:
+def _parts(prefix: str, place: CheckpointDir) -> dict[str, File]:
     """Return the index and shards of `prefix` in a directory."""
     names = _checkpoint(prefix, place.files).files
     return {name: place.files[name] for name in names if not name.endswith(".meta")}
@@ -200,8 +202,8 @@ def _checkpoint(prefix: str, names: Iterable[str]) -> Checkpoint:
     return next((checkpoint for checkpoint in checkpoints(names) if checkpoint.prefix == prefix), nothing)
 
 
-def _differing(offers: Mapping[Place, Mapping[str, File]]) -> str | None:
-    first: dict[str, tuple[Place, File]] = {}
+def _differing(offers: Mapping[CheckpointDir, Mapping[str, File]]) -> str | None:
+    first: dict[str, tuple[CheckpointDir, File]] = {}
     for place, parts in offers.items():
         for name, file in parts.items():
             other, before = first.setdefault(name, (place, file))
@@ -217,7 +219,7 @@ def _silent(context: Context, observation: Observation) -> str:
 
 
 def _is_of(holder: Observed, file: File) -> bool:
-    """Whether a file was written since its task started, both by the clock of its host, which tells whole seconds."""
+    """Whether a file was written since its task started, by the host's clock, in whole seconds."""
     return holder.started_at is None or file.modified + 1 >= holder.started_at
 
 

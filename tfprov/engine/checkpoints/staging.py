@@ -14,9 +14,9 @@ from typing import BinaryIO
 from tfprov.atomic_write import Flush
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import Entry, Manifest
-from tfprov.engine.checkpoints.shards import Place, Survey, WholeCheckpoint, survey
+from tfprov.engine.checkpoints.shards import CheckpointDir, Survey, WholeCheckpoint, survey
 from tfprov.engine.context import Context
-from tfprov.errors import HostError, Unreachable, shown
+from tfprov.errors import HostError, Unreachable, printable
 from tfprov.formats.checkpoint import checkpoints
 from tfprov.hosts.base import File, SparseReader
 from tfprov.hosts.held_checkpoints import FOLDER
@@ -30,7 +30,7 @@ _BATCH_FILES, _BATCH_BYTES = 1000, 256 * 1024 * 1024
 
 
 class Staging:
-    """Files copied below `directory`; `entries` describes each, and `trouble` says why the last one failed.
+    """Files copied below `directory`; `entries` describes each, and `last_error` says why the last one failed.
 
     `placed` are the entries of those that were moved to where they belong.
 
@@ -42,13 +42,13 @@ class Staging:
         self.entries: dict[str, Entry] = {}
         self.placed: dict[str, Entry] = {}
         self.copied = self.size = 0
-        self.trouble = ""
+        self.last_error = ""
         self._made: set[Path] = set()
 
-    def fetch(self, files: Mapping[str, Place]) -> bool:
+    def fetch(self, files: Mapping[str, CheckpointDir]) -> bool:
         """Copy `files`; return False if one of them cannot be read."""
         moved = self._counting(sum(source.files[name].size for name, source in files.items()))
-        by_place: dict[Place, list[str]] = defaultdict(list)
+        by_place: dict[CheckpointDir, list[str]] = defaultdict(list)
         for name, source in files.items():
             by_place[source].append(name)
         try:
@@ -57,14 +57,14 @@ class Staging:
                     for name in self._copy(names, source, moved):
                         flush.add(self.directory / name)
         except HostError as error:
-            self.trouble = str(error)
+            self.last_error = str(error)
             return False
         return True
 
-    def fetch_each(self, names: Collection[str], source: Place) -> Iterator[list[str]]:
-        """Copy those of `names` that can be had, and yield them a batch at a time, each once it is on the disk.
+    def fetch_each(self, names: Collection[str], source: CheckpointDir) -> Iterator[list[str]]:
+        """Copy `names`, and yield them in batches, each once it is on the disk; unreadable files are left out.
 
-        `trouble` says why others cannot be had. HostError when the host is lost: what was yielded before stays.
+        `last_error` says why one cannot be read. Raises Unreachable for a lost host: the yielded files stay.
         """
         if not names:
             return
@@ -93,15 +93,20 @@ class Staging:
         return Flush(self.directory)
 
     def _copy(
-        self, names: Collection[str], source: Place, moved: Callable[[int], None], *, all_or_nothing: bool = True
+        self,
+        names: Collection[str],
+        source: CheckpointDir,
+        moved: Callable[[int], None],
+        *,
+        all_or_nothing: bool = True,
     ) -> Iterator[str]:
-        """Copy files and yield each name; of each as much as was listed, as an event file grows meanwhile.
+        """Copy files and yield each name; of each file only the listed size, as event files grow meanwhile.
 
-        HostError for the first that cannot be had; unless it is `all_or_nothing`, only for a host that is lost.
+        Raises HostError for the first unreadable file; without `all_or_nothing`, only Unreachable for a lost host.
         """
         left = dict.fromkeys(names)
         if len(left) > 1:
-            # What cannot be had like this is tried alone, and that says what is amiss.
+            # The files that fail here are read one by one below, which gives the error of each.
             with suppress(HostError):
                 for name, stream in source.open_each(names):
                     self._write_whole(name, source, stream, moved)
@@ -111,13 +116,13 @@ class Staging:
             try:
                 self._write_whole(name, source, source.open(name), moved)
             except HostError as error:
-                self.trouble = str(error)
+                self.last_error = str(error)
                 if all_or_nothing or isinstance(error, Unreachable):
                     raise
             else:
                 yield name
 
-    def _write_whole(self, name: str, source: Place, stream: BinaryIO, moved: Callable[[int], None]) -> None:
+    def _write_whole(self, name: str, source: CheckpointDir, stream: BinaryIO, moved: Callable[[int], None]) -> None:
         with stream:
             self._write(source.runtime.host, name, source.files[name], stream, moved)
 
@@ -129,8 +134,8 @@ class Staging:
                 flush.add(self.directory / name)
 
     def _write(self, host: str, name: str, file: File, stream: BinaryIO, moved: Callable[[int], None]) -> None:
-        if not stays_below(name):  # whatever its engine answers, a host writes nowhere else
-            what = f"{shown(name)} would not stay in the directory that is gathered into"
+        if not stays_below(name):  # a host must not write outside, whatever its engine answers
+            what = f"{printable(name)} would not stay in the directory that is gathered into"
             raise HostError(host, f"a file that is called {what}", "look at its Docker engine: it should not send that")
         to = self.directory / name
         if to.parent not in self._made:
@@ -139,7 +144,7 @@ class Staging:
         digest, left = hashlib.sha256(), file.size
         with to.open("wb") as sink:
             for piece in _pieces(stream, file.size):
-                # Zeros take no room here, whether they did there or an archive has brought each of them.
+                # Zeros become holes, whether they were holes on the host or an archive contained them.
                 if piece == _ZEROS[: len(piece)]:
                     sink.seek(len(piece), os.SEEK_CUR)
                 else:
@@ -172,7 +177,7 @@ class Staging:
 
 
 def stays_below(name: str) -> bool:
-    """Return whether a relative name stays below the directory it is put into."""
+    """Whether a relative name stays below its directory."""
     return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
 
 
@@ -194,9 +199,9 @@ def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def set_aside(context: Context, before: Manifest, staged: Path) -> None:
-    """Keep an earlier run's checkpoints under a name of their own: step 2000 of two runs is not the same.
+    """Rename the gather directory of an earlier run: its steps are not comparable with those of this run.
 
-    `staged` is where this run's files were copied to, below the directory that is renamed; it is there again afterwards.
+    `staged` is the staging directory below it, which is moved back into the new gather directory.
     """
     number, target = 1, context.target
     while (aside := manifests.aside(target, number)).exists():
@@ -214,26 +219,26 @@ def set_aside(context: Context, before: Manifest, staged: Path) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Held(Place):
-    """What is held of a checkpoint directory, so that its task cannot remove it."""
+class HeldCheckpointDir(CheckpointDir):
+    """The held files of a checkpoint directory, which its task cannot remove."""
 
     def open(self, name: str) -> BinaryIO:
-        """See Place."""
+        """See CheckpointDir."""
         return super().open(f"{FOLDER}/{name}")
 
     def open_each(self, names: Collection[str]) -> Iterator[tuple[str, BinaryIO]]:
-        """See Place."""
+        """See CheckpointDir."""
         files = {f"{FOLDER}/{name}": file for name, file in self.files.items()}
         for name, stream in self.runtime.open_each(self.task, [f"{FOLDER}/{name}" for name in names], files):
             yield name.removeprefix(f"{FOLDER}/"), stream
 
 
 def survey_held(context: Context, chief: Observed, look: Callable[[], Observation]) -> Survey:
-    """Look at the chief's directory as `survey` does, and have its host hold the checkpoints there, where it can."""
+    """List the chief's directory as `survey` does, and have its host hold the checkpoints in it, if possible."""
     surveyed = survey(context, chief, look)
-    if chief.state is not State.RUNNING:  # nobody removes anything any more
+    if chief.state is not State.RUNNING:  # it removes no checkpoints
         return surveyed
     runtime = context.runtimes[chief.host]
-    place = Held(runtime, chief, runtime.hold(chief.task))
+    place = HeldCheckpointDir(runtime, chief, runtime.hold(chief.task))
     whole = tuple(WholeCheckpoint(one, place, place) for one in checkpoints(place.files) if one.whole)
     return replace(surveyed, whole=whole) if whole else surveyed

@@ -14,19 +14,19 @@ from tfprov.model.state import Observation, Observed
 
 
 @dataclass(frozen=True)
-class Unsaved:
-    """A checkpoint that was not gathered; it is gathered from `source`, and every one of `holders` has a part of it."""
+class Ungathered:
+    """A checkpoint that was not gathered: `source` is the container to gather from, `holders` all that have files of it."""
 
     prefix: str
     source: Observed
     holders: tuple[Observed, ...]
 
 
-def unsaved(context: Context, holder: Observed, observation: Observation | None = None) -> Unsaved | None:
-    """Return the newest checkpoint that a container saved and that was not gathered yet, else None.
+def unsaved(context: Context, holder: Observed, observation: Observation | None = None) -> Ungathered | None:
+    """Return the newest checkpoint of a container that was not gathered, or None.
 
-    One that may be whole, and cannot be taken as it lies, counts as well, and so does one that the program calls its newest
-    and that lacks files: nobody removes it by mistake.
+    Checkpoints that may be complete but cannot be gathered count, and so does one that the `checkpoint` file names as the
+    newest and that lacks files: it must not be removed by mistake.
     """
     look = survey(context, holder, lambda: observation or observe(context))
     kept = gathered_of(context, holder.run)
@@ -39,16 +39,16 @@ def unsaved(context: Context, holder: Observed, observation: Observation | None 
     if not prefixes:
         return None
     newest = max(prefixes, key=lambda prefix: (step_of(prefix), prefix))
-    return Unsaved(newest, holder, _holders(look, doubtful, new))
+    return Ungathered(newest, holder, _holders(look, doubtful, new))
 
 
 def gathered_of(context: Context, run: str) -> Manifest | None:
-    """Return what was gathered of a run; another run may have taken its place, and then it was set aside."""
+    """Return the manifest of a run, which may have been set aside for another run; None if nothing of it was gathered."""
     number, directory = 0, context.target
     while number == 0 or directory.exists():
         try:
             saved = manifests.read(directory)
-        except GatherError:  # nobody can say any more that anything is safe
+        except GatherError:  # unreadable: count nothing as gathered
             saved = None
         if saved is not None and saved.cluster == context.cluster.name and saved.run == run:
             return saved
@@ -65,7 +65,7 @@ def _holders(look: Survey, doubtful: list[str], new: list[WholeCheckpoint]) -> t
 
 
 def is_new(one: WholeCheckpoint, kept: Manifest | None) -> bool:
-    """Whether a checkpoint is newer than all that is kept; one without a step is new when its files have changed."""
+    """Whether a checkpoint is newer than the gathered ones; without a step in its name, whether its files changed."""
     if kept is None:
         return True
     if one.checkpoint.step >= 0:
@@ -74,16 +74,16 @@ def is_new(one: WholeCheckpoint, kept: Manifest | None) -> bool:
 
 
 _CHIEFS = ("chief/0", "worker/0")
-"""The tasks that save: a training whose inventory was edited may have left the former one behind."""
+"""The tasks that may save checkpoints; after an edit of the inventory, the former chief can still exist."""
 
-Place = tuple[str, str]
+TaskOnHost = tuple[str, str]
 """A task's name and a host."""
 
 
 def holders(context: Context, observation: Observation) -> list[Observed]:
-    """Return whom to gather from: the chief, and before it the others that hold a checkpoint which was not gathered.
+    """Return the containers to gather from: former chiefs with ungathered checkpoints, then the chief.
 
-    The present chief comes last, so that its checkpoints end on top.
+    The chief comes last, so that its run ends in the gather directory.
     """
     chief = context.chief(observation)
     others = [one for one in _saving(observation) if one != chief]
@@ -92,27 +92,27 @@ def holders(context: Context, observation: Observation) -> list[Observed]:
 
 def unsaved_among(
     context: Context, observation: Observation, chosen: Callable[[Observed], bool]
-) -> dict[Place, tuple[Observed, str]]:
-    """Return the `chosen` that hold a checkpoint which was not gathered, or a part of it, with its name.
+) -> dict[TaskOnHost, tuple[Observed, str]]:
+    """Return the `chosen` containers with files of an ungathered checkpoint, and the checkpoint's name.
 
-    That is the chief that saved it, and the ps that have its shards: without one of them it is lost.
+    These are the chief that saved it and the ps with its shards: without one of them it is lost.
     """
     parts = ((holder, one.prefix) for one in _unsaved(context, observation) for holder in one.holders)
     return {(holder.task, holder.host): (holder, prefix) for holder, prefix in parts if chosen(holder)}
 
 
-def savers(context: Context, observation: Observation, held: Collection[Place]) -> list[Observed]:
-    """Return whom to gather from, so that nothing is lost with the containers in `held`."""
+def savers(context: Context, observation: Observation, held: Collection[TaskOnHost]) -> list[Observed]:
+    """Return the containers to gather from before those in `held` are removed."""
     every = _unsaved(context, observation)
     return [one.source for one in every if any((holder.task, holder.host) in held for holder in one.holders)]
 
 
-def _unsaved(context: Context, observation: Observation) -> Iterator[Unsaved]:
+def _unsaved(context: Context, observation: Observation) -> Iterator[Ungathered]:
     yield from filter(None, (unsaved(context, one, observation) for one in _saving(observation)))
 
 
 def _saving(observation: Observation) -> Iterator[Observed]:
-    """Yield the containers whose task saves; where those of a run are gone, its ps, which may have kept their shards."""
+    """Yield the containers that save, and the ps of runs without one, which may have shards."""
     chiefs = [one for one in observation.containers() if one.task in _CHIEFS]
     yield from chiefs
     runs = {one.run for one in chiefs}

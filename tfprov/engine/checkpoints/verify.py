@@ -1,4 +1,4 @@
-"""Read every tensor of a gathered checkpoint, in a process of its own: the controller never imports TensorFlow."""
+"""Reads every tensor of a gathered checkpoint in a separate process: the controller never imports TensorFlow."""
 
 import importlib.util
 import json
@@ -11,19 +11,19 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """How many tensors a checkpoint has, or the one line that says why they cannot all be read."""
+class Verification:
+    """The number of tensors of a checkpoint, or the `error`, in one line, if they cannot all be read."""
 
     tensors: int
     error: str | None = None
 
 
-Verify = Callable[[Sequence[Path]], Mapping[str, Verdict]]
-"""Returns a verdict by the last part of each prefix, as `verify` does."""
+Verify = Callable[[Sequence[Path]], Mapping[str, Verification]]
+"""Returns the verification of each prefix by its last part, as `verify` does."""
 
 
-def verify(prefixes: Sequence[Path]) -> Mapping[str, Verdict]:
-    """Return a verdict by the last part of each prefix; an empty mapping where TensorFlow is not installed.
+def verify(prefixes: Sequence[Path]) -> Mapping[str, Verification]:
+    """Verify checkpoints, by the last part of each prefix; an empty mapping if TensorFlow is not installed.
 
     Damage to the data shows only when the tensors are read: the names and sizes of the files can be right (measured).
     """
@@ -35,13 +35,13 @@ def verify(prefixes: Sequence[Path]) -> Mapping[str, Verdict]:
     for line in output.splitlines():
         if line.startswith("{"):
             facts = json.loads(line)
-            verdicts[Path(facts["prefix"]).name] = Verdict(facts["tensors"], facts["error"])
+            verdicts[Path(facts["prefix"]).name] = Verification(facts["tensors"], facts["error"])
     unread = f"the reader ended with {code}: {(errors.strip().splitlines() or ['no reason'])[-1]}"
-    return {prefix.name: verdicts.get(prefix.name, Verdict(0, unread)) for prefix in prefixes}
+    return {prefix.name: verdicts.get(prefix.name, Verification(0, unread)) for prefix in prefixes}
 
 
 def _run(command: Sequence[str]) -> tuple[int, str, str]:
-    """Run a command; return how it ended and what it printed. Ctrl-C ends it at once: `subprocess.run` waits 0.25 s."""
+    """Run a command; return its exit code and outputs. Ctrl-C kills it at once: `subprocess.run` waits 0.25 s."""
     with (
         tempfile.TemporaryFile("w+", errors="replace") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True) as process,

@@ -18,9 +18,9 @@ REACH = "reach"
 
 @dataclass(frozen=True)
 class CheckReport:
-    """All that was found: `hosts` in the order of the inventory, and the `cells` of the matrix of addresses.
+    """The findings of every host, in the order of the inventory, and the `cells` of the reachability matrix.
 
-    `unreachable` are the hosts of the inventory that nothing else is known of.
+    `unreachable` are the hosts of the inventory that could not be examined.
     """
 
     cluster: str
@@ -60,7 +60,7 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda finding: CHECKS.index(finding.check)))
 
 
-def words(error: TfprovError, host: str = "") -> tuple[str, str]:
+def split_error(error: TfprovError, host: str = "") -> tuple[str, str]:
     """Return an error's message without the host's name, and its fix."""
     name = error.host if isinstance(error, HostError) and not host else host
     what, _, fix = str(error).removeprefix(f"{name}: ").partition("; ")
@@ -69,12 +69,12 @@ def words(error: TfprovError, host: str = "") -> tuple[str, str]:
 
 def lost(host: str, error: HostError) -> Finding:
     """Return the only finding of an unreachable host: the connection's error, and its fix."""
-    return failed(REACH, *words(error, host))
+    return failed(REACH, *split_error(error, host))
 
 
 def gone(host: str, error: HostError) -> Finding:
     """Return the only finding of an unreachable host that left the inventory."""
-    what, fix = words(error, host)
+    what, fix = split_error(error, host)
     return warning(REACH, f"left the inventory, and what runs there cannot be seen: {what}", fix)
 
 

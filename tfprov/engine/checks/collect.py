@@ -15,7 +15,7 @@ from tfprov.errors import DeliveryError, HostError, Unreachable
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries
 from tfprov.hosts.facts import HostFacts
 from tfprov.hosts.machine import Machine, SSHMachine
-from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.host import SSHHost
 from tfprov.hosts.ssh.host_keys import UnknownHostKey
 from tfprov.hosts.ssh.known_hosts import KeyStatus, add_key
 from tfprov.hosts.survey import available_images, survey
@@ -25,7 +25,7 @@ from tfprov.images.preflight import disk_space_needed
 from tfprov.model.state import Container
 
 
-def connect_error(ssh: SSH) -> HostError | None:
+def connect_error(ssh: SSHHost) -> HostError | None:
     """Connect and return the error, or None: UnknownHostKey if the host or a gateway is in no known_hosts file."""
     try:
         ssh.open()
@@ -49,9 +49,9 @@ def trust_key(unknown: UnknownHostKey) -> None:
 
 @dataclass(frozen=True)
 class Collected:
-    """What the hosts of `context` say: `answers` has the facts of each, or why there are none.
+    """The facts of every host of `context`, or its error, in `answers`.
 
-    `needed` are, by host, the bytes that each missing image will take there, as far as the controller knows the image.
+    `needed` are, by host, the bytes that each missing image will occupy, if the controller has the image.
     """
 
     context: Context
@@ -60,7 +60,7 @@ class Collected:
 
     @property
     def facts(self) -> dict[str, HostFacts]:
-        """Return the facts of the hosts that told them."""
+        """Return the facts of the hosts that answered."""
         return {host: answer for host, answer in self.answers.items() if isinstance(answer, HostFacts)}
 
     @property
@@ -70,26 +70,26 @@ class Collected:
         return hosts - self.context.left
 
     def part(self, host: str) -> Part:
-        """Return what a host has to do."""
+        """Return the part of the cluster that is planned for a host."""
         return Part(_wanted(self.context, host), self.needed.get(host, {}))
 
     def lacking(self, host: str) -> tuple[str, ...]:
-        """Return the images that a host's tasks run and it does not have; none of a host without an engine."""
+        """Return the images of a host's tasks that it lacks; empty for a host without an engine."""
         facts = self.facts.get(host)
         if facts is None or facts.engine is None:
             return ()
         return tuple(image for image in self.part(host).images if image not in facts.engine.images)
 
     def by_id(self, container: Container) -> Container:
-        """Return a container with the id of its image, as its host has told it, in place of the image's name."""
+        """Return a container with its image's id, as the host reported it, instead of the image's name."""
         facts = self.facts[container.task.host]
-        assert container.box is not None, "containers on machines have one"
-        assert facts.engine is not None, "asked only of hosts with one"
-        image = facts.engine.image_ids.get(container.box.image, container.box.image)
-        return replace(container, box=replace(container.box, image=image))
+        assert container.docker is not None, "containers on machines have Docker options"
+        assert facts.engine is not None, "called only for hosts with an engine"
+        image = facts.engine.image_ids.get(container.docker.image, container.docker.image)
+        return replace(container, docker=replace(container.docker, image=image))
 
     def findings(self) -> dict[str, list[Finding]]:
-        """Return all that is to be said of each host, as far as it can be said without trying anything."""
+        """Return the findings of each host from its facts, without probes."""
         compared = self._compared()
         return {
             host: [*self._of(host, answer), *([compared[host]] if host in compared else [])]
@@ -108,30 +108,34 @@ class Collected:
     def _compared(self) -> dict[str, Finding]:
         left = self.context.left
         engines = {host: facts.engine for host, facts in self.facts.items() if facts.engine and host not in left}
-        artifacts = [_made(self.context.artifacts[name]) for name in _names(self.context)]
-        made = [image.platform for artifact in artifacts if (image := _image(artifact)) is not None]
-        there = [platform for engine in engines.values() for platform in engine.images.values()]
+        artifacts = [_resolve_later(self.context.artifacts[name]) for name in _names(self.context)]
+        built = [image.platform for artifact in artifacts if (image := _image(artifact)) is not None]
+        available = [platform for engine in engines.values() for platform in engine.images.values()]
         pulled = any(isinstance(artifact, Named) for artifact in artifacts)
-        return architectures({host: engine.platform for host, engine in engines.items()}, made + there, pulled=pulled)
+        return architectures(
+            {host: engine.platform for host, engine in engines.items()}, built + available, pulled=pulled
+        )
 
-    def again(self, hosts: Mapping[str, object]) -> "Collected":
-        """Ask some hosts anew which of the images they have; one that does not say it now has those of before."""
+    def refresh_images(self, hosts: Mapping[str, object]) -> "Collected":
+        """Return this with the images of `hosts` listed again; a host that does not answer keeps the earlier list."""
         answers = dict(self.answers)
         for host, facts in self.facts.items():
             if host in hosts and facts.engine is not None:
                 with suppress(HostError):
                     engine, deliveries = self.context.machines[host].engine, _deliveries(self.context, host)
-                    there = available_images(engine, self.part(host).images, deliveries)
-                    answers[host] = replace(facts, engine=replace(facts.engine, **vars(there)))
+                    available = available_images(engine, self.part(host).images, deliveries)
+                    answers[host] = replace(facts, engine=replace(facts.engine, **vars(available)))
         return replace(self, answers=answers)
 
 
-def ask(context: Context) -> Collected:
-    """Ask every machine that may be looked at, with as many at a time as the context says."""
+def collect_facts(context: Context) -> Collected:
+    """Collect the facts of every machine within `--limit`, `forks` at a time."""
     hosts = [host for host in context.machines if context.allows(host)]
-    with pool(context.forks) as asking:
-        answers = dict(zip(hosts, asking.map(lambda host: _answer(context, host), hosts), strict=True))
-    context.missed.update({host: answer for host, (answer, _) in answers.items() if isinstance(answer, HostError)})
+    with pool(context.forks) as executor:
+        answers = dict(zip(hosts, executor.map(lambda host: _answer(context, host), hosts), strict=True))
+    context.unresponsive.update(
+        {host: answer for host, (answer, _) in answers.items() if isinstance(answer, HostError)}
+    )
     return Collected(
         context,
         {host: answer for host, (answer, _) in answers.items()},
@@ -140,8 +144,8 @@ def ask(context: Context) -> Collected:
 
 
 def _answer(context: Context, host: str) -> tuple[HostFacts | HostError, dict[str, int]]:
-    if host in context.missed:  # it was tried before, and each try can cost the whole time limit
-        return context.missed[host], {}
+    if host in context.unresponsive:  # each try can take the whole connect timeout
+        return context.unresponsive[host], {}
     try:
         facts = survey(context.machines[host], Part(_wanted(context, host)).images, _deliveries(context, host))
         return facts, dict(_needed(context, facts)) if facts.engine else {}
@@ -154,10 +158,10 @@ def _needed(context: Context, facts: HostFacts) -> Iterator[tuple[str, int]]:
 
     Images of one cluster differ in their code and share the rest, which counts once.
     """
-    assert facts.engine is not None, "asked only of hosts with one"
+    assert facts.engine is not None, "called only for hosts with an engine"
     counted: set[str] = set()
     for name in Part(_wanted(context, facts.host)).images:
-        artifact = _made(context.artifacts[name])
+        artifact = _resolve_later(context.artifacts[name])
         if name not in facts.engine.images and isinstance(artifact, Layered) and (image := _image(artifact)):
             held = count_shared_layers(context.machines[facts.host].engine, image.diff_ids)
             layers = [layer for layer in image.layers[held:] if layer.digest not in counted]
@@ -166,24 +170,24 @@ def _needed(context: Context, facts: HostFacts) -> Iterator[tuple[str, int]]:
 
 
 def _deliveries(context: Context, host: str) -> Deliveries:
-    """Return what was delivered to a host: every image of a context notes it in the same place."""
+    """Return the deliveries to a host, which all images of a context share."""
     for name in Part(_wanted(context, host)).images:
-        artifact = _made(context.artifacts[name])
+        artifact = _resolve_later(context.artifacts[name])
         if isinstance(artifact, Layered | Named):
             return artifact.workshop.delivered.on(host)
     return NoDeliveries()
 
 
-def _made(artifact: Artifact) -> Artifact:
-    """Return what is behind an artifact that is put together when it is first needed."""
+def _resolve_later(artifact: Artifact) -> Artifact:
+    """Return the artifact behind a Later."""
     return artifact.once.get() if isinstance(artifact, Later) else artifact
 
 
 def _image(artifact: object) -> Image | None:
-    """Return the image of an artifact that is made already; nothing is made here."""
+    """Return the image of an artifact if it is built already, else None."""
     try:
         return artifact.workshop.layout.find(artifact.reference) if isinstance(artifact, Layered) else None
-    except DeliveryError:  # whoever needs the layout says so
+    except DeliveryError:  # reported by the code that needs the layout
         return None
 
 
@@ -196,29 +200,29 @@ def _names(context: Context) -> list[str]:
 
 
 Ask = Callable[[UnknownHostKey], bool]
-"""Shows a key to a person; whether it is the server's."""
+"""Shows a key to the user; returns whether it is the server's."""
 
 
 def trust_new(machines: Iterable[Machine], forks: int, ask: Ask) -> dict[str, HostError]:
-    """Connect to all of `machines`, asking about every unknown key on the way; return why some cannot be reached.
+    """Connect to all of `machines`, and ask about every unknown host key; return the errors of unreachable hosts.
 
-    One that stands before many hosts, as a gateway, is asked about once. Every yes may lead to the next server behind it.
+    A gateway of several hosts is asked about once. A trusted gateway can lead to the next server with an unknown key.
     """
     answers: dict[tuple[str, int, bytes], bool] = {}
     failed: dict[str, HostError] = {}
     waiting = [machine for machine in machines if isinstance(machine, SSHMachine)]
-    with pool(forks) as asking:
+    with pool(forks) as executor:
         while waiting:
-            errors = list(asking.map(lambda machine: connect_error(machine.ssh), waiting))
+            errors = list(executor.map(lambda machine: connect_error(machine.ssh), waiting))
             by_host = dict(zip((machine.host for machine in waiting), errors, strict=True))
-            again = {host for host, error in by_host.items() if _trusted(error, answers, ask)}
+            again = {host for host, error in by_host.items() if _trust(error, answers, ask)}
             failed |= {host: error for host, error in by_host.items() if error is not None and host not in again}
             waiting = [machine for machine in waiting if machine.host in again]
     return failed
 
 
-def _trusted(error: HostError | None, answers: dict[tuple[str, int, bytes], bool], ask: Ask) -> bool:
-    """Whether it is worth another try: the key that was in the way is trusted now."""
+def _trust(error: HostError | None, answers: dict[tuple[str, int, bytes], bool], ask: Ask) -> bool:
+    """Ask about the key of an UnknownHostKey, and record it; return whether to connect again."""
     if not isinstance(error, UnknownHostKey):
         return False
     server = error.hop.host_key_alias, error.hop.port, error.data

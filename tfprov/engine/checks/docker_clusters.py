@@ -4,41 +4,41 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from tfprov.engine.checks.check import CheckReport, in_order, words
-from tfprov.engine.checks.collect import Collected, ask
+from tfprov.engine.checks.check import CheckReport, in_order, split_error
+from tfprov.engine.checks.collect import Collected, collect_facts
 from tfprov.engine.checks.docker_host_rules import BRING
 from tfprov.engine.checks.host_rules import IMPORTING, Finding, Verdict, failed, note, warning
 from tfprov.engine.checks.image_programs import of_images
 from tfprov.engine.checks.reachability import Cell, Reason
-from tfprov.engine.checks.reachability_probes import NO_PYTHON, Aim, Post, Probing
+from tfprov.engine.checks.reachability_probes import NO_PYTHON, Aim, ProbeSource, Probing
 from tfprov.engine.context import Context
 from tfprov.engine.events import Quiet
 from tfprov.engine.execute import execute
-from tfprov.engine.lock.lock import Lock
+from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.errors import HostError, Locked
 from tfprov.model.plan import CONTROLLER, Action, ActionKind, Plan
 from tfprov.model.state import Container
 
-IN_THE_WAY = ("engine", "architecture", "disk")
-"""What must not have failed on a host for an image to be brought there."""
+REQUIRED_CHECKS = ("engine", "architecture", "disk")
+"""The checks that must pass on a host before an image is delivered to it."""
 ENGINELESS = "it has no engine that answers"
 MISSING = f"the image is not there: {BRING}"
 
-Found = dict[str, list[Finding]]
+Findings = dict[str, list[Finding]]
 
 
 def check_machines(context: Context, *, deliver: bool) -> CheckReport:
-    """Look at every machine, and with `deliver` bring the images that are missing before addresses are tried.
+    """Check every machine; with `deliver`, deliver missing images before addresses are tried.
 
-    Locked when another run holds the cluster and something is to be brought.
+    Raises Locked if another run holds the cluster and an image has to be delivered.
     """
-    collected, more = ask(context), Found()
+    collected, more = collect_facts(context), Findings()
     with ExitStack() as held:
-        # While all tasks run, nothing takes their ports, and whoever follows the training must get the lock at any moment.
+        # While all tasks run, no stand-in takes their ports, and a run that follows the training may need the lock.
         is_needed = deliver or any(aim.stands_in for aim in _aims(collected))
         why = _lock(context, held, more, must=deliver) if is_needed else None
         if deliver and why is None:
-            collected = _bring(collected, more)
+            collected = _deliver_missing(collected, more)
         context.report.awaiting(IMPORTING)
         programs = of_images(collected)
         context.report.awaiting("")
@@ -50,9 +50,9 @@ def check_machines(context: Context, *, deliver: bool) -> CheckReport:
     return CheckReport(context.cluster.name, ordered, tuple(cells), collected.unreachable)
 
 
-def _lock(context: Context, held: ExitStack, more: Found, *, must: bool) -> Reason | None:
-    """Take the cluster's lock, to be held until the end of `held`; return why it cannot be had."""
-    lock = Lock(replace(context, report=Quiet()), "check", tolerant=True)
+def _lock(context: Context, held: ExitStack, more: Findings, *, must: bool) -> Reason | None:
+    """Take the cluster's lock until `held` ends; return why it cannot be taken, or None."""
+    lock = ClusterLock(replace(context, report=Quiet()), "check", tolerant=True)
     held.callback(lock.free)
     try:
         lock.take()
@@ -61,20 +61,20 @@ def _lock(context: Context, held: ExitStack, more: Found, *, must: bool) -> Reas
             raise
         return Reason(str(error))
     except HostError as error:
-        _add(more, error.host, failed("lock", *words(error)))
+        _add(more, error.host, failed("lock", *split_error(error)))
         return Reason(error.reason, error.host)
     return None
 
 
-def _add(more: Found, host: str, finding: Finding) -> None:
+def _add(more: Findings, host: str, finding: Finding) -> None:
     more.setdefault(host, []).append(finding)
 
 
 # -- delivery ---------------------------------------------------------------------------------------------------------
 
 
-def _bring(collected: Collected, more: Found) -> Collected:
-    """Build what is not built, and deliver it to the hosts that lack it and can take it."""
+def _deliver_missing(collected: Collected, more: Findings) -> Collected:
+    """Build the missing images, and deliver them to the hosts that lack them and passed REQUIRED_CHECKS."""
     lacking = {host: images for host in _able(collected) if (images := collected.lacking(host))}
     plan = Plan(collected.context.cluster.name, tuple(_actions(collected.context, lacking)))
     if not plan:
@@ -84,13 +84,13 @@ def _bring(collected: Collected, more: Found) -> Collected:
     for action in plan.actions:
         error = next((outcome.failed[it] for it in (action.id, *action.needs) if it in outcome.failed), None)
         if error is not None and action.host != CONTROLLER:
-            _add(more, action.host, failed("image", *words(error, action.host)))
-    return collected.again(lacking)
+            _add(more, action.host, failed("image", *split_error(error, action.host)))
+    return collected.refresh_images(lacking)
 
 
 def _able(collected: Collected) -> Iterator[str]:
     for host, findings in collected.findings().items():
-        if not any(it.verdict is Verdict.FAILED and it.check in IN_THE_WAY for it in findings):
+        if not any(it.verdict is Verdict.FAILED and it.check in REQUIRED_CHECKS for it in findings):
             yield host
 
 
@@ -108,13 +108,15 @@ def _actions(context: Context, lacking: Mapping[str, Sequence[str]]) -> Iterator
 # -- addresses --------------------------------------------------------------------------------------------------------
 
 
-def _try(collected: Collected, more: Found, why: Reason | None, *, alone: bool) -> list[Cell]:
-    """Try every address of the ClusterSpec from every host that has a task in it; `why` says why nobody may stand in."""
+def _try(collected: Collected, more: Findings, why: Reason | None, *, alone: bool) -> list[Cell]:
+    """Try every address of the ClusterSpec from every host with a task in it; `why` is the reason for no stand-ins."""
     aims = [replace(aim, why=aim.why or why) if aim.stands_in else aim for aim in _aims(collected)]
-    posts = {
-        host: _post(collected, host) for host in dict.fromkeys(aim.task.host for aim in aims) if host in collected.facts
+    sources = {
+        host: _source(collected, host)
+        for host in dict.fromkeys(aim.task.host for aim in aims)
+        if host in collected.facts
     }
-    probed = Probing(collected.context.cluster.name, posts, aims, collected.context.forks, alone).run()
+    probed = Probing(collected.context.cluster.name, sources, aims, collected.context.forks, alone).run()
     for host in probed.from_host:
         _add(more, host, note("network", f"{NO_PYTHON}, so the host itself tried the addresses"))
     for host, left in probed.left.items():
@@ -123,26 +125,30 @@ def _try(collected: Collected, more: Found, why: Reason | None, *, alone: bool) 
 
 
 def _aims(collected: Collected) -> list[Aim]:
-    # Nobody but people speaks to a tensorboard.
-    members = [c for c in collected.context.wanted if not c.task.reads and collected.context.allows(c.task.host)]
-    return [_aim(collected, container) for container in members]
+    # No task connects to a TensorBoard.
+    containers = [c for c in collected.context.wanted if not c.task.reads and collected.context.allows(c.task.host)]
+    return [_aim(collected, container) for container in containers]
 
 
-def _post(collected: Collected, host: str) -> Post:
+def _source(collected: Collected, host: str) -> ProbeSource:
     machine, engine = collected.context.machines[host], collected.facts[host].engine
     if engine is None:
-        return Post(machine, why=Reason(ENGINELESS, host))
+        return ProbeSource(machine, why=Reason(ENGINELESS, host))
     image = next((image for image in collected.part(host).images if image in engine.images), None)
-    return Post(machine, engine.image_ids.get(image, image)) if image else Post(machine, why=Reason(MISSING, host))
+    return (
+        ProbeSource(machine, engine.image_ids.get(image, image))
+        if image
+        else ProbeSource(machine, why=Reason(MISSING, host))
+    )
 
 
 def _aim(collected: Collected, container: Container) -> Aim:
-    task, box, facts = container.task, container.box, collected.facts.get(container.task.host)
-    assert box is not None, "containers on machines have one"
+    task, options, facts = container.task, container.docker, collected.facts.get(container.task.host)
+    assert options is not None, "containers on machines have Docker options"
     if facts is None or facts.engine is None:
-        return Aim(task, why=Reason("it cannot be asked" if facts is None else ENGINELESS, task.host))
+        return Aim(task, why=Reason("it did not answer" if facts is None else ENGINELESS, task.host))
     ours = collected.context.cluster.name, task.name
     if any(it.running and (it.cluster, it.task) == ours for it in facts.engine.containers):
         return Aim(task, runs=True)
-    why = None if box.image in facts.engine.images else Reason(MISSING, task.host)
-    return Aim(task, facts.engine.image_ids.get(box.image, box.image), box.address, why=why)
+    why = None if options.image in facts.engine.images else Reason(MISSING, task.host)
+    return Aim(task, facts.engine.image_ids.get(options.image, options.image), options.address, why=why)

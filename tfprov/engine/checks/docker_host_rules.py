@@ -21,45 +21,45 @@ from tfprov.hosts.docker.labels import container_name
 from tfprov.hosts.facts import EVERYWHERE, EngineFacts, HostFacts, System, owner_of, publisher
 from tfprov.images.preflight import MARGIN, format_size
 from tfprov.model.cluster import Cluster, is_loopback
-from tfprov.model.state import Box, Container, undelivered_image
+from tfprov.model.state import Container, DockerOptions, undelivered_image
 
 UNKNOWN_IMAGE = 3 * GIB
-"""What an image with TensorFlow takes, about: 1.9 GB, and the largest layer of it once more while it is unpacked."""
+"""Space for an image with TensorFlow: about 1.9 GB, and its largest layer once more while it is unpacked."""
 
 BRING = "`tfprov image deliver` brings it, or `tfprov check --deliver`"
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one host has to do: `wanted` are its containers, `needed` the bytes each image that it lacks will take.
+    """The part of a cluster on one host: `wanted` are its containers, `needed` the bytes of each image that it lacks.
 
-    An image whose size is not known yet is not among `needed`.
+    `needed` leaves out images of unknown size.
     """
 
     wanted: tuple[Container, ...] = ()
     needed: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def boxes(self) -> list[tuple[str, Box]]:
-        """Return the box of every task, by its name."""
-        return [(container.task.name, container.box) for container in self.wanted if container.box is not None]
+    def docker_options(self) -> list[tuple[str, DockerOptions]]:
+        """Return the Docker options of every task, by its name."""
+        return [(container.task.name, container.docker) for container in self.wanted if container.docker is not None]
 
     @property
     def images(self) -> tuple[str, ...]:
         """Return the images that its tasks run."""
-        return tuple(dict.fromkeys(box.image for _, box in self.boxes))
+        return tuple(dict.fromkeys(options.image for _, options in self.docker_options))
 
     @property
     def published(self) -> list[tuple[str, int]]:
         """Return the addresses and ports that its tasks take."""
-        return [(c.box.address, c.task.port) for c in self.wanted if c.box is not None and c.task.serves]
+        return [(c.docker.address, c.task.port) for c in self.wanted if c.docker is not None and c.task.serves]
 
 
 def judge(facts: HostFacts, part: Part, cluster: Cluster) -> list[Finding]:
-    """Return all that is to be said about a host by itself; how it compares with the others is not among it."""
-    system, findings = facts.system, [ok("reach", facts.way)]
+    """Return the findings of one host; `architectures` compares it with the others."""
+    system, findings = facts.system, [ok("reach", facts.access)]
     if facts.engine is None:
-        what, _, fix = facts.trouble.partition("; ")
+        what, _, fix = facts.engine_error.partition("; ")
         findings += [failed("engine", what, fix), cpu(system), clock(facts.clock)]
         return [*findings, *_address(part, system)]
     engine = facts.engine
@@ -92,7 +92,7 @@ def _disk(engine: EngineFacts, system: System, part: Part) -> Finding:
 
 
 def _memory(engine: EngineFacts, part: Part) -> Iterator[Finding]:
-    limits = {task: box.memory for task, box in part.boxes if box.memory}
+    limits = {task: options.memory for task, options in part.docker_options if options.memory}
     total, there = sum(limits.values()), f"{format_size(engine.memory)} in all"
     if limits and not engine.limits_memory:
         what, fix = "its kernel limits no memory: `memory` has no effect", "boot it with `cgroup_enable=memory`"
@@ -105,7 +105,7 @@ def _memory(engine: EngineFacts, part: Part) -> Iterator[Finding]:
 
 
 def _cpus(engine: EngineFacts, part: Part) -> Iterator[Finding]:
-    limits = {task: box.cpus for task, box in part.boxes if box.cpus}
+    limits = {task: options.cpus for task, options in part.docker_options if options.cpus}
     total, there = sum(limits.values()), f"{engine.cpus} in all"
     too_many = [f"{task} asks for {limit:g}" for task, limit in limits.items() if limit > engine.cpus]
     if limits and not engine.limits_cpus:
@@ -119,7 +119,7 @@ def _cpus(engine: EngineFacts, part: Part) -> Iterator[Finding]:
 
 
 def _gpus(engine: EngineFacts, system: System, part: Part) -> Iterator[Finding]:
-    wanted = {task: box.gpus for task, box in part.boxes if box.gpus}
+    wanted = {task: options.gpus for task, options in part.docker_options if options.gpus}
     if not wanted:
         return
     most = max(wanted.values())
@@ -179,7 +179,7 @@ def _containers(host: str, engine: EngineFacts, cluster: Cluster) -> Iterator[Fi
 
 
 def strays(host: str, engine: EngineFacts, cluster: Cluster) -> Iterator[Finding]:
-    """Tell of the containers of the cluster that should not be on this host: `up` and `down` remove them."""
+    """Yield a note for each container of the cluster that is not planned for this host: `up` and `down` remove it."""
     here = {task.name for task in cluster.tasks if task.host == host}
     for it in engine.containers:
         if it.cluster == cluster.name and it.task not in here:

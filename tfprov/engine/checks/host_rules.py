@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tfprov.engine.programs import Fault, Programs, tasks_by_program
-from tfprov.errors import shown
+from tfprov.errors import printable
 from tfprov.hosts.facts import ClockOffset, Listener, System, owner_of
 from tfprov.hosts.process.spec import environment
 from tfprov.hosts.program_checks import ImportResult, try_import_locally
@@ -23,7 +23,7 @@ CHECKS = (
 
 GIB = 1 << 30
 APART = 5.0
-"""Seconds a clock may be off. Nothing is decided by it; but the times in event files and logs would not fit together."""
+"""Seconds a clock may be off. tfprov does not depend on it, but times in event files and logs would not match."""
 
 
 class Verdict(StrEnum):
@@ -39,7 +39,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One verdict: what was found, and for a bad one what to do about it."""
+    """The result of one check, and its fix if it did not pass."""
 
     check: str
     verdict: Verdict
@@ -75,7 +75,7 @@ def cpu(system: System) -> Finding:
 
 
 def clock(reading: ClockOffset | None) -> Finding:
-    """Judge a host's clock; what the way there and back may have cost counts in its favour."""
+    """Judge a host's clock; the doubt of the measurement counts in its favour."""
     if reading is None:
         return note("clock", "not checked: `date` does not say the time in seconds")
     off = abs(reading.offset)
@@ -134,7 +134,7 @@ def of_processes(programs: Programs, wanted: list[Container], try_import: Import
     """Judge the programs of tasks that are processes of this machine."""
     findings: list[Finding] = []
     imported: dict[str, ImportResult] = {}
-    try_import = try_import or _here
+    try_import = try_import or _import_locally
     for container, tasks in tasks_by_program(wanted):
         fault = programs.fault(container)
         findings += command(container, tasks, fault)
@@ -149,7 +149,7 @@ def of_processes(programs: Programs, wanted: list[Container], try_import: Import
     return list(dict.fromkeys(findings))
 
 
-def _here(container: Container, python: str) -> ImportResult:
+def _import_locally(container: Container, python: str) -> ImportResult:
     return try_import_locally(python, environment(container))
 
 
@@ -159,13 +159,13 @@ def command(container: Container, tasks: list[str], fault: Fault | None) -> Iter
         if fault is not None:
             yield failed("command", f"{', '.join(tasks)}: {fault.what}", fault.fix)
         else:
-            yield ok("command", shown(" ".join(words)))
+            yield ok("command", printable(" ".join(words)))
 
 
 def undelivered(container: Container) -> Iterator[Finding]:
-    """Tell that the command of a task is not known to work before its image is there."""
+    """Yield a note that the command of a task cannot be checked before its image is delivered."""
     if words := container.spec.get("command"):
-        yield note("command", f"{shown(' '.join(words))}: not known until the image is there")
+        yield note("command", f"{printable(' '.join(words))}: not known until the image is there")
 
 
 def tensorflow(imported: ImportResult, python: str, fix: str, *, is_sure: bool) -> Finding:
@@ -174,15 +174,15 @@ def tensorflow(imported: ImportResult, python: str, fix: str, *, is_sure: bool) 
         return ok("tensorflow", f"TensorFlow {imported.version}, imported by {python} in {imported.seconds:.1f} s")
     if imported.late:
         return warning(
-            "tensorflow", f"its import by {python} is {imported.trouble}", "look at the disk and the load there"
+            "tensorflow", f"its import by {python} is {imported.error}", "look at the disk and the load there"
         )
     judge = failed if is_sure else warning
     if imported.absent:
         return judge("tensorflow", f"{python} has no TensorFlow", f"install it: {fix}")
-    return judge("tensorflow", f"{python} cannot import it: {imported.trouble}", f"mend it, for example with {fix}")
+    return judge("tensorflow", f"{python} cannot import it: {imported.error}", f"mend it, for example with {fix}")
 
 
 IMPORTING = "importing TensorFlow with the tasks' Python"
 """What `check` waits for, in the last line of a terminal."""
 IN_IMAGE = "`RUN pip install tensorflow` in the image's Dockerfile"
-"""How TensorFlow gets into an image."""
+"""The fix for an image without TensorFlow."""

@@ -1,9 +1,9 @@
-"""Judges the programs in images: each host that has its image looks into it."""
+"""Checks the programs in images, on hosts that have the image."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from tfprov.engine.checks.check import words
+from tfprov.engine.checks.check import split_error
 from tfprov.engine.checks.collect import Collected
 from tfprov.engine.checks.host_rules import IN_IMAGE, Finding, Verdict, command, failed, note, tensorflow, undelivered
 from tfprov.engine.concurrency import pool
@@ -19,9 +19,9 @@ from tfprov.planning.plan_text import join_names
 
 
 def refuse_images(context: Context, programs: Programs, containers: Iterable[Container]) -> None:
-    """Raise InvalidInput when an image lacks what `containers` start; one host is asked about each image and command.
+    """Raise InvalidInput if an image lacks a program of `containers`; one host looks up each image and command.
 
-    A host that cannot answer is passed over: to start a task there says what is wrong with it.
+    A host that does not answer is skipped: the start of its task reports the error.
     """
     faults: dict[str, Fault | None] = {}
     groups = [
@@ -30,7 +30,7 @@ def refuse_images(context: Context, programs: Programs, containers: Iterable[Con
         if container.task.host in context.machines
     ]
 
-    def seen(container: Container) -> Fault | None:
+    def look_up(container: Container) -> Fault | None:
         with suppress(HostError):
             return image_fault(context.machines[container.task.host], programs, container, context.cluster.name)
         return None
@@ -41,14 +41,14 @@ def refuse_images(context: Context, programs: Programs, containers: Iterable[Con
 
     with pool(context.forks) as looks:
         list(looks.map(sweep, {container.task.host for container, _ in groups}))
-        seen_faults = list(looks.map(seen, [container for container, _ in groups]))
+        seen_faults = list(looks.map(look_up, [container for container, _ in groups]))
     for (_, tasks), fault in zip(groups, seen_faults, strict=True):
         faults |= dict.fromkeys(tasks, fault)
     refuse(context, list(containers), lambda container: faults.get(container.task.name))
 
 
 def image_fault(machine: Machine, programs: Programs, container: Container, cluster: str) -> Fault | None:
-    """Return what the image of a task lacks of what the task starts. Raises HostError."""
+    """Return the fault of a task's command in its image, or None. Raises HostError."""
     needs = programs.needs(container)
     if not needs:
         return None
@@ -70,11 +70,11 @@ def look_labels(cluster: str) -> Mapping[str, str]:
 
 
 def of_images(collected: Collected) -> dict[str, list[Finding]]:
-    """Return what there is to say about the programs of every host, also of those that cannot be asked."""
+    """Return the findings on the programs of every host, also of unreachable ones."""
     programs = Programs.of(collected.context)
     hosts = [host for host in collected.answers if host not in collected.context.left]
-    with pool(collected.context.forks) as asking:
-        return dict(zip(hosts, asking.map(lambda host: _of_host(collected, programs, host), hosts), strict=True))
+    with pool(collected.context.forks) as executor:
+        return dict(zip(hosts, executor.map(lambda host: _of_host(collected, programs, host), hosts), strict=True))
 
 
 def _of_host(collected: Collected, programs: Programs, host: str) -> list[Finding]:
@@ -84,10 +84,10 @@ def _of_host(collected: Collected, programs: Programs, host: str) -> list[Findin
     for container, tasks in tasks_by_program(wanted):
         fault = programs.fault(container)
         engine = collected.facts[host].engine if host in collected.facts else None
-        assert container.box is not None, "containers on machines have one"
+        assert container.docker is not None, "containers on machines have Docker options"
         if fault is not None:
             findings += command(container, tasks, fault)
-        elif engine is not None and container.box.image in engine.images:
+        elif engine is not None and container.docker.image in engine.images:
             findings += _in_image(collected, programs, collected.by_id(container), tasks, imported)
         elif engine is not None:
             findings += undelivered(container)
@@ -105,8 +105,8 @@ def _in_image(
     try:
         findings = list(command(container, tasks, image_fault(machine, programs, container, cluster)))
         yield from findings
-        assert container.box is not None, "containers on machines have one"
-        user = container.box.user or image_user(machine.engine, container.box.image)
+        assert container.docker is not None, "containers on machines have Docker options"
+        user = container.docker.user or image_user(machine.engine, container.docker.image)
         if is_root(user):
             yield note(
                 "image", as_root(tasks), "set `user`, for example `user: 1000`, where the program can do without"
@@ -114,12 +114,12 @@ def _in_image(
         python, uses = programs.python(container), programs.uses_tensorflow(container)
         if python is None or uses is False or any(it.verdict is Verdict.FAILED for it in findings):
             return
-        key = container.box.image, python
+        key = container.docker.image, python
         if key not in imported:
             imported[key] = try_import(machine.engine, container, look_labels(cluster), python)
         yield tensorflow(imported[key], python, IN_IMAGE, is_sure=bool(uses))
     except HostError as error:
-        yield failed("command", *words(error))
+        yield failed("command", *split_error(error))
 
 
 def is_root(user: str) -> bool:
@@ -128,7 +128,7 @@ def is_root(user: str) -> bool:
 
 
 def as_root(tasks: Sequence[str]) -> str:
-    """Say that these tasks are root in their containers."""
+    """Return the note that these tasks are root in their containers."""
     one = len(tasks) == 1
     return (
         f"{join_names(tasks, 4)} {'runs' if one else 'run'} as root in {'its container' if one else 'their containers'}"

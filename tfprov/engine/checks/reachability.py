@@ -9,12 +9,12 @@ from tfprov.model.cluster import Task
 
 OK, UNTRIED = "ok", "-"
 NOT_FROM_HOST = "nothing"
-"""The outcome where the host itself had to try, and cannot tell why nothing came about."""
+"""The outcome of a failed try without a container, whose cause is unknown."""
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why something cannot be tried; `host` is where that lies, empty for none in particular."""
+    """Why something cannot be tried; `host` is the host with the problem, or empty."""
 
     text: str
     host: str = ""
@@ -25,10 +25,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Cell:
-    """One try: from `host` to the address of `task`. `outcome` is as `listener.probe` says it, or UNTRIED.
-
-    In that case `why` says why it was not tried.
-    """
+    """One try: from `host` to the address of `task`. `outcome` is that of `probe`, or UNTRIED for the reason `why`."""
 
     host: str
     task: Task
@@ -59,7 +56,7 @@ def table(cells: Sequence[Cell]) -> list[tuple[str, ...]]:
 
 
 def failures(cells: Sequence[Cell]) -> list[tuple[list[str], Finding]]:
-    """Return what is wrong, each with the hosts that it is wrong for."""
+    """Return each failure with the hosts that have it."""
     same: dict[tuple[str, Finding], list[str]] = {}
     for cell in cells:
         if cell.outcome != UNTRIED and (finding := judge(cell)) is not None:
@@ -68,7 +65,7 @@ def failures(cells: Sequence[Cell]) -> list[tuple[list[str], Finding]]:
 
 
 def reasons(cells: Sequence[Cell]) -> dict[str, list[str]]:
-    """Return why some pairs were not tried, with the hosts where that lies."""
+    """Return why some pairs were not tried, with the hosts that have the problem."""
     hosts: dict[str, list[str]] = {}
     for why in dict.fromkeys(cell.why for cell in cells if cell.why is not None):
         hosts.setdefault(why.text, []).extend([why.host] if why.host else [])
@@ -76,7 +73,7 @@ def reasons(cells: Sequence[Cell]) -> dict[str, list[str]]:
 
 
 def judge(cell: Cell) -> Finding | None:
-    """Return what is to be said about one try, to be read after the name of the host it was made from; None for nothing."""
+    """Return the finding of one try, to be printed after the name of its host; None for a success."""
     if cell.outcome == OK:
         return None
     if cell.outcome == UNTRIED:
@@ -87,18 +84,18 @@ def judge(cell: Cell) -> Finding | None:
 
 def _why(cell: Cell) -> tuple[str, str]:
     task, own = cell.task, cell.host == cell.task.host
-    door = (
+    open_port = (
         f"let its own containers (docker0) in at port {task.port}" if own else f"open port {task.port} on {task.host}"
     )
     address = f"correct `address` of {task.host}"
     words = {
-        "refused": ("refused", f"{door}, or {address}"),
-        "no answer": ("no answer", f"a firewall drops it: {door}; or {address}"),
-        "no route": ("no route to host", f"{address}, or look at the network; a firewall may say so, too: {door}"),
+        "refused": ("refused", f"{open_port}, or {address}"),
+        "no answer": ("no answer", f"a firewall drops it: {open_port}; or {address}"),
+        "no route": ("no route to host", f"{address}, or look at the network; a firewall may say so, too: {open_port}"),
         "no address": ("no address found from inside a container", f"use an IPv4 address as `address` of {task.host}"),
         "closed": ("closed at once", f"look at the engine of {task.host}: the port does not lead to its container"),
         "silent": ("connected, and nothing comes back", f"look at the MTU of the network that leads to {task.host}"),
         "other": ("something else answers there", address),
-        NOT_FROM_HOST: ("nothing serves there", f"{door}, or {address}"),
+        NOT_FROM_HOST: ("nothing serves there", f"{open_port}, or {address}"),
     }
     return words.get(cell.outcome, (cell.outcome.removeprefix("error: "), address))

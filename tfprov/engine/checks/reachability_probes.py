@@ -15,7 +15,7 @@ from tfprov.hosts.machine import Machine
 from tfprov.model.cluster import Task
 
 _HURRY = 10.0
-"""Seconds after Ctrl-C in which hosts remove what was started there; of one that is silent it ends by itself."""
+"""Seconds after Ctrl-C for the removal of probe containers; on a silent host they end by themselves."""
 NO_PYTHON = "the image has no python3"
 
 Result = TypeVar("Result")
@@ -23,9 +23,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Aim:
-    """A task to be reached. `runs`: it is there itself. Otherwise a stand-in is made from `image`, published on `address`.
+    """A task to reach. Unless it `runs`, a stand-in is started from `image` and published on `address`.
 
-    `why` says why there can be neither.
+    `why` is the reason if neither is possible.
     """
 
     task: Task
@@ -41,8 +41,8 @@ class Aim:
 
 
 @dataclass(frozen=True)
-class Post:
-    """A host to try from, in a container of `image`; `why` says why that cannot be."""
+class ProbeSource:
+    """A host to probe from, in a container of `image`; `why` is the reason if that is not possible."""
 
     machine: Machine
     image: str = ""
@@ -51,9 +51,9 @@ class Post:
 
 @dataclass
 class _Ready:
-    """A host that is prepared: its `prober` is a container, or empty where the host itself must try.
+    """A prepared host: `prober` is its container, or empty if the host itself has to probe.
 
-    `why` says why nothing can be tried from it, and `silent` why nobody answers for some of its tasks.
+    `why` is the reason if nothing can be tried from it, and `silent` the reasons why some of its tasks have no listener.
     """
 
     prober: str = ""
@@ -63,9 +63,9 @@ class _Ready:
 
 @dataclass
 class Probed:
-    """The outcome of every pair. `from_host` are the hosts that tried by themselves, as their image has no Python.
+    """The outcome of every pair. `from_host` are the hosts that probed without a container, as their image has no Python.
 
-    `left` says, by host, that something could not be removed; it ends by itself.
+    `left` is a warning, by host, about containers that could not be removed; they end by themselves.
     """
 
     cells: list[Cell] = field(default_factory=list)
@@ -75,24 +75,24 @@ class Probed:
 
 @dataclass(frozen=True)
 class Probing:
-    """One round from all `posts`, which are by host, to all `aims`, with `forks` hosts at a time.
+    """One round from all `sources`, which are by host, to all `aims`, with `forks` hosts at a time.
 
-    Whoever is `alone`, and holds the cluster's lock, also removes what an earlier round has left.
+    With `alone`, which requires the cluster's lock, it first removes the containers of earlier rounds.
     """
 
     cluster: str
-    posts: Mapping[str, Post]
+    sources: Mapping[str, ProbeSource]
     aims: Sequence[Aim]
     forks: int
     alone: bool
-    word: str = field(default_factory=lambda: secrets.token_hex(8))
-    """Tells what is ours from all others: an address may lead to somebody else."""
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
+    """Identifies this round's listeners: an address may lead to another program."""
 
     def run(self) -> Probed:
-        """Return what became of every pair, in the order of the hosts and then of the tasks."""
+        """Probe every pair; return the outcomes in the order of the hosts, then of the tasks."""
         silent = {aim.task.name: aim.why for aim in self.aims if aim.why is not None}
         if len(silent) == len(self.aims):  # nothing is started where nothing can be tried
-            return Probed([Cell(host, aim.task, UNTRIED, aim.why) for host in self.posts for aim in self.aims])
+            return Probed([Cell(host, aim.task, UNTRIED, aim.why) for host in self.sources for aim in self.aims])
         probed = Probed()
         if self.alone:
             self._sweep(everything=True)
@@ -101,7 +101,7 @@ class Probing:
             ready = self._each(pool, self._prepare)
             probed.from_host += [host for host, it in ready.items() if not it.prober and it.why is None]
             silent |= {task: why for it in ready.values() for task, why in it.silent.items()}
-            rows = self._each(pool, lambda host, post: self._row(host, post, ready[host], silent))
+            rows = self._each(pool, lambda host, source: self._row(host, source, ready[host], silent))
             probed.cells += [cell for row in rows.values() for cell in row]
         except BaseException as error:
             ending = threading.Thread(target=self._end, args=(pool,), daemon=True)
@@ -113,39 +113,39 @@ class Probing:
         return probed
 
     def _end(self, pool: ThreadPoolExecutor) -> None:
-        """Remove what is ours, what the others still wait for, and what they have made meanwhile."""
+        """Remove this round's containers, also those that running threads start meanwhile."""
         self._sweep()
         pool.shutdown(wait=True, cancel_futures=True)
         self._sweep()
 
-    def _each(self, pool: ThreadPoolExecutor, do: Callable[[str, Post], Result]) -> dict[str, Result]:
-        return dict(zip(self.posts, pool.map(do, self.posts, self.posts.values()), strict=True))
+    def _each(self, pool: ThreadPoolExecutor, do: Callable[[str, ProbeSource], Result]) -> dict[str, Result]:
+        return dict(zip(self.sources, pool.map(do, self.sources, self.sources.values()), strict=True))
 
     def _sweep(self, *, everything: bool = False) -> dict[str, str]:
-        """Remove what is ours, or with `everything` what any round has left; say of which hosts it could not be removed."""
-        word = "" if everything else self.word
+        """Remove this round's containers, or with `everything` those of all rounds; return a warning by host."""
+        word = "" if everything else self.token
         with ThreadPoolExecutor(max_workers=self.forks) as pool:
             return {
                 host: remainder for host, remainder in self._each(pool, partial(self._swept, word)).items() if remainder
             }
 
-    def _swept(self, word: str, _host: str, post: Post) -> str:
-        if post.why is not None:  # nothing of ours can be there
+    def _swept(self, word: str, _host: str, source: ProbeSource) -> str:
+        if source.why is not None:  # nothing of ours can be there
             return ""
         try:
-            sweep(post.machine.engine, self.cluster, word)
+            sweep(source.machine.engine, self.cluster, word)
         except HostError as error:
             return f"what was started there may run for two minutes more: {error.reason}"
         return ""
 
-    def _prepare(self, host: str, post: Post) -> _Ready:
-        ready = _Ready(why=post.why)
+    def _prepare(self, host: str, source: ProbeSource) -> _Ready:
+        ready = _Ready(why=source.why)
         for aim in self.aims:
-            if aim.task.host == host and aim.why is None and (why := self._stand_in(post.machine, aim)) is not None:
+            if aim.task.host == host and aim.why is None and (why := self._stand_in(source.machine, aim)) is not None:
                 ready.silent[aim.task.name] = why
-        if post.why is None:
+        if source.why is None:
             try:
-                ready.prober = start_prober(post.machine.engine, post.image, self._labels)
+                ready.prober = start_prober(source.machine.engine, source.image, self._labels)
             except NoPython:
                 pass
             except HostError as error:
@@ -153,12 +153,12 @@ class Probing:
         return ready
 
     def _stand_in(self, machine: Machine, aim: Aim) -> Reason | None:
-        """See to it that somebody answers for a task; return why that cannot be, or None."""
+        """Start a stand-in for a task that does not run; return the reason if nothing listens on its port."""
         task = aim.task
         try:
             if not aim.runs:
                 listen(machine.engine, aim.image, self._labels, target=self._target(aim), published=aim.address)
-            elif not machine.serves(task.address, task.port):
+            elif not machine.is_listening(task.address, task.port):
                 return Reason(f"{task.name} runs and does not serve; see `tfprov logs {task.name}`", task.host)
         except NoPython:
             return Reason(f"{NO_PYTHON} to stand in for tasks that do not run", task.host)
@@ -168,19 +168,19 @@ class Probing:
 
     @property
     def _labels(self) -> dict[str, str]:
-        return {CHECK: self.cluster, ROUND: self.word}
+        return {CHECK: self.cluster, ROUND: self.token}
 
     def _target(self, aim: Aim) -> Endpoint:
-        greeting = "" if aim.runs else f"tfprov-check {self.word} {aim.task.name}"
+        greeting = "" if aim.runs else f"tfprov-check {self.token} {aim.task.name}"
         return Endpoint(aim.task.address, aim.task.port, greeting)
 
-    def _row(self, host: str, post: Post, ready: _Ready, silent: Mapping[str, Reason]) -> list[Cell]:
+    def _row(self, host: str, source: ProbeSource, ready: _Ready, silent: Mapping[str, Reason]) -> list[Cell]:
         there = [aim for aim in self.aims if aim.task.name not in silent]
         outcomes: dict[str, str] = {}
         why = ready.why
         if why is None:
             try:
-                outcomes = dict(zip((aim.task.name for aim in there), self._tried(post, ready, there), strict=True))
+                outcomes = dict(zip((aim.task.name for aim in there), self._tried(source, ready, there), strict=True))
             except HostError as error:
                 why = Reason(error.reason, host)
         return [
@@ -190,8 +190,8 @@ class Probing:
             for aim in self.aims
         ]
 
-    def _tried(self, post: Post, ready: _Ready, aims: Sequence[Aim]) -> list[str]:
-        machine = post.machine
+    def _tried(self, source: ProbeSource, ready: _Ready, aims: Sequence[Aim]) -> list[str]:
+        machine = source.machine
         if ready.prober:
             return probe(machine.engine, ready.prober, [self._target(aim) for aim in aims])
-        return [OK if machine.serves(aim.task.address, aim.task.port) else NOT_FROM_HOST for aim in aims]
+        return [OK if machine.is_listening(aim.task.address, aim.task.port) else NOT_FROM_HOST for aim in aims]

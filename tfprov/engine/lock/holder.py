@@ -9,16 +9,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tfprov.errors import shown
+from tfprov.errors import printable
 from tfprov.hosts.process.proc import identity, is_alive
 
 UNKNOWN = "another run"
-"""The holder of an unreadable lock."""
+"""The holder in messages about a lock file that cannot be read."""
 
 
 @dataclass(frozen=True)
-class Facts:
-    """One run of tfprov. `process` tells it from all others that ever had its `pid`; `table` is the table of its pid."""
+class LockHolder:
+    """One run of tfprov. `process` is unique among all processes that ever had its `pid`; `table` is its pid namespace."""
 
     verb: str
     user: str
@@ -29,33 +29,33 @@ class Facts:
     table: str = ""
 
     @classmethod
-    def here(cls, verb: str) -> "Facts":
-        """Return the facts of this very process."""
+    def current(cls, verb: str) -> "LockHolder":
+        """Return this process."""
         pid = os.getpid()
         return cls(verb, _user(), socket.gethostname(), pid, _now(), identity(pid) or "", _table())
 
     @classmethod
-    def read(cls, text: str) -> "Facts | None":
-        """Return the facts in `text`, which anybody may have written; None when there are none."""
+    def read(cls, text: str) -> "LockHolder | None":
+        """Parse the text of a lock file, which anybody may have written; None if it is invalid."""
         try:
             values: dict[str, Any] = json.loads(text)
-            facts = cls(**{name: values[name] for name in cls.__annotations__})
+            holder = cls(**{name: values[name] for name in cls.__annotations__})
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
-        return facts if all(type(getattr(facts, n)) is kind for n, kind in cls.__annotations__.items()) else None
+        return holder if all(type(getattr(holder, n)) is kind for n, kind in cls.__annotations__.items()) else None
 
     def to_text(self) -> str:
-        """Return the facts on one line of ASCII."""
+        """Return the text for the lock file: one line of ASCII."""
         return json.dumps(asdict(self))
 
     def is_dead(self) -> bool:
-        """Whether this process is known to have ended: only where it would be seen from here if it lived."""
-        seen_from_here = bool(self.process and self.table) and (_boot(self.process), self.table) == _place()
-        return seen_from_here and not is_alive(self.pid, self.process)
+        """Whether this process has certainly ended; False for one of another machine or pid namespace."""
+        is_visible = bool(self.process and self.table) and (_boot(self.process), self.table) == _place()
+        return is_visible and not is_alive(self.pid, self.process)
 
     def __str__(self) -> str:
-        who = f"{shown(self.user)}@{shown(self.controller)}"
-        return f"`tfprov {shown(self.verb)}` of {who} (pid {self.pid}, since {shown(self.since)})"
+        who = f"{printable(self.user)}@{printable(self.controller)}"
+        return f"`tfprov {printable(self.verb)}` of {who} (pid {self.pid}, since {printable(self.since)})"
 
 
 def _now() -> str:
@@ -78,7 +78,7 @@ def _boot(process: str) -> str:
 
 
 def _table() -> str:
-    """Return the name of this process's namespace of pids: two containers on one kernel do not see each other's."""
+    """Return the name of this process's pid namespace: containers on one kernel do not see each other's processes."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:

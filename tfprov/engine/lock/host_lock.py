@@ -1,6 +1,6 @@
-"""The lock on the cluster's first host, against other controllers and other users.
+"""One part of a `ClusterLock`: a lock file on a host, against other controllers and other users.
 
-A program on the host holds a lock file for as long as the channel to it is open, so that it ends with its controller.
+A shell on the host holds the file with flock for as long as the SSH channel to it is open, so it ends with its controller.
 """
 
 import contextlib
@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tfprov.engine.lock.holder import UNKNOWN, Facts
-from tfprov.errors import HostError, Locked, one_line, shown
+from tfprov.engine.lock.holder import UNKNOWN, LockHolder
+from tfprov.errors import HostError, Locked, one_line, printable
 from tfprov.hosts.ssh.shell import held_command
 
 _LIMIT = 60.0
-"""Seconds a shell of this machine may take until it holds the lock, or says who does."""
+"""Seconds for a shell of this machine to end."""
 
 
 @dataclass(frozen=True)
-class Where:
-    """Where the lock files of a host lie.
+class LockPaths:
+    """The directories of a host's lock files.
 
-    With `socket`, the engine's, the users of its group share a directory below `shared`; everybody else has one below
-    `own`, by default the home directory.
+    Users in the group of the engine's `socket` share a directory below `shared`; others have one below `own`, by default
+    their home directory.
     """
 
     shared: str = "/tmp"  # noqa: S108  the name of the group's directory there is no secret, and its group is checked
@@ -30,13 +30,12 @@ class Where:
     own: str = ""
 
 
-WHERE = Where()
-"""Where they lie on every host."""
+LOCK_PATHS = LockPaths()
+"""The paths on every host."""
 
-# Only a member of a group, or root, can make a directory that belongs to the group: so its group says whether it is ours,
-# whoever was first to make one of that name in a directory where everybody may. Nobody else gets into it: whatever lies in
-# it was put there by somebody who may use the engine. All is read and written through the descriptor that is locked.
-# $4 is the token of a holder that is known to be dead, or is ourselves: sshd has not noticed yet that its connection is.
+# Anybody may create a directory of this name in /tmp, but only root and members of the group can give it to the group. So
+# the script checks its group, and its files come from users of the engine. It reads and writes only through the locked
+# descriptor. $3 is the token of a holder that is dead, or of this run: sshd may not have noticed that its connection is.
 _SCRIPT = r"""name=$1 who=$2 dead=$3 shared=$4 socket=$5 own=$6
 umask 077
 nap() { sleep 0.3 2>/dev/null || sleep 1; }
@@ -88,55 +87,57 @@ exec sleep 2000000000
 """
 
 
-class Held(Protocol):
-    """A command on a host that lives as long as this is open, as `SSH.hold` returns it."""
+class HeldProcess(Protocol):
+    """A command on a host that runs until `close`, as `SSHHost.hold` returns it."""
 
     @property
     def first_line(self) -> str:
-        """The first line that it printed."""
+        """The first line of its output."""
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs, as far as is known here."""
+        """Whether it runs, as far as is known to this side."""
 
     def error_text(self) -> str:
-        """Return what it printed on its standard error, on one line."""
+        """Return its standard error on one line."""
 
     def close(self) -> None:
-        """End it."""
+        """End the command."""
 
 
-class Holds(Protocol):
-    """A host on which a command can be held: an SSH connection, or `Shell`."""
+class LockableHost(Protocol):
+    """A host on which a lock can be held by a command: an SSHHost, or LocalHost."""
 
     @property
     def host(self) -> str:
-        """Its name in the inventory."""
+        """The host's name in the inventory."""
 
-    def hold(self, argv: Sequence[str]) -> Held:
-        """Start `argv`, to live as long as what is returned, and wait until it prints a line, or ends."""
+    def hold(self, argv: Sequence[str]) -> HeldProcess:
+        """Start `argv`, and wait until it prints a line or ends. It runs until the result is closed."""
 
     def explain(self, error: HostError) -> HostError:
-        """Return why commands do not run there as they are sent, where that is behind `error`; else `error`."""
+        """Return the error of the account that caused `error`, such as a login shell without commands; else `error`."""
 
 
 class HostLock:
-    """The lock of `cluster` on one host, for the run that `facts` describe; its `token` is like no other run's."""
+    """The lock of `cluster` on one host, for the run `holder`, with its unique `token`."""
 
-    def __init__(self, way: Holds, cluster: str, facts: Facts, token: str, where: Where = WHERE) -> None:
-        self.host, self.cluster = way.host, cluster
-        self.way, self._facts, self._token, self._where = way, facts, token, where
-        self._held: Held | None = None
+    def __init__(
+        self, lockable: LockableHost, cluster: str, holder: LockHolder, token: str, paths: LockPaths = LOCK_PATHS
+    ) -> None:
+        self.host, self.cluster = lockable.host, cluster
+        self.lockable, self._holder, self._token, self._paths = lockable, holder, token, paths
+        self._held: HeldProcess | None = None
 
     @property
     def alive(self) -> bool:
-        """Whether it is held, as far as is known here: a connection that was lost may have freed it."""
+        """Whether the lock is held, as far as is known here: a lost connection frees it."""
         return self._held is not None and self._held.alive
 
     def take(self) -> None:
-        """Take it. Locked names who has it; HostError and Unreachable as ever.
+        """Take the lock. Raises Locked, which names the holder, HostError and Unreachable.
 
-        A holder of which it is certain that it is dead is ended; so is what is left of this run's own lost connection.
+        Ends a remote shell whose controller is certainly dead, and one of a lost connection of this run.
         """
         token, holder = self._try("")
         if token and (token == self._token or (holder is not None and holder.is_dead())):
@@ -147,16 +148,16 @@ class HostLock:
             raise Locked(what, f"{fix} (ClientAliveInterval in its sshd_config)")
 
     def free(self) -> None:
-        """Let it go; a second time does nothing."""
+        """Free the lock. Idempotent."""
         if self._held is not None:
             self._held.close()
             self._held = None
 
-    def _try(self, dead: str) -> tuple[str, Facts | None]:
-        """Try once; return the token and the facts of who has it, as far as they can be read."""
-        who = f"{self._token} {self._facts.to_text()}"
-        places = (self._where.shared, self._where.socket, self._where.own)
-        held = self.way.hold(["sh", "-c", _SCRIPT, "sh", self.cluster, who, dead, *places])
+    def _try(self, dead: str) -> tuple[str, LockHolder | None]:
+        """Try once; return the token and the description of another holder, as far as they can be read."""
+        who = f"{self._token} {self._holder.to_text()}"
+        places = (self._paths.shared, self._paths.socket, self._paths.own)
+        held = self.lockable.hold(["sh", "-c", _SCRIPT, "sh", self.cluster, who, dead, *places])
         if held.first_line == "held":
             self._held = held
             return "", None
@@ -165,42 +166,44 @@ class HostLock:
         finally:
             held.close()
 
-    def _refused(self, held: Held) -> tuple[str, Facts | None]:
+    def _refused(self, held: HeldProcess) -> tuple[str, LockHolder | None]:
         verdict, _, rest = held.first_line.partition(" ")
         if verdict == "taken":
             _, _, signed = rest.partition(" ")
             token, _, text = signed.partition(" ")
-            return token, Facts.read(text)
+            return token, LockHolder.read(text)
         if verdict == "missing":
             raise HostError(self.host, "there is no `flock`, which the lock needs", "install util-linux there")
         if verdict == "strange":
             raise self._in_the_way(rest)
         reason = held.error_text() or "the host gave no reason"
-        raise self.way.explain(HostError(self.host, f"the lock of cluster {self.cluster} could not be taken: {reason}"))
+        raise self.lockable.explain(
+            HostError(self.host, f"the lock of cluster {self.cluster} could not be taken: {reason}")
+        )
 
     def _in_the_way(self, words: str) -> HostError:
         owner, kind, path = [*words.split(" ", 2), "", ""][:3]  # a host may print anything
         purpose = (
             "the directory for locks of the engine's users" if kind == "directory" else "a file that can be locked"
         )
-        printable = "".join(character if character.isprintable() else "?" for character in path)
-        what = f"{printable} of user {shown(owner)} is not {purpose}"
+        clean = "".join(character if character.isprintable() else "?" for character in path)
+        what = f"{clean} of user {printable(owner)} is not {purpose}"
         return HostError(self.host, what, "have its owner or root remove it there")
 
 
-class Shell:
-    """This machine, as a host of the cluster that is reached without SSH: others may reach it with."""
+class LocalHost:
+    """This machine as a host of the cluster, which other controllers may reach over SSH."""
 
     def __init__(self, host: str) -> None:
         self.host = host
 
     def explain(self, error: HostError) -> HostError:
-        """See Holds: no login is in between."""
+        """See LockableHost."""
         return error
 
-    def hold(self, argv: Sequence[str]) -> "Child":
-        """See Holds."""
-        # A session of its own: it ends its whole process group, and Ctrl-C is not for it.
+    def hold(self, argv: Sequence[str]) -> "ChildProcess":
+        """See LockableHost."""
+        # In its own session: it ends its whole process group, and must not receive Ctrl-C.
         process = subprocess.Popen(
             held_command(argv),
             stdin=subprocess.PIPE,
@@ -208,11 +211,11 @@ class Shell:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        return Child(process)
+        return ChildProcess(process)
 
 
-class Child:
-    """A child process that ends with this one: its standard input is the line it hangs on."""
+class ChildProcess:
+    """A child process that ends with this one, when its standard input is closed."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
@@ -221,15 +224,15 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """See Held."""
+        """See HeldProcess."""
         return self._process.poll() is None
 
     def error_text(self) -> str:
-        """See Held; it has ended by now."""
+        """See HeldProcess. Call it after the process has ended."""
         assert self._process.stderr is not None
         return one_line(self._process.stderr.read().decode(errors="replace"))
 
     def close(self) -> None:
-        """See Held."""
+        """See HeldProcess."""
         with contextlib.suppress(BrokenPipeError):
             self._process.communicate(timeout=_LIMIT)

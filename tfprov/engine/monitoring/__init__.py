@@ -1,1 +1,1 @@
-"""Staying with a cluster: until it serves, and while it trains."""
+"""Waits until a cluster serves, and follows its training: logs, progress, failures."""

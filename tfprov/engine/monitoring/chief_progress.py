@@ -1,4 +1,4 @@
-"""How far the chief has got, from the end of the event file it writes."""
+"""The chief's progress, from the end of its event file or its newest checkpoint."""
 
 import io
 import re
@@ -15,17 +15,17 @@ from tfprov.hosts.base import File, Runtime
 from tfprov.model.state import Observation, Observed
 
 _MOST = 2 * 1024 * 1024
-"""Bytes looked at: this is asked all the time, perhaps over a slow line; 64 KiB do for most files."""
+"""Bytes of an event file that are searched, as it is read often and over slow lines; 64 KiB suffice for most."""
 _STEPS = re.compile(r"--?(?:train_steps|training_steps|max_steps|num_steps)=(\d{1,18})")
 _CHECKPOINTS = "checkpoints"
-"""What says how far the chief is where it writes no event file."""
+"""The source of the progress of a chief without event files."""
 _SLACK = 1024 * 1024
 """Bytes that a file may grow by, between its listing and its reading."""
 
 
 @dataclass(frozen=True)
 class Reached:
-    """How far the chief has got by its files: `source` is the directory of its event file, or what else says it.
+    """The chief's progress by its files. `source` is the directory of the event file, or _CHECKPOINTS.
 
     `saved` is the step of the checkpoint that was written last, and when, by the host's clock.
     `progress` is what the event file says, `file` its name and `size` its bytes; None where there are checkpoints only.
@@ -39,8 +39,10 @@ class Reached:
     saved: tuple[int, float] | None = None
 
 
-def read_fall(context: Context, observation: Observation, reached: Reached, since: float) -> tuple[int, int] | None:
-    """Return the last fall of steps in the chief's event file that was written after `since`, by its host's clock."""
+def read_step_drop(
+    context: Context, observation: Observation, reached: Reached, since: float
+) -> tuple[int, int] | None:
+    """Return the last drop of steps in the chief's event file that was written after `since`, by its host's clock."""
     chief = context.chief(observation)
     if chief is None or not reached.file:
         return None
@@ -59,7 +61,7 @@ def read_progress(
 
 
 def read_reached(context: Context, observation: Observation, files: Mapping[str, File] | None = None) -> Reached | None:
-    """Return how far the chief has got: by its event file, else by the checkpoint that it wrote last; None for nothing."""
+    """Return the chief's progress by its event file, else by its newest checkpoint; None without either."""
     chief = context.chief(observation)
     if chief is None:
         return None
@@ -71,7 +73,7 @@ def read_reached(context: Context, observation: Observation, files: Mapping[str,
         for _, name, size in sorted(events, reverse=True):
             if (read := progress(tail_of(runtime, chief.task, name, size), _MOST)) is not None:
                 return Reached(read.step, name.rpartition("/")[0], read, name, size, saved)
-    except HostError:  # a file that is removed between the listing and the reading
+    except HostError:  # the file was removed after the listing
         return None
     return Reached(saved[0], _CHECKPOINTS, saved=saved) if saved is not None else None
 
@@ -83,24 +85,24 @@ def _last_saved(files: Mapping[str, File]) -> tuple[int, float] | None:
 
 
 def steps_of(context: Context) -> int | None:
-    """Return how many steps the chief is to train; None where its command line does not say it."""
+    """Return the number of steps in the chief's flags, or None."""
     chief = context.container(context.cluster.chief.name)
     return train_steps(chief.argv) if chief is not None else None
 
 
 def train_steps(argv: Sequence[str]) -> int | None:
-    """Return how many steps a task is told to train, by the flags that TensorFlow's own examples use; None for none.
+    """Return the number of steps in a command line, by the flags of TensorFlow's examples; None without one.
 
-    The last one counts, as it does for argparse and absl.
+    The last flag counts, as for argparse and absl.
     """
     numbers = [match[1] for word in argv if (match := _STEPS.fullmatch(word))]
     return int(numbers[-1]) if numbers else None
 
 
 def tail_of(runtime: Runtime, task: str, name: str, size: int) -> BinaryIO:
-    """Return a file of `size` bytes for a reader that wants its end: only that is fetched from the host.
+    """Open a file of `size` bytes for a reader of its end; only that part is fetched from the host.
 
-    Where the file has grown since it was listed, what is read from its middle is as much, and later.
+    If the file has grown since it was listed, a read from its middle returns as many bytes from further behind.
     """
     return cast(BinaryIO, _Tail(runtime, task, name, size))
 
@@ -136,14 +138,14 @@ class _Tail(io.RawIOBase):
         return len(data)
 
 
-Fall = tuple[int, int]
+StepDrop = tuple[int, int]
 """A step, and the lower one that came next."""
 
 WHILE = 600.0
 """Seconds in which a session recovers: restarts are seconds apart, and TensorFlow looks for its peers every 30 seconds."""
 
 Lives = frozenset[tuple[str, str, float | None, int]]
-"""Which lives the chief and the ps are in: a training falls back when one of them begins a new one."""
+"""The current containers and restarts of the chief and the ps: a restart of one loses steps."""
 
 
 def lives(containers: Iterable[Observed], chief: str) -> Lives:
@@ -153,11 +155,11 @@ def lives(containers: Iterable[Observed], chief: str) -> Lives:
 
 
 @dataclass
-class Falls:
-    """Compares steps with those of before: a lower one counts for a while after the chief or a ps was started again.
+class StepDrops:
+    """Detects lost steps: a lower step than before, within WHILE after a restart of the chief or a ps.
 
-    Without that it is a program's own way of counting, such as one that begins anew with each epoch. For a while, because
-    the last step of before is read again until the session has recovered.
+    Without a restart, a lower step is the program's way of counting, for example one that starts anew in each epoch. The
+    time is needed because the old last step is read until the session has recovered.
     """
 
     highest: dict[str, int] = field(default_factory=dict)
@@ -166,8 +168,8 @@ class Falls:
     lives: Lives | None = None
     begun: float | None = None
 
-    def update(self, reached: Reached, now: Lives, at: float, fall: Callable[[float], Fall | None]) -> str:
-        """Return what there is to tell of what was `reached` at time `at`.
+    def update(self, reached: Reached, now: Lives, at: float, fall: Callable[[float], StepDrop | None]) -> str:
+        """Return the note on lost steps in what was `reached` at time `at`, or "".
 
         `fall` returns the last fall in the same file that was written after a time of the host's clock.
         """
@@ -178,7 +180,7 @@ class Falls:
         armed = self.begun is not None and at - self.begun <= WHILE
         fell = (before, reached.step) if reached.step < before else None
         if armed and fell is None and reached.saved is not None and reached.saved[1] > self.saved:
-            # A session that is made anew saves at once, and may write no event until it is where it was.
+            # A new session saves at once, and may write no event until it has reached the old step.
             fell = (before, reached.saved[0]) if reached.saved[0] < before else None
         if armed and fell is None and source in self.written:
             fell = fall(self.written[source])

@@ -176,8 +176,8 @@ def has_failed(observed: Observed) -> bool:
     return observed.state is not State.RUNNING and not observed.finished
 
 
-def fallen(context: Context, observation: Observation) -> list[Observed]:
-    """Return the tasks that failed on their assigned host and will not be restarted."""
+def failed_tasks(context: Context, observation: Observation) -> list[Observed]:
+    """Return the tasks that failed on their assigned hosts and will not be restarted."""
     wanted = {(container.task.name, container.task.host) for container in context.wanted}
     return [
         one
@@ -187,10 +187,7 @@ def fallen(context: Context, observation: Observation) -> list[Observed]:
 
 
 def failure(context: Context, tasks: Sequence[Observed], observation: Observation) -> TaskFailed:
-    """Return the error for the failure of `tasks`: it names the one that failed first, and why.
-
-    Those that failed as well, because of it or of the same thing, have a line each.
-    """
+    """Return the error for the failure of `tasks`: the first one with its cause, and one line for each other message."""
     tasks = sorted(tasks, key=lambda one: (one.stopped, one.finished_at or float("inf")))[:_READ]
     with pool(min(context.forks, len(tasks))) as asking:
         failures = list(asking.map(lambda one: read_failure(context, one), tasks))
@@ -204,7 +201,7 @@ def failure(context: Context, tasks: Sequence[Observed], observation: Observatio
 
 
 def read_failure(context: Context, observed: Observed) -> Failure:
-    """Return why a task failed, as its log says it; without the log where its host is lost: the failure matters more."""
+    """Return why a task failed, from the end of its log; with an empty log if its host is lost."""
     try:
         log: Sequence[str] = list(context.runtimes[observed.host].logs(observed.task, tail=SEARCHED_LINES))
     except HostError:
@@ -229,8 +226,8 @@ def _lines(first: Failure, others: Iterable[Failure]) -> list[str]:
     for one in others:
         by_words.setdefault((one.observed.ending, same_cause(one.words)), []).append(one)
     return [
-        f"{join_names([one.observed.task for one in fallen], _NAMED)}: {_as_well(fallen[0], first)}"
-        for fallen in by_words.values()
+        f"{join_names([one.observed.task for one in group], _NAMED)}: {_as_well(group[0], first)}"
+        for group in by_words.values()
     ]
 
 
@@ -243,12 +240,12 @@ def _as_well(one: Failure, first: Failure) -> str:
 
 
 def own_paths(context: Context, task: str) -> Callable[[str], str]:
-    """Return what puts the paths of the user's `code:` into a line that `task` printed: it runs a copy."""
+    """Return a function that replaces the paths of the task's code copy in a line by those of the user's `code:`."""
     container = context.container(task)
     directory = context.code.get((container.task.role, container.task.host)) if container is not None else None
     if container is None or directory is None:
         return lambda line: line
-    return in_own_paths(task, _from_here(directory), in_container=container.box is not None)
+    return in_own_paths(task, _from_here(directory), in_container=container.docker is not None)
 
 
 def _from_here(directory: str) -> str:
@@ -277,7 +274,7 @@ _TRAINS = ("chief", "worker")
 
 
 def idle_end(context: Context, observed: Observed) -> str:
-    """Return the line for a task that ended with 0 within seconds of its start and left nothing; told once, empty then."""
+    """Return a note for a task that ended with 0 within seconds and without files; empty if not, or if noted before."""
     place, job = (observed.task, observed.host), observed.task.partition("/")[0]
     if place in context.noted or not observed.finished or observed.restarts or job not in (*_TRAINS, "ps"):
         return ""

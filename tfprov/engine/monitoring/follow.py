@@ -5,8 +5,16 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from tfprov.engine.context import Context
-from tfprov.engine.monitoring.chief_progress import Falls, Reached, lives, read_fall, read_reached, steps_of, tail_of
-from tfprov.engine.monitoring.failures import failure, fallen, idle_end
+from tfprov.engine.monitoring.chief_progress import (
+    Reached,
+    StepDrops,
+    lives,
+    read_reached,
+    read_step_drop,
+    steps_of,
+    tail_of,
+)
+from tfprov.engine.monitoring.failures import failed_tasks, failure, idle_end
 from tfprov.engine.monitoring.logs import logs
 from tfprov.engine.monitoring.straggler_monitor import StragglerMonitor
 from tfprov.engine.monitoring.task_progress import read_pace
@@ -31,10 +39,10 @@ _MOST = 2 * 1024 * 1024
 """How many bytes of an evaluator's event file are read."""
 
 
-def see_out(context: Context, observation: Observation, look: Callable[[], Observation]) -> None:
-    """Wait for the workers and evaluators that still run when the chief is done, and name those that go on behind that.
+def wait_for_ends(context: Context, observation: Observation, look: Callable[[], Observation]) -> None:
+    """Wait for workers and evaluators that still run when the chief is done, and report those that run on.
 
-    Each is given the seconds of its `end.wait`. `look` returns what the hosts say now.
+    Each has the seconds of its `end.wait`. `look` returns a new observation.
     """
     begin = context.clock.now()
     busy = _busy(context, observation)
@@ -46,7 +54,7 @@ def see_out(context: Context, observation: Observation, look: Callable[[], Obser
             busy = _busy(context, observation)
     finally:
         context.report.awaiting("")
-    _tell(context, [c for c in busy if c.task.trains], observation)
+    _report_running(context, [c for c in busy if c.task.trains], observation)
     for evaluator in (c for c in busy if not c.task.trains):
         if reason := _unevaluated(context, observation):
             context.report.note(f"{context.cluster.chief.name} is done, and {evaluator.task.name} {reason}")
@@ -65,7 +73,7 @@ def _busy(context: Context, observation: Observation) -> list[Container]:
     return busy
 
 
-def _tell(context: Context, workers: Sequence[Container], observation: Observation) -> None:
+def _report_running(context: Context, workers: Sequence[Container], observation: Observation) -> None:
     if not workers:
         return
     names = []
@@ -82,7 +90,7 @@ def _tell(context: Context, workers: Sequence[Container], observation: Observati
 
 
 def _unevaluated(context: Context, observation: Observation) -> str:
-    """Return which checkpoint an evaluator has not evaluated; empty if it has, or if there is none."""
+    """Return that the evaluator has not evaluated the last checkpoint, as text; empty if it has, or if there is none."""
     chief = context.chief(observation)
     if chief is None:
         return ""
@@ -111,22 +119,22 @@ def _behind(last: Checkpoint, evaluated: Sequence[int]) -> str:
 
 @dataclass
 class Standstill:
-    """Notices a chief that runs on after its last step. Pure: what it has reached goes in, with the time in seconds."""
+    """Detects a chief that runs on after its last step. Pure; times are in seconds."""
 
     since: float = 0.0
     state: tuple[int | None, bool] | None = None
-    told: bool = False
+    reported: bool = False
 
     def update(self, reached: Progress | None, steps: int | None, *, others_done: bool, now: float) -> str:
-        """Return what there is to tell, once; `steps` are those that it was asked for, `others_done` all other workers."""
+        """Return a note, once per standstill. `steps` is the number to train; `others_done`: all other workers ended."""
         step = reached.step if reached is not None else None
         state = step, others_done
         if state != self.state:
-            self.state, self.since, self.told = state, now, False
+            self.state, self.since, self.reported = state, now, False
         at_its_end = steps is not None and step is not None and step >= steps
-        if self.told or not (at_its_end or others_done) or now - self.since < STANDSTILL:
+        if self.reported or not (at_its_end or others_done) or now - self.since < STANDSTILL:
             return ""
-        self.told = True
+        self.reported = True
         what = f"is at its last step, {step:,}," if at_its_end else "makes no step, with all other workers done,"
         if step is None:
             what = "is the last of the workers that runs"
@@ -139,14 +147,14 @@ _LOOK = 1.0
 _PROGRESS = 2.0
 """Seconds between two readings of the chief's event file: one takes milliseconds of a core that may be a worker's, too."""
 PATIENCE = 300.0
-"""Seconds the chief's host may be out of reach: a switch that restarts, or a laptop that changes networks, takes a minute
-or two, and the training needs nothing of us meanwhile."""
+"""Seconds the chief's host may be unreachable: a restart of a switch, or a laptop's change of networks, takes a minute or
+two, and the training runs on without the controller."""
 
 _INDISPENSABLE = {
     "ps": "its variables",
     "dispatcher": "its data",
 }
-"""What the training loses with a task that will not be restarted, by its job: other tasks would wait for it silently."""
+"""What the training loses with a failed task, by its job: other tasks would wait for it without an error."""
 _TOGETHER = ("multi_worker_mirrored", "in_graph")
 """Strategies in which every step needs every worker."""
 
@@ -157,24 +165,24 @@ def follow(
     *,
     with_logs: bool = True,
     patience: float = PATIENCE,
-    lookout: StragglerMonitor | None = None,
+    monitor: StragglerMonitor | None = None,
 ) -> None:
-    """Return when the chief has finished; TaskFailed, with its exit code, when it ends otherwise.
+    """Return when the chief has finished; raise TaskFailed, with its exit code, if it fails.
 
-    Workers and evaluators that still run then are given the time of their `end.wait`, and those that run on are named.
+    Workers and evaluators that still run then have the time of their `end.wait`; those that run on are reported.
 
-    A task that its restart policy starts again is told, and the training goes on; so it does without a worker that has
-    ended for good. But a ps takes the training with it, because its variables are gone, and so does a worker where every
-    step needs all of them. A host that cannot be reached is told and looked for; Unreachable when it is the chief's and
-    stays away for more than `patience` seconds. `lookout` watches over the steps of the tasks, as it does by default.
+    Restarts by a restart policy are reported, and the training continues, also without a worker that failed for good. A
+    failed ps ends it, as its variables are lost, and so does a failed worker if every step needs all workers. Unreachable
+    hosts are reported and tried again; raises Unreachable if the chief's host does not answer for `patience` seconds.
+    `monitor` replaces the default straggler monitor.
     """
     deadline = context.clock.now() + timeout if timeout else None
     with (
         logs(context) if with_logs else nullcontext(),
         Watch(context) as watch,
-        lookout or StragglerMonitor(context) as looking,
+        monitor or StragglerMonitor(context) as stragglers,
     ):
-        training = _Training(context, watch, looking, patience)
+        training = _Training(context, watch, stragglers, patience)
         context.report.awaiting(f"waiting for the first step of {context.cluster.chief.name}")
         try:
             while not training.look():
@@ -183,21 +191,21 @@ def follow(
                 context.clock.sleep(_LOOK)
         finally:
             context.report.awaiting("")
-        training.tell_progress()
-        see_out(context, training.seen, watch.look)
+        training.report_progress()
+        wait_for_ends(context, training.seen, watch.look)
 
 
 @dataclass
 class _Training:
     context: Context
     watch: Watch
-    lookout: StragglerMonitor
+    monitor: StragglerMonitor
     patience: float
-    told: set[tuple[str, int]] = field(default_factory=set)
+    reported: set[tuple[str, int]] = field(default_factory=set)
     seen: Observation = field(default_factory=lambda: Observation({}))
     next_progress: float = 0.0
     standstill: Standstill = field(default_factory=Standstill)
-    falls: Falls = field(default_factory=Falls)
+    step_drops: StepDrops = field(default_factory=StepDrops)
 
     def look(self) -> bool:
         """Look once; return whether the training is done."""
@@ -205,13 +213,13 @@ class _Training:
         chief = self.chief()
         if chief is None:
             return False
-        self.check_fallen(chief)
+        self.check_failures(chief)
         for observed in [chief] if chief.finished else self.seen.containers():
             if line := idle_end(self.context, observed):
                 self.context.report.note(line)
-        self.lookout.look(self.seen)
+        self.monitor.look(self.seen)
         if self.context.clock.now() >= self.next_progress:
-            self.tell_progress()
+            self.report_progress()
             self.next_progress = self.context.clock.now() + _PROGRESS
         return chief.finished
 
@@ -225,16 +233,16 @@ class _Training:
             self.watch.check(wanted.host, self.patience)
         return chief
 
-    def check_fallen(self, chief: Observed) -> None:
-        """Raise when the training cannot go on without a task that has ended for good; tell it of those it can lose."""
-        new = [one for one in fallen(self.context, self.seen) if (one.task, one.restarts) not in self.told]
+    def check_failures(self, chief: Observed) -> None:
+        """Raise if a task that the training needs has failed for good; report the failures of others."""
+        new = [one for one in failed_tasks(self.context, self.seen) if (one.task, one.restarts) not in self.reported]
         if not new:
             return
         error = failure(self.context, new, self.seen)
-        lasting = [one.task for one in new if one.task == chief.task or self.lost_with(one.task)]
+        lasting = [failed.task for failed in new if failed.task == chief.task or self.lost_with(failed.task)]
         if lasting and not chief.finished:
             raise self.end_of_training(error)
-        self.told.update((one.task, one.restarts) for one in new)
+        self.reported.update((one.task, one.restarts) for one in new)
         names = join_names([one.task for one in new], len(new))
         self.context.report.note(f"{error}\nthe training goes on without {names}")
 
@@ -248,13 +256,13 @@ class _Training:
         return TaskFailed(error.task, what, error.log, error.code, error.others)
 
     def lost_with(self, task: str) -> str:
-        """Return what the training cannot do without and loses with a task; empty where it can go on."""
+        """Return what the training needs and loses with a task; empty if it can continue."""
         job = task.partition("/")[0]
         wanted = self.context.container(task)
         strategy = wanted.strategy if wanted is not None else ""
         return "it" if job == "worker" and strategy in _TOGETHER else _INDISPENSABLE.get(job, "")
 
-    def tell_progress(self) -> None:
+    def report_progress(self) -> None:
         """Report the chief's progress."""
         name, reached = self.context.cluster.chief.name, read_reached(self.context, self.seen)
         progress = reached.progress if reached is not None else None
@@ -263,15 +271,17 @@ class _Training:
             self.context.report.awaiting("")
             self.context.report.progress(progress, steps)
         now = self.context.clock.now()
-        if reached is not None and not self.lookout.reads(name):
-            self.tell_fall(reached, now)
+        if reached is not None and not self.monitor.reads(name):
+            self.report_step_drop(reached, now)
         if remark := self.standstill.update(progress, steps, others_done=self.others_done(name), now=now):
             self.context.report.note(f"{name} {remark}")
 
-    def tell_fall(self, reached: Reached, now: float) -> None:
+    def report_step_drop(self, reached: Reached, now: float) -> None:
         """Report that the training went back to an earlier step, if its program does not report it itself."""
         living = lives(self.seen.containers(), self.context.cluster.chief.name)
-        if fell := self.falls.update(reached, living, now, lambda at: read_fall(self.context, self.seen, reached, at)):
+        if fell := self.step_drops.update(
+            reached, living, now, lambda at: read_step_drop(self.context, self.seen, reached, at)
+        ):
             self.context.report.note(fell)
 
     def others_done(self, chief: str) -> bool:

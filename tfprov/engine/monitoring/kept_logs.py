@@ -4,7 +4,7 @@
     logs/RUN/JOB-INDEX.TIME.log  that of an earlier container of the task, which ended before TIME
     logs/RUN/settings.json     the settings of every role, the spec that each task ran with, and how and when it ended
 
-Secrets are masked in both. What is written has a dot in front until it is whole.
+Secrets are masked in both. Incomplete files have a dot in front.
 """
 
 import gzip
@@ -40,7 +40,7 @@ Kept = tuple[Path, Mapping[str, Path]]
 
 
 class KeptLogs:
-    """Keeps the logs of the tasks in `seen`, each before it is removed. One that cannot be kept is noted, and no error."""
+    """Keeps the logs of the observed containers before they are removed; a failure is a note and no error."""
 
     def __init__(self, context: Context, observation: Observation) -> None:
         self._context, self._seen = context, observation
@@ -50,7 +50,7 @@ class KeptLogs:
         self._before: dict[Path, Mapping[str, Mapping[str, Any]]] = {}
 
     def keep(self, task: str, host: str) -> None:
-        """Keep the log of `task` on `host` as it is now; one that was kept earlier is replaced."""
+        """Keep the present log of `task` on `host`, in place of an earlier copy."""
         container = self._containers.get((task, host))
         if self._context.logs is None or container is None or not container.run:
             return
@@ -73,7 +73,7 @@ class KeptLogs:
         except OSError as error:
             self._context.report.note(f"the log of {task} is not kept: {to}: {error.strerror}")
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Report the directory of the kept logs."""
         for directory in sorted(self._kept):
             self._context.report.note(f"logs are kept in {directory}")
@@ -106,7 +106,7 @@ def lines_of(path: Path, tail: int | None) -> Iterable[str]:
 
 
 def ended(task: str, path: Path) -> str:
-    """Say that `task`, whose log was kept at `path`, is not there any more, and how and when it ended."""
+    """Return the remark above the kept log of a removed task: how and when it ended."""
     facts = _tasks(path.parent).get(task.partition("@")[0], {})
     how, at = facts.get("ended") or "removed", facts.get("finished")
     seconds = float(at) if isinstance(at, int | float) else path.stat().st_mtime
@@ -115,7 +115,7 @@ def ended(task: str, path: Path) -> str:
 
 
 def _tasks(directory: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Return what is kept of the tasks of a run besides their logs; nothing where it cannot be read."""
+    """Return the kept facts of a run's tasks; empty if they cannot be read."""
     try:
         tasks: Any = json.loads((directory / _SETTINGS).read_bytes())["tasks"]
         return {task: dict(facts) for task, facts in tasks.items()}
@@ -124,7 +124,7 @@ def _tasks(directory: Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _set_aside(directory: Path, name: str) -> None:
-    """Keep the log of an earlier container under the time at which it was kept: what made it fail may be in it."""
+    """Rename the log of an earlier container by its time: it may have the cause of a failure."""
     for path in (directory / f"{name}.log", directory / f"{name}.log.gz"):
         if path.exists():
             at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(path.stat().st_mtime))
@@ -178,7 +178,7 @@ def _of_role(role: RoleSettings) -> dict[str, Any]:
 
 
 def _public(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings without the values of environment variables that are called as secrets are."""
+    """Return settings without the values of environment variables with names of secrets."""
     env = values.get("env")
     if not isinstance(env, Mapping):
         return dict(values)

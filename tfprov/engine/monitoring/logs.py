@@ -25,7 +25,7 @@ _AT_ONCE = 10_000
 
 
 def read_logs(context: Context, tasks: Sequence[str], *, follow: bool, tail: int | None) -> LogStream:
-    """Return the logs of `tasks`, or of all: those of removed tasks first, as they were kept beside the checkpoints.
+    """Return the logs of `tasks`, or of all; the kept logs of removed tasks come first.
 
     `follow` goes on until the tasks end; `tail` is the number of last lines of each log. Raises Usage for an unknown task;
     the stream raises the errors of hosts that cannot be read once all else was read.
@@ -84,9 +84,8 @@ def log_lines(
 ) -> Iterator[tuple[str, str]]:
     """Follow the logs of the tasks in `containers` at once; ends when all of them have ended.
 
-    A host that is lost on the way is tried until it is back; what its tasks printed meanwhile is left out. Once `stop`
-    is set, a host that is lost has been left, and is nothing to tell. `ended` is called with each task whose log has been
-    yielded to its end.
+    A lost host is tried until it is back; the output of its tasks meanwhile is left out. Once `stop` is set, lost hosts
+    are not reported. `ended` is called with each task whose log has been yielded completely.
     """
     lines: queue.Queue[tuple[str, str | None]] = queue.Queue(maxsize=_AT_ONCE)
     stop = stop or threading.Event()
@@ -94,7 +93,7 @@ def log_lines(
 
     def read(observed: Observed) -> None:
         try:
-            with suppress(BrokenPipeError):  # nobody reads what is shown any more: `tfprov logs -f | head`
+            with suppress(BrokenPipeError):  # the output was closed: `tfprov logs -f | head`
                 for line in _lines(context, observed, tail, lost, stop):
                     lines.put((observed.task, line))
         finally:
@@ -118,7 +117,7 @@ def log_lines(
 def _lines(
     context: Context, observed: Observed, tail: int | None, lost: set[str], stop: threading.Event
 ) -> Iterator[str]:
-    """Yield what one task prints; `lost` are the hosts of which it was told that their logs are interrupted."""
+    """Yield the lines of one task; `lost` are the hosts whose interrupted logs were already reported."""
     runtime, host = context.runtimes[observed.host], observed.host
     while not stop.is_set():
         try:
@@ -140,12 +139,10 @@ def _lines(
 
 @contextmanager
 def logs(context: Context, drain: float = _DRAIN) -> Iterator[None]:
-    """Pass on what every task prints from now on, and what it printed since it started, until the block ends.
+    """Report the logs of all tasks, from their starts, until the block ends.
 
-    Paths are those of the user's `code:`, not of the copies that the tasks run.
-
-    It ends well when the chief has: its log is passed on to its last line then, and `drain` is how many seconds the last
-    lines of the other tasks get.
+    Paths of code copies are replaced by those of the user's `code:`. If the block ends without an error, the chief's log is
+    reported to its last line, and those of the other tasks for `drain` more seconds.
     """
     stop, whole = threading.Event(), threading.Event()
     chief = context.cluster.chief.name
@@ -159,7 +156,7 @@ def logs(context: Context, drain: float = _DRAIN) -> Iterator[None]:
                 if stop.is_set():
                     return
                 context.report.log(task, own[task](line))
-        except OSError:  # nobody reads what is shown any more: `tfprov run | head`
+        except OSError:  # the output was closed: `tfprov run | head`
             return
         finally:
             whole.set()

@@ -23,7 +23,7 @@ _STRAY = "not in the inventory"
 class Row:
     """One task. `uptime` is in seconds, and None unless it runs; `id` is the pid under the process runtime.
 
-    `pace` is what a training task last said of its steps; `log` the end of the log of one that failed again and again.
+    `pace` is the last reported progress of a training task; `log` the end of the log of a task that failed repeatedly.
     """
 
     task: str
@@ -41,7 +41,7 @@ class Row:
 
 @dataclass(frozen=True)
 class StepBack:
-    """The training went on from the step `resumed` after it had reached `lost`, as `task` says."""
+    """Lost steps: the training continued from step `resumed` after it had reached `lost`, as `task` reported."""
 
     task: str
     lost: int
@@ -50,7 +50,7 @@ class StepBack:
 
 @dataclass(frozen=True)
 class Status:
-    """All tasks of a cluster, and the progress of its chief; `unreachable` are the hosts of which nothing is known.
+    """All tasks of a cluster, and the progress of its chief; `unreachable` has the errors of silent hosts.
 
     `slowest` compares the tasks that train now.
     """
@@ -166,18 +166,18 @@ def _state(observed: Observed) -> str:
 
 
 def _with_logs(context: Context, rows: Iterable[Row]) -> list[Row]:
-    """Add the end of the log of every task that was started again and again and still failed."""
+    """Add the end of the log of every task that failed in spite of restarts."""
 
     def completed(row: Row) -> Row:
         gave_up = row.state == "failed" and row.restarts
         return replace(row, log=tuple(last_log(context, row.task, row.host))) if gave_up else row
 
-    with pool(context.forks) as asking:
-        return list(asking.map(completed, rows))
+    with pool(context.forks) as executor:
+        return list(executor.map(completed, rows))
 
 
 def _from_pace(pace: Pace | None) -> Progress | None:
-    """Return the progress of a chief whose program writes no event file: how far it is, without what only that has."""
+    """Return the progress of a chief without event files, from its pace: the step, without loss and rate."""
     return Progress(pace.step, pace.at, None, None) if pace else None
 
 
@@ -189,7 +189,7 @@ _DEVICE = re.compile(r"/job:(\w+)(?:/.*)?/task:(\d+)")
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of the model; `task` is who holds it, such as `ps/0`, and empty where its device names nobody."""
+    """A variable of the model; `task` is the task that holds it, such as `ps/0`; empty if its device names no task."""
 
     name: str
     task: str
@@ -200,7 +200,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Share:
-    """What one task holds."""
+    """The number and size of the variables of one task."""
 
     variables: int
     bytes: int
@@ -214,7 +214,7 @@ class Placement:
 
     @property
     def shares(self) -> Mapping[str, Share]:
-        """Return what each task holds, by its name."""
+        """Return the share of each task, by its name."""
         shares: dict[str, Share] = {}
         for variable in self.variables:
             before = shares.get(variable.task, Share(0, 0))
@@ -233,7 +233,7 @@ def _index(task: str) -> int:
 
 
 def placement(context: Context) -> Placement:
-    """Return where the variables are; raises TaskFailed while the chief has not said so."""
+    """Return which task holds which variable; raises TaskFailed until the chief has written it."""
     chief = context.cluster.chief.name
     runtime, _ = locate(context, chief)
     fix = "its program says where the variables are once its model is ready, if it uses tfprov.runtime"
@@ -246,7 +246,7 @@ def placement(context: Context) -> Placement:
 
 
 def parse(data: bytes) -> Placement:
-    """Return what a chief wrote; raises ValueError, TypeError or LookupError for anything else."""
+    """Parse a chief's placement file; raises ValueError, TypeError or LookupError if it is invalid."""
     return Placement(tuple(_variable(entry) for entry in json.loads(data)["variables"]))
 
 

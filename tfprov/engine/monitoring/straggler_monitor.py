@@ -36,18 +36,18 @@ class _Known:
     since: float
     read: float
     moved: float | None = None
-    told: bool = False
+    reported: bool = False
 
 
 class Stragglers:
-    """Judges tasks that are read about every `every` seconds; while one is not read, that does not count against it."""
+    """Detects stragglers among tasks that are read about every `every` seconds; gaps in the readings do not count."""
 
     def __init__(self, every: float, at_least: float = AT_LEAST) -> None:
         self._every, self._at_least = every, at_least
         self._known: dict[str, _Known] = {}
 
     def update(self, paces: Mapping[str, Pace], now: float) -> list[Straggler]:
-        """Take in what was read at `now`, and return the stragglers among these that have not been called so yet."""
+        """Record the paces read at `now`, and return the stragglers that were not returned before."""
         for task, pace in paces.items():
             self._take(task, pace, now)
         step = self._median_step()
@@ -59,11 +59,11 @@ class Stragglers:
             self._known[task] = _Known(pace.steps, pace.rate, now, now)
             return
         if pace.steps != known.steps:
-            known.steps, known.since, known.moved, known.told = pace.steps, now, now, False
+            known.steps, known.since, known.moved, known.reported = pace.steps, now, now, False
         known.rate, known.read = pace.rate, now
 
     def _median_step(self) -> float:
-        """Return how many seconds a step takes; 0.0 while nobody has said so."""
+        """Return the median seconds of a step; 0.0 if unknown."""
         rates = [known.rate for known in self._known.values() if known.rate]
         return 1 / median(rates) if rates else 0.0
 
@@ -71,11 +71,11 @@ class Stragglers:
         known = self._known[task]
         idle, limit = now - known.since, max(self._at_least, TIMES * step)
         limit *= 1.0 if known.steps else BEFORE_THE_FIRST
-        # Others have to have gone on meanwhile, and lately: where all stopped at about the same time, nobody is behind.
+        # Other tasks must have made steps lately: if all stopped at about the same time, none is a straggler.
         meanwhile = max(known.since + limit / 2, now - 3 * max(self._every, step))
-        if known.told or idle < limit or not self._others_moved(task, meanwhile):
+        if known.reported or idle < limit or not self._others_moved(task, meanwhile):
             return None
-        known.told = True
+        known.reported = True
         return Straggler(task, idle, step)
 
     def _others_moved(self, task: str, since: float) -> bool:
@@ -92,9 +92,9 @@ STACKS = "SIGUSR1"
 
 
 class StragglerMonitor:
-    """Reads in the background, `forks` tasks at a time; a host that is lost is not asked. Leave it with `close`.
+    """Reads the tasks' progress in the background, `forks` at a time, without lost hosts. Close it with `close`.
 
-    `every` is in seconds, as is `at_least`: how long a task stands still before it is called a straggler.
+    `every` is the seconds between readings, `at_least` the seconds without a step before a task is a straggler.
     """
 
     def __init__(self, context: Context, every: float = EVERY, at_least: float | None = None) -> None:
@@ -103,40 +103,40 @@ class StragglerMonitor:
         self._judge = Stragglers(self._every) if at_least is None else Stragglers(self._every, at_least)
         self._pool = context.clock.pool(min(context.forks, len(context.wanted)))
         self._wanted = {container.task.name for container in context.wanted}
-        self._asked: dict[str, Future[Pace | None]] = {}
+        self._reading: dict[str, Future[Pace | None]] = {}
         self._next = 0.0
         self._back: tuple[int | None, int | None] = None, None
-        self._spoken: set[str] = set()
+        self._with_progress: set[str] = set()
 
     def look(self, observation: Observation) -> None:
         """Process what was read, report lost steps and stragglers, and start the next reading when due. Never blocks."""
         now = self._context.clock.now()
         running = {one.task: one for one in observed_running(observation.containers()) if one.task in self._wanted}
         paces = {task: pace for task, pace in self._answers().items() if task in running}
-        self._spoken.update(paces)
-        self._tell_step_back(paces)
+        self._with_progress.update(paces)
+        self._report_step_back(paces)
         for straggler in self._judge.update(paces, now):
             self._pool.submit(self._take_stacks, straggler, running[straggler.task])
         if now >= self._next:
             self._next = now + self._every
-            self._ask(running.values())
+            self._read(running.values())
 
     def reads(self, task: str) -> bool:
-        """Whether `task` says itself how far it is, and what it lost."""
-        return task in self._spoken
+        """Whether `task` writes its own progress, with lost steps."""
+        return task in self._with_progress
 
-    def _ask(self, running: Iterable[Observed]) -> None:
+    def _read(self, running: Iterable[Observed]) -> None:
         for observed in running:
-            if observed.task not in self._asked:
+            if observed.task not in self._reading:
                 runtime = self._context.runtimes[observed.host]
-                self._asked[observed.task] = self._pool.submit(read_pace, runtime, observed)
+                self._reading[observed.task] = self._pool.submit(read_pace, runtime, observed)
 
     def _answers(self) -> dict[str, Pace]:
-        done = [task for task, future in self._asked.items() if future.done()]
-        answers = {task: self._asked.pop(task).result() for task in done}
+        done = [task for task, future in self._reading.items() if future.done()]
+        answers = {task: self._reading.pop(task).result() for task in done}
         return {task: pace for task, pace in answers.items() if pace is not None}
 
-    def _tell_step_back(self, paces: dict[str, Pace]) -> None:
+    def _report_step_back(self, paces: dict[str, Pace]) -> None:
         chief = paces.get(self._context.cluster.chief.name)
         if chief is not None and chief.went_back and self._back != (chief.lost, chief.resumed):
             self._back = chief.lost, chief.resumed
@@ -156,7 +156,7 @@ class StragglerMonitor:
         self._context.report.note(f"{behind}; {remark}")
 
     def close(self) -> None:
-        """Ask nobody any more; does not wait for those who have not answered."""
+        """Start no more readings; does not wait for those that run."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def __enter__(self) -> "StragglerMonitor":

@@ -20,12 +20,12 @@ _TRAINING = ("chief", "worker")
 _STEPS, _UPTIME = 20, 30.0
 """Steps, or seconds since its start, after one of which the speed of a task can be compared with that of others."""
 _SILENT = 30.0
-"""Seconds behind the latest word of any task after which the last one of a task says nothing about its speed any more."""
+"""Seconds behind the latest report of any task after which a task's own report is out of date."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """What a training task last said: at the global `step`, after `steps` of its own.
+    """The last reported progress of a training task: at the global `step`, after `steps` of its own.
 
     `rate` is its own steps per second, `examples_rate` its examples per second, and `at` the time of its host's clock in
     seconds since the epoch. `resumed` is the step its session went on from, and `lost` the one it had reached before.
@@ -56,7 +56,7 @@ class Slowest:
 
 
 def parse(data: bytes, task: str) -> Pace | None:
-    """Return what `task` wrote; None for what is not its own: a program may have a file of this name for itself."""
+    """Parse the progress file of `task`; None for another file of this name, which a program may have."""
     try:
         entry = json.loads(data)
         if not isinstance(entry, dict) or entry.get("task") != task:
@@ -90,13 +90,13 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 0 else None
 
 
-def says(observed: Observed) -> bool:
+def may_report(observed: Observed) -> bool:
     """Whether a task may write `progress.json`: only the chief and the workers train."""
     return observed.task.partition("/")[0] in _TRAINING
 
 
 def read_pace(runtime: Runtime, observed: Observed) -> Pace | None:
-    """Return what a task last said; None when it has said nothing yet in its present life, or its host does not answer."""
+    """Return the progress of a task; None if it has reported none since its start, or if its host does not answer."""
     try:
         pace = parse(runtime.tail(observed.task, FILE, _MOST), observed.task)
     except HostError:
@@ -106,15 +106,15 @@ def read_pace(runtime: Runtime, observed: Observed) -> Pace | None:
 
 
 def read_paces(context: Context, containers: Iterable[Observed]) -> dict[str, Pace]:
-    """Return what the training tasks in `containers` last wrote; those that wrote nothing are left out."""
-    candidates = [observed for observed in containers if says(observed) and observed.started_at is not None]
-    with pool(min(context.forks, len(candidates))) as asking:
-        answers = list(asking.map(lambda observed: read_pace(context.runtimes[observed.host], observed), candidates))
+    """Return the progress of the training tasks in `containers`; those without a report are left out."""
+    candidates = [observed for observed in containers if may_report(observed) and observed.started_at is not None]
+    with pool(min(context.forks, len(candidates))) as executor:
+        answers = list(executor.map(lambda observed: read_pace(context.runtimes[observed.host], observed), candidates))
     return {observed.task: pace for observed, pace in zip(candidates, answers, strict=False) if pace is not None}
 
 
 def settled(pace: Pace, uptime: float | None) -> bool:
-    """Whether a task that has been up for so many seconds has a history: its first steps are slow, and none is no speed."""
+    """Whether the speed of a task with this uptime can be compared: the first steps are slow."""
     return pace.steps >= _STEPS or (uptime is not None and uptime >= _UPTIME)
 
 
@@ -130,7 +130,7 @@ def slowest(paces: Mapping[str, Pace]) -> Slowest | None:
 
 
 def step_back(paces: Mapping[str, Pace], chief: str) -> tuple[str, Pace] | None:
-    """Return who lost steps and what it said: the chief where it did, else the task that did so last."""
+    """Return a task that lost steps, with its progress: the chief, else the last one that did."""
     behind = {task: pace for task, pace in paces.items() if pace.went_back}
     if not behind:
         return None
@@ -140,4 +140,4 @@ def step_back(paces: Mapping[str, Pace], chief: str) -> tuple[str, Pace] | None:
 
 def observed_running(containers: Iterable[Observed]) -> list[Observed]:
     """Return the training tasks that run now and are not being restarted."""
-    return [one for one in containers if says(one) and one.state is State.RUNNING and not one.restarting]
+    return [one for one in containers if may_report(one) and one.state is State.RUNNING and not one.restarting]

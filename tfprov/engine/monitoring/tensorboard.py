@@ -15,7 +15,7 @@ from tfprov.hosts.ssh.http_gate import TokenGate
 from tfprov.model.state import Container, Observation, State
 
 if TYPE_CHECKING:
-    from tfprov.hosts.ssh.host import SSH
+    from tfprov.hosts.ssh.host import SSHHost
 
 _JOB = "tensorboard"
 _ASK = 0.5
@@ -39,26 +39,26 @@ class Board:
 
     @property
     def url(self) -> str:
-        """What to open in a browser."""
+        """The URL to open in a browser."""
         return f"http://{self.address}:{self.port}/{self.gate.query() if self.gate else ''}"
 
 
 @contextmanager
 def board(context: Context, port: int | None = None) -> Iterator[Board]:
-    """Yield the cluster's TensorBoard once it answers; the way there lasts as long as the block.
+    """Yield the cluster's TensorBoard once it answers; the port forward lasts as long as the block.
 
-    `port` is the one on this machine that leads to a remote host; the same as there, or a free one, when it is None.
-    Raises Usage where there is no such role or nothing to lead to, TaskFailed when it does not run or answer.
+    `port` of this machine is forwarded to a remote host; by default the same port, or a free one. Raises Usage without a
+    TensorBoard in the inventory, or for a `port` that needs no forward, and TaskFailed if it does not run or answer.
     """
     container = _wanted(context)
     _check(context, container, observe(context, hosts={container.task.host}))
-    with _way(context, container, port) as tensorboard:
+    with _forward(context, container, port) as tensorboard:
         _wait(context, tensorboard)
         yield tensorboard
 
 
 def stay(context: Context, tensorboard: Board) -> None:
-    """Return never; TaskFailed when the TensorBoard has ended. Tells when its host is lost, and when it is back."""
+    """Block until the TensorBoard ends, and raise TaskFailed then; reports when its host is lost and when it is back."""
     host = tensorboard.container.task.host
     with Watch(replace(context, runtimes={host: context.runtimes[host]})) as watch:
         while True:
@@ -90,24 +90,24 @@ def _check(context: Context, container: Container, observation: Observation) -> 
 
 
 @contextmanager
-def _way(context: Context, container: Container, port: int | None) -> Iterator[Board]:
-    """Yield where to connect on this machine, whether it answers or not."""
-    task, box = container.task, container.box
-    address = box.address if box else task.address
+def _forward(context: Context, container: Container, port: int | None) -> Iterator[Board]:
+    """Forward a port to the TensorBoard of another host, and yield its address; it may not answer yet."""
+    task, options = container.task, container.docker
+    address = options.address if options else task.address
     address = "127.0.0.1" if address == _ANY else address
-    over = _connection(context, task.host)
-    if over is None and port not in (None, task.port):
+    ssh = _connection(context, task.host)
+    if ssh is None and port not in (None, task.port):
         fix = "open that, or set `port` of the role in the inventory"
         raise Usage(f"{task.name} is on this machine and serves at http://{address}:{task.port}/", fix)
-    if over is None:
+    if ssh is None:
         yield Board(container, address, task.port)
     else:
         gate = TokenGate()
-        with over.local_forward(address, task.port, _free(task.port) if port is None else port, gate=gate) as here:
+        with ssh.local_forward(address, task.port, _free(task.port) if port is None else port, gate=gate) as here:
             yield Board(container, "127.0.0.1", here, gate)
 
 
-def _connection(context: Context, host: str) -> "SSH | None":
+def _connection(context: Context, host: str) -> "SSHHost | None":
     """Return the SSH connection to a host; None for this machine."""
     machine = context.machines.get(host)
     if machine is None:
@@ -118,17 +118,17 @@ def _connection(context: Context, host: str) -> "SSH | None":
 
 
 def _free(port: int) -> int:
-    """Return `port` where nobody on this machine has it, else 0, which stands for any."""
+    """Return `port` if it is free on this machine, else 0 for any."""
     from tfprov.hosts.process.proc import port_owner  # noqa: PLC0415
 
     try:
         return port if port_owner("127.0.0.1", port) is None else 0
-    except OSError:  # not ours to use, as those below 1024
+    except OSError:  # a privileged port
         return 0
 
 
 def _wait(context: Context, tensorboard: Board) -> None:
-    """Return when the TensorBoard answers; TaskFailed when it ends before that, or takes longer than it has to start."""
+    """Return when the TensorBoard answers; TaskFailed if it ends first or exceeds its `start_timeout`."""
     task, limit = tensorboard.container.task, tensorboard.container.start_timeout
     deadline = context.clock.now() + limit
     while not _answers(tensorboard):

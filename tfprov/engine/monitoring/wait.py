@@ -1,4 +1,4 @@
-"""Wait until every task serves and every worker has joined, and say at once when one of them never will."""
+"""Waits until every task serves and every worker has joined; fails at once if one never will."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from tfprov.engine.context import Context
-from tfprov.engine.monitoring.failures import failure, fallen, has_failed, idle_end, last_log, remedy
+from tfprov.engine.monitoring.failures import failed_tasks, failure, has_failed, idle_end, last_log, remedy
 from tfprov.engine.monitoring.watch import Watch
 from tfprov.errors import HostError, TaskFailed
 from tfprov.model.cluster import Task
@@ -14,57 +14,57 @@ from tfprov.model.state import Container, Observation, Observed
 from tfprov.planning.plan_text import join_names
 
 _PROBE_FIRST, _PROBE_LAST, _PROBE_GROWTH = 0.1, 1.0, 1.5
-"""Seconds before a question is asked again: soon at first, and no more than once a second of a task that takes minutes."""
+"""Seconds between two probes: short at first, and one second for tasks that take minutes to serve."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Does `task` serve at its address, seen from `host`? Several workers on one host need the answer only once."""
+    """The question whether `task` serves at its address, as seen from `host`; several workers of a host share it."""
 
     host: str
     task: Task
 
 
 class Probes:
-    """Asks the hosts of `context`, `forks` at a time. Leave it with `close`, or as a context manager."""
+    """Runs probes on the hosts of `context`, `forks` at a time. Close it with `close`, or as a context manager."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._pool = context.clock.pool(context.forks)
-        self._yes: set[Probe] = set()
-        self._asked: dict[Probe, Future[bool]] = {}
+        self._succeeded: set[Probe] = set()
+        self._running: dict[Probe, Future[bool]] = {}
         self._again: dict[Probe, float] = {}
         self._pause: dict[Probe, float] = {}
 
     def answered(self, probe: Probe) -> bool:
-        """Return whether the answer was yes once; asks (again) when it was not. Never waits."""
-        if probe in self._yes:
+        """Return whether a probe has succeeded once; start it (again) if not. Never blocks."""
+        if probe in self._succeeded:
             return True
-        future = self._asked.get(probe)
+        future = self._running.get(probe)
         if future is None:
             if self._context.clock.now() >= self._again.get(probe, 0.0):
-                self._asked[probe] = self._pool.submit(self._ask, probe)
+                self._running[probe] = self._pool.submit(self._probe, probe)
             return False
         if future.done():
-            del self._asked[probe]
+            del self._running[probe]
             self._settle(probe, serves=future.result())
-        return probe in self._yes
+        return probe in self._succeeded
 
-    def _ask(self, probe: Probe) -> bool:
+    def _probe(self, probe: Probe) -> bool:
         try:
-            return self._context.runtimes[probe.host].serves(probe.task)
-        except HostError:  # packets that are dropped take as long as a host that is lost: whoever observes tells which
+            return self._context.runtimes[probe.host].is_serving(probe.task)
+        except HostError:  # dropped packets take as long as a lost host; the observation tells them apart
             return False
 
     def _settle(self, probe: Probe, *, serves: bool) -> None:
         if serves:
-            self._yes.add(probe)
+            self._succeeded.add(probe)
         pause = self._pause.get(probe, _PROBE_FIRST)
         self._again[probe] = self._context.clock.now() + pause
         self._pause[probe] = min(pause * _PROBE_GROWTH, _PROBE_LAST)
 
     def close(self) -> None:
-        """Ask nothing any more; does not wait for the answers that are still to come."""
+        """Start no more probes; does not wait for those that run."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def __enter__(self) -> "Probes":
@@ -75,7 +75,7 @@ class Probes:
 
 
 _JOINING = ("worker", "chief")
-"""The jobs that connect to others; a ps waits to be spoken to."""
+"""The jobs that connect to others; a ps waits for connections."""
 _WAITS = re.compile(r"CreateSession still waiting for response from worker: /job:(\w+)/replica:\d+/task:(\d+)")
 """What TensorFlow's master prints every ten seconds while a member of the cluster does not answer."""
 
@@ -88,9 +88,9 @@ def needs_port(context: Context, container: Container) -> bool:
 
 
 def peers(context: Context, container: Container, observation: Observation) -> list[Probe]:
-    """Return what a worker's host must reach: the ps, and with TF_CONFIG every member of the cluster.
+    """Return the peers that a worker's host must reach: the ps, and with TF_CONFIG every task of the cluster.
 
-    Only what is expected to listen: what `--limit` leaves out, or has finished, keeps nobody waiting.
+    Tasks outside of `--limit`, and finished ones, are left out.
     """
     task = container.task
     if task.job not in _JOINING or not needs_port(context, container):
@@ -110,7 +110,7 @@ def peers(context: Context, container: Container, observation: Observation) -> l
 
 
 def own(container: Container) -> Probe:
-    """Return the question whether a task serves at all, asked on its own host."""
+    """Return the probe of a task from its own host."""
     return Probe(container.task.host, container.task)
 
 
@@ -120,7 +120,7 @@ def awaited(lines: Iterable[str]) -> list[str]:
 
 
 def too_slow(task: Task, unjoined: Sequence[Probe], seconds: float, log: Iterable[str]) -> str:
-    """Say what a task lacks after `seconds`: peers that serve and cannot be reached from its host, or else its own port."""
+    """Return what a task lacks after `seconds`: peers that its host cannot reach, or its own port."""
     after = f"after {seconds:g} s"
     if unjoined:
         addresses = ", ".join(f"{probe.task.name} at {probe.task.endpoint}" for probe in unjoined)
@@ -133,15 +133,15 @@ def too_slow(task: Task, unjoined: Sequence[Probe], seconds: float, log: Iterabl
 
 
 _FIRST, _LAST, _GROWTH = 0.1, 0.5, 1.2
-"""Seconds between two looks: short ones for tasks that start in a moment, and half of one for those that import much."""
+"""Seconds between two observations: short for tasks that start at once, half a second for long imports."""
 _NAMED = 3
 """Tasks that are named when many are waited for."""
 PATIENCE = 30.0
-"""Seconds a host may be out of reach meanwhile: a connection that was lost is made anew, and needs no more than that."""
+"""Seconds a host may be unreachable: a lost connection is replaced in less."""
 
 
 def wait_serving(context: Context, timeout: float | None = None, *, patience: float = PATIENCE) -> None:
-    """Return when every task that has a port answers on it and every worker's host can reach whom the worker needs.
+    """Return when every task with a port answers on it, and every worker's host can reach the worker's peers.
 
     TaskFailed for the first that ends badly or is too slow: `timeout` in seconds replaces each task's own
     `start_timeout`. A task that has finished counts as served, and so does a training that is over. Raises a host's own
@@ -173,7 +173,7 @@ def _pauses() -> Iterator[float]:
 
 
 class _Start:
-    """A cluster that is starting: what of it is not up yet."""
+    """A starting cluster: the tasks that are not up yet."""
 
     def __init__(self, context: Context, probes: Probes) -> None:
         self.context, self.probes = context, probes
@@ -213,14 +213,14 @@ class _Start:
         return self.serves(container) and not self.unjoined(container, observation)
 
     def check(self, container: Container, observation: Observation) -> Observed | None:
-        """Return what was seen of a task; TaskFailed when it has ended badly."""
+        """Return the observed container of a task; raise TaskFailed if it has failed."""
         observed = self.context.observed(container.task.name, observation)
         if observed is not None and has_failed(observed):
-            raise failure(self.context, fallen(self.context, observation) or [observed], observation)
+            raise failure(self.context, failed_tasks(self.context, observation) or [observed], observation)
         return observed
 
     def note_idle_end(self, observed: Observed) -> None:
-        """Tell of a task that has ended well, and so soon that it has done nothing."""
+        """Report a task that ended with 0 so soon that it cannot have trained."""
         if line := idle_end(self.context, observed):
             self.context.report.note(line)
 
@@ -235,7 +235,7 @@ class _Start:
         return True
 
     def unjoined(self, container: Container, observation: Observation) -> list[Probe]:
-        """Return the peers that a worker's host does not reach, asked only of those that serve on their own."""
+        """Return the peers that a worker's host does not reach; only peers that serve are probed."""
         wanted = peers(self.context, container, observation)
         return [probe for probe in wanted if probe.task.name not in self.served or not self.probes.answered(probe)]
 

@@ -1,4 +1,4 @@
-"""Looking at all hosts again and again, for as long as a training takes: one that does not answer holds nobody up."""
+"""Observes all hosts repeatedly during a training; a silent host delays none of the others."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -13,15 +13,15 @@ from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.crash import FailedRun, is_ended_externally, is_hopeless
 from tfprov.model.state import HostState, Observation, Observed, State
 
-Place = tuple[str, str]
+TaskOnHost = tuple[str, str]
 """A task's name and its host."""
 
 
 class Restarts:
-    """Compares what is seen with what was seen before; `limit` returns how often a task may be started again.
+    """Detects restarts between two observations; `limit` returns the maximal restarts of a task.
 
-    `give_up` is called with a task that failed twice at once with the same words, and is to be started no more: a
-    supervisor sees to that itself, and an engine has to be asked. `own_paths` puts the user's paths into a task's line.
+    `give_up` is called with a task that failed twice at once with the same message, to end its restarts: supervisors do so
+    themselves, engines do not. `own_paths` replaces paths of code copies in a task's line by the user's.
     """
 
     def __init__(
@@ -32,25 +32,25 @@ class Restarts:
     ) -> None:
         self._limit, self._give_up, self._own_paths = limit, give_up, own_paths
         self._words: set[str] = set()
-        self._seen: dict[Place, int] = {}
-        self._runs: dict[Place, Observed] = {}
-        self._failed: dict[Place, FailedRun] = {}
+        self._seen: dict[TaskOnHost, int] = {}
+        self._runs: dict[TaskOnHost, Observed] = {}
+        self._failed: dict[TaskOnHost, FailedRun] = {}
 
     def update(self, containers: Iterable[Observed]) -> list[str]:
-        """Return what there is to tell of restarts since the first look; those of before are in `status`."""
+        """Return the notes on restarts since the first call; earlier ones are in `status`."""
         notes = []
         for observed in containers:
             place = observed.task, observed.host
             before, self._seen[place] = self._seen.get(place, observed.restarts), observed.restarts
             if observed.restarts > before and observed.state is State.RUNNING:
-                notes.append(self._told(observed))
+                notes.append(self._restart_note(observed))
             if observed.state is State.RUNNING and not observed.restarting and self._failed_twice(place, observed):
                 self._give_up(observed)
                 notes.append(f"{observed.task} failed twice with the same error: it is not started again after this")
         return notes
 
-    def _failed_twice(self, place: Place, observed: Observed) -> bool:
-        """Take in a run that may be a new one; return whether the two before it ended the same way, at once."""
+    def _failed_twice(self, place: TaskOnHost, observed: Observed) -> bool:
+        """Record a run that may be new; return whether the two before it failed at once in the same way."""
         run, self._runs[place] = self._runs.get(place), observed
         if run is None or observed.restarts <= run.restarts:
             if run is not None and observed.restarts < run.restarts:  # started anew by `up`
@@ -62,14 +62,14 @@ class Restarts:
         before, self._failed[place] = self._failed.get(place), life
         return before is not None and is_hopeless(before, life)
 
-    def _told(self, observed: Observed) -> str:
+    def _restart_note(self, observed: Observed) -> str:
         code = "" if observed.last_exit is None else f" with exit code {observed.last_exit}"
         limit = self._limit(observed.task)
         of = "" if limit is None else f" of {limit}"
         return f"{observed.task} ended{code} and was started again ({observed.restarts}{of}){self._why(observed)}"
 
     def _why(self, observed: Observed) -> str:
-        """Return why it ended, where that is known; in full for the first of all that ended for one reason."""
+        """Return why a task ended, if known; in full for the first task with that error."""
         words = "" if is_ended_externally(observed.last_exit) else self._own_paths(observed.task, observed.last_words)
         if not words or same_cause(words) in self._words:
             return ": the same error" if words else ""
@@ -79,29 +79,29 @@ class Restarts:
 
 
 _ANSWER = 1.0
-"""Seconds a look waits for a slow host before it goes on with what was last known of it."""
+"""Seconds `look` waits for slow hosts before it uses their last states."""
 
 
 @dataclass
 class Silence:
-    """A host that does not say what is on it: since when, by the run's clock and by the clock on the wall."""
+    """A silent host: since when, by the run's clock and as time of day."""
 
     error: HostError
     since: float
     clock: str
-    told: bool = False
+    reported: bool = False
 
 
 @dataclass
-class Reach:
-    """Which hosts are silent. What there is to tell is returned once: when a host is lost, and when it is back."""
+class HostAnswers:
+    """The silent hosts. Notes are returned once: when a host is lost, and when it is back."""
 
     silent: dict[str, Silence] = field(default_factory=dict)
 
     def update(self, answered: Mapping[str, object], failed: Mapping[str, HostError], now: float) -> list[str]:
-        """Take in one look, at `now`, and return what there is to tell about it.
+        """Record an observation at `now`, and return the notes on it.
 
-        The first failure of a host is not told: a connection that was lost is made anew by the next look.
+        The first failure of a host is not reported: the next observation replaces a lost connection.
         """
         notes = [note for host in answered if (note := self._back(host, now))]
         for host, error in failed.items():
@@ -110,15 +110,15 @@ class Reach:
                 continue
             silence = self.silent[host]
             silence.error = error
-            if not silence.told:
-                silence.told = True
+            if not silence.reported:
+                silence.reported = True
                 cannot = "cannot be reached" if isinstance(error, Unreachable) else "does not say what runs on it"
                 notes.append(f"{host} {cannot} since {silence.clock}: {error.reason}")
         return notes
 
     def _back(self, host: str, now: float) -> str:
         silence = self.silent.pop(host, None)
-        return f"{host} is back after {now - silence.since:.0f} s" if silence is not None and silence.told else ""
+        return f"{host} is back after {now - silence.since:.0f} s" if silence is not None and silence.reported else ""
 
     def seconds(self, host: str, now: float) -> float:
         """Return for how many seconds `host` has been silent at `now`; 0.0 when it is not."""
@@ -126,34 +126,34 @@ class Reach:
 
 
 class Watch:
-    """Looks at the hosts of `context`. Leave it with `close`, or as a context manager.
+    """Observes the hosts of `context`. Close it with `close`, or as a context manager.
 
-    In what `look` returns, a host that has not answered yet at all is neither among `hosts` nor `unreachable`.
+    A host that has not answered yet is neither in `hosts` nor in `unreachable` of an observation.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._pool = context.clock.pool(min(context.forks, len(context.runtimes)))
-        self._asked: dict[str, Future[HostState]] = {}
+        self._running: dict[str, Future[HostState]] = {}
         self._states: dict[str, HostState] = {}
-        self._reach = Reach()
+        self._answers = HostAnswers()
         self._restarts = Restarts(self._limit, self._end_restarts, lambda task, words: own_paths(context, task)(words))
 
     def look(self) -> Observation:
-        """Return what the hosts say now, or have said last when they take long.
+        """Return an observation with the last state of each slow host.
 
-        Tells who is lost and who is back, and which tasks were started again by their restart policy.
+        Reports lost hosts, hosts that are back, and restarts by a restart policy.
         """
-        given_up = {host for host in self._context.missed if not needs(self._context, host)}
+        given_up = {host for host in self._context.unresponsive if not needs(self._context, host)}
         for host, runtime in self._context.runtimes.items():
-            if host not in self._asked and host not in given_up:
-                self._asked[host] = self._pool.submit(runtime.observe)
-        done, _ = wait(self._asked.values(), timeout=_ANSWER)
-        answered, failed = self._take([host for host, future in self._asked.items() if future in done])
-        for note in self._reach.update(answered, failed, self._context.clock.now()):
+            if host not in self._running and host not in given_up:
+                self._running[host] = self._pool.submit(runtime.observe)
+        done, _ = wait(self._running.values(), timeout=_ANSWER)
+        answered, failed = self._take([host for host, future in self._running.items() if future in done])
+        for note in self._answers.update(answered, failed, self._context.clock.now()):
             self._context.report.note(note)
         self._states = {host: state for host, state in (self._states | answered).items() if host not in failed}
-        silent = {host: silence.error for host, silence in self._reach.silent.items()}
+        silent = {host: silence.error for host, silence in self._answers.silent.items()}
         states = {host: state for host, state in self._states.items() if host not in silent}
         observation = Observation(states, unreachable=silent)
         for note in self._restarts.update(observation.containers()):
@@ -165,7 +165,7 @@ class Watch:
         return wanted.max_restarts if wanted else None
 
     def _end_restarts(self, observed: Observed) -> None:
-        """Have the host start a task no more; in the background, and without it when the host does not answer."""
+        """Have the host end the restarts of a task, in the background; ignored if the host does not answer."""
 
         def ask() -> None:
             with suppress(HostError):
@@ -178,18 +178,18 @@ class Watch:
         failed: dict[str, HostError] = {}
         for host in hosts:
             try:
-                answered[host] = self._asked.pop(host).result()
+                answered[host] = self._running.pop(host).result()
             except HostError as error:
                 failed[host] = error
         return answered, failed
 
     def check(self, host: str, patience: float) -> None:
         """Raise the error of `host` when it has been silent for longer than `patience` seconds."""
-        if self._reach.seconds(host, self._context.clock.now()) > patience:
-            raise self._reach.silent[host].error
+        if self._answers.seconds(host, self._context.clock.now()) > patience:
+            raise self._answers.silent[host].error
 
     def close(self) -> None:
-        """Ask nobody any more; does not wait for those who have not answered."""
+        """Start no more observations; does not wait for those that run."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def __enter__(self) -> "Watch":

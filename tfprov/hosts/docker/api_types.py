@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
-from tfprov.errors import shown
+from tfprov.errors import printable
 
 Reader = Callable[[Any, str], Any]
 """Takes a value and its path in the answer; returns the checked value, or raises MalformedAnswer."""
@@ -38,7 +38,7 @@ def parse_json(data: bytes) -> Any:
     except RecursionError:
         raise MalformedAnswer("JSON that is nested too deep") from None
     except ValueError as error:  # also an integer with more digits than Python reads
-        start = shown(data[:40].decode("utf-8", errors="replace").strip())
+        start = printable(data[:40].decode("utf-8", errors="replace").strip())
         raise MalformedAnswer(f"no JSON: `{start}`" if start else "nothing") from error
 
 
@@ -55,7 +55,7 @@ def parse_time(time: str) -> float | None:
     try:
         return datetime.fromisoformat(f"{values}.{digits or '0'}+00:00").timestamp()
     except (ValueError, OverflowError):
-        raise MalformedAnswer(f"the time `{shown(time)}`") from None
+        raise MalformedAnswer(f"the time `{printable(time)}`") from None
 
 
 def read_text(value: Any, path: str) -> str:
@@ -108,7 +108,7 @@ def _read_file_time(value: Any, path: str) -> str:
     except (ValueError, OverflowError):
         has_zone = False
     if not has_zone:
-        raise MalformedAnswer(f"the time `{shown(value)}` in {path}")
+        raise MalformedAnswer(f"the time `{printable(value)}` in {path}")
     return str(value)
 
 
@@ -142,7 +142,7 @@ def dict_of(read_item: Reader) -> Reader:
     def read(value: Any, path: str) -> Any:
         if not isinstance(value, dict):
             raise _type_error(value, path, "an object")
-        return {read_text(key, path): read_item(item, f"{path}.{shown(key)}") for key, item in value.items()}
+        return {read_text(key, path): read_item(item, f"{path}.{printable(key)}") for key, item in value.items()}
 
     return read
 

@@ -142,7 +142,7 @@ class DataVolumes:
         finally:
             self._remove_container(container)
 
-    def tidy(self, keep: Collection[str]) -> int:
+    def remove_unused_data(self, keep: Collection[str]) -> int:
         """See Runtime. An engine does not remove a volume that a container uses."""
         kept = {dataset_key(artifact) for artifact in keep}
         by_key: dict[str, list[dict[str, Any]]] = defaultdict(list)

@@ -22,13 +22,13 @@ import urllib3
 from docker.transport.basehttpadapter import BaseHTTPAdapter
 from docker.utils import version_lt
 
-from tfprov.errors import HostError, shown
+from tfprov.errors import HostError, printable
 from tfprov.hosts import bounds
 from tfprov.hosts.docker.engine_client import Client, DeadlineSocket, EngineTimeouts, check_deadline
 from tfprov.hosts.docker.engine_errors import MIN_API, engine_errors, explain, too_old_error
 from tfprov.hosts.ssh.connection import MAX_SESSIONS
 from tfprov.hosts.ssh.errors import ConnectionLost
-from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.host import SSHHost
 
 _READ_AHEAD = 512 * 1024
 """Bytes per read. Small reads are slow: paramiko moves its whole buffer, up to 2 MiB, at every one."""
@@ -41,7 +41,7 @@ _EXIT_TIMEOUT = 10.0
 class DialStream:
     """A socket to the engine through `command` on the host, which copies between its standard streams and the engine."""
 
-    def __init__(self, ssh: SSH, command: Sequence[str]) -> None:
+    def __init__(self, ssh: SSHHost, command: Sequence[str]) -> None:
         self._ssh = ssh
         self._stream = ssh.stream(command, sudo=ssh.target.become)
         self._answered = False
@@ -69,7 +69,7 @@ class DialStream:
     def _check_http(self, first: bytes) -> None:
         """Raise HostError unless `first` starts an HTTP response: a start-up file of the shell may print, too."""
         if first[: len(_HTTP_PREFIX)] != _HTTP_PREFIX[: len(first)]:
-            sent = shown(first.decode("utf-8", errors="replace").strip())
+            sent = printable(first.decode("utf-8", errors="replace").strip())
             problem = f"`docker system dial-stdio` sent `{sent}` instead of an engine's answer"
             raise self._ssh.explain(HostError(self._ssh.host, problem, "check which `docker` is in its PATH"))
 
@@ -144,7 +144,7 @@ class Engine:
         self._api: docker.APIClient | None = None
 
     @classmethod
-    def over(cls, ssh: SSH, command: Sequence[str] = DOCKER, timeout: float = bounds.ACTION_TIMEOUT) -> "Engine":
+    def over(cls, ssh: SSHHost, command: Sequence[str] = DOCKER, timeout: float = bounds.ACTION_TIMEOUT) -> "Engine":
         """Return the engine that `command` finds on the host; with sudo if the target has `become`."""
         adapter = _Adapter(lambda: DialStream(ssh, (*command, "system", "dial-stdio")), timeout)
         ssh.on_shortage(adapter.close_idle)

@@ -9,7 +9,7 @@ import docker
 import requests
 import urllib3
 
-from tfprov.errors import HostError, TfprovError, Unreachable, one_line, shown
+from tfprov.errors import HostError, TfprovError, Unreachable, one_line, printable
 from tfprov.hosts.bounds import OutputTooLong
 from tfprov.hosts.docker.api_types import MalformedAnswer
 from tfprov.hosts.docker.engine_client import AnswerTooLong
@@ -162,4 +162,4 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def too_old_error(host: str, version: str) -> HostError:
     """Return the error for an engine whose API is older than MIN_API or unknown."""
-    return HostError(host, f"its Docker engine is too old (API {shown(version)}, {MIN_API} is needed)", UPDATE_FIX)
+    return HostError(host, f"its Docker engine is too old (API {printable(version)}, {MIN_API} is needed)", UPDATE_FIX)

@@ -17,7 +17,7 @@ import docker
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.labels import DELIVERED, home_variable
 from tfprov.hosts.program_checks import IMPORT_PROGRAM, IMPORT_TIMEOUT, ImportResult, parse_result
-from tfprov.model.state import Box, Container, undelivered_image
+from tfprov.model.state import Container, DockerOptions, undelivered_image
 
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The PATH of an image that does not set one."""
@@ -42,8 +42,8 @@ def import_environment(container: Container) -> dict[str, str]:
 
 def find_programs(engine: Engine, container: Container, labels: Mapping[str, str], names: Sequence[str]) -> ImageLookup:
     """Look up programs (names without a slash, in the PATH) and files in the image of `container`. Raises HostError."""
-    box = container.box
-    assert box is not None, "a container of the docker runtime has an image"
+    options = container.docker
+    assert options is not None, "a container of the docker runtime has an image"
     with engine.errors(), _temporary_container(engine, container, labels, ["true"], start=False) as created:
         facts: dict[str, Any] = engine.api.inspect_container(created)["Config"]
         variables = dict(line.partition("=")[::2] for line in facts.get("Env") or ())
@@ -55,7 +55,7 @@ def find_programs(engine: Engine, container: Container, labels: Mapping[str, str
             present[name] = any(_is_file(engine.api, created, posixpath.normpath(path)) for path in paths)
         if all(present.values()):
             return ImageLookup(present)
-        image: dict[str, Any] = engine.api.inspect_image(box.image)["Config"]  # type: ignore[no-untyped-call]
+        image: dict[str, Any] = engine.api.inspect_image(options.image)["Config"]  # type: ignore[no-untyped-call]
         return ImageLookup(present, tuple((image or {}).get("Entrypoint") or ()))
 
 
@@ -94,16 +94,16 @@ def try_import(engine: Engine, container: Container, labels: Mapping[str, str], 
 def _temporary_container(
     engine: Engine, container: Container, labels: Mapping[str, str], argv: Sequence[str], *, start: bool
 ) -> Iterator[str]:
-    box, api = container.box, engine.api
-    assert box is not None, "a container of the docker runtime has an image"
+    options, api = container.docker, engine.api
+    assert options is not None, "a container of the docker runtime has an image"
     created: str = api.create_container(
-        box.image,
+        options.image,
         entrypoint=[],
         command=list(argv),
-        environment={**home_variable(box), **import_environment(container)},
-        user=box.user,
+        environment={**home_variable(options), **import_environment(container)},
+        user=options.user,
         labels=dict(labels),
-        host_config=_host_config(api, box),
+        host_config=_host_config(api, options),
     )["Id"]
     try:
         if start:
@@ -113,14 +113,16 @@ def _temporary_container(
         api.remove_container(created, force=True, v=True)
 
 
-def _host_config(api: docker.APIClient, box: Box) -> dict[str, Any]:
+def _host_config(api: docker.APIClient, options: DockerOptions) -> dict[str, Any]:
     created: dict[str, Any] = api.create_host_config(
-        mounts=[docker.types.Mount(item.target, item.source, type="bind", read_only=True) for item in box.mounts],
+        mounts=[docker.types.Mount(item.target, item.source, type="bind", read_only=True) for item in options.mounts],
         network_mode="none",
         cap_drop=["ALL"],
         security_opt=["no-new-privileges"],
-        pids_limit=box.pids,
-        device_requests=[docker.types.DeviceRequest(count=box.gpus, capabilities=[["gpu"]])] if box.gpus else None,
+        pids_limit=options.pids,
+        device_requests=[docker.types.DeviceRequest(count=options.gpus, capabilities=[["gpu"]])]
+        if options.gpus
+        else None,
     )
     return created
 
@@ -128,28 +130,28 @@ def _host_config(api: docker.APIClient, box: Box) -> dict[str, Any]:
 class Deliveries(Protocol):
     """The images that the controller delivered to one host."""
 
-    def known(self, reference: str) -> Collection[str]:
+    def image_ids(self, reference: str) -> Collection[str]:
         """Return the ids that `reference` may have on the host; empty if the controller has no record."""
 
-    def note(self, reference: str, image_id: str) -> None:
+    def record(self, reference: str, image_id: str) -> None:
         """Record the id that the host's engine assigns to `reference`."""
 
 
 class NoDeliveries:
     """Accepts every image: for engines without deliveries."""
 
-    def known(self, reference: str) -> Collection[str]:
+    def image_ids(self, reference: str) -> Collection[str]:
         """See Deliveries."""
         del reference
         return ()
 
-    def note(self, reference: str, image_id: str) -> None:
+    def record(self, reference: str, image_id: str) -> None:
         """See Deliveries."""
 
 
 def is_delivered(deliveries: Deliveries, reference: str, image_id: str) -> bool:
     """Whether the image `image_id` may run under the name `reference`."""
-    ids = deliveries.known(reference)
+    ids = deliveries.image_ids(reference)
     return not ids or image_id in ids
 
 

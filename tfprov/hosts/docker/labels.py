@@ -9,7 +9,7 @@ import docker
 from tfprov.hosts.docker import secret_files
 from tfprov.hosts.process.spec import RUN as RUN_VARIABLE
 from tfprov.model.field_types import parse_uid
-from tfprov.model.state import Box, Container, dataset_key
+from tfprov.model.state import Container, DockerOptions, dataset_key
 
 CLUSTER, TASK, HOST = "tfprov.cluster", "tfprov.task", "tfprov.host"
 SPEC, RUN, DIRECTORY = "tfprov.spec", "tfprov.run", "tfprov.checkpoints"
@@ -56,15 +56,15 @@ def container_labels(container: Container, cluster: str, run: str) -> dict[str, 
     return {CLUSTER: cluster, TASK: task.name, HOST: task.host, **details}
 
 
-def home_variable(box: Box) -> dict[str, str]:
+def home_variable(options: DockerOptions) -> dict[str, str]:
     """Return HOME for a container whose user has no home directory or cannot write to it."""
-    return {"HOME": TEMPORARY} if box.read_only or parse_uid(box.user) else {}
+    return {"HOME": TEMPORARY} if options.read_only or parse_uid(options.user) else {}
 
 
 def container_config(  # noqa: PLR0913, PLR0917  all aspects of a container
     api: docker.APIClient,
     container: Container,
-    box: Box,
+    options: DockerOptions,
     cluster: str,
     run: str,
     image_id: str,
@@ -81,37 +81,38 @@ def container_config(  # noqa: PLR0913, PLR0917  all aspects of a container
         "image": image_id,
         "command": list(container.argv),
         "entrypoint": list(entry),  # the image's entry point would get the program as arguments
-        "environment": {"PYTHONUNBUFFERED": "1", **home_variable(box), **public, RUN_VARIABLE: run},
-        **({"user": box.user} if box.user else {}),
+        "environment": {"PYTHONUNBUFFERED": "1", **home_variable(options), **public, RUN_VARIABLE: run},
+        **({"user": options.user} if options.user else {}),
         "name": container_name(cluster, task.name),
         "hostname": task.name.replace("/", "-"),
-        "labels": {**container_labels(container, cluster, run), DELIVERED: f"{box.image}@{image_id}"},
+        "labels": {**container_labels(container, cluster, run), DELIVERED: f"{options.image}@{image_id}"},
         "stop_timeout": container.stop_grace,
-        **({"working_dir": CODE} if box.code else {}),
+        **({"working_dir": CODE} if options.code else {}),
         "ports": ports,
-        "host_config": _host_config(api, container, box, cluster),
+        "host_config": _host_config(api, container, options, cluster),
     }
 
 
-def _host_config(api: docker.APIClient, container: Container, box: Box, cluster: str) -> dict[str, Any]:
+def _host_config(api: docker.APIClient, container: Container, options: DockerOptions, cluster: str) -> dict[str, Any]:
     task = container.task
     policy: dict[str, str | int] = {"Name": "no"}
     if container.restart == "on-failure":
         policy = {"Name": "on-failure", "MaximumRetryCount": container.max_restarts}
-    volume = volume_name(cluster, box.files_of or task.name)
-    mounts = [docker.types.Mount(container.checkpoint_dir, volume, type="volume", read_only=box.only_reads)]
-    if container.data and box.data_at:
+    volume = volume_name(cluster, options.files_of or task.name)
+    mounts = [docker.types.Mount(container.checkpoint_dir, volume, type="volume", read_only=options.only_reads)]
+    if container.data and options.data_at:
         data = data_volume_name(cluster, dataset_key(container.data))
-        mounts.append(docker.types.Mount(box.data_at, data, type="volume", read_only=True, no_copy=True))
-    if box.read_only and box.has_code:
+        mounts.append(docker.types.Mount(options.data_at, data, type="volume", read_only=True, no_copy=True))
+    if options.read_only and options.has_code:
         # The engine copies the image's code into this anonymous volume, which is removed with the container.
         mounts.append(docker.types.Mount(CODE, None, type="volume"))
     mounts += [
-        docker.types.Mount(mount.target, mount.source, type="bind", read_only=mount.read_only) for mount in box.mounts
+        docker.types.Mount(mount.target, mount.source, type="bind", read_only=mount.read_only)
+        for mount in options.mounts
     ]
     config: dict[str, Any] = api.create_host_config(
         # On the cluster's address only: a TensorFlow port allows running code.
-        port_bindings={task.port: (box.address, task.port)} if task.serves else {},
+        port_bindings={task.port: (options.address, task.port)} if task.serves else {},
         mounts=mounts,
         binds=[secret_files.bind_mount(container_name(cluster, task.name))] if container.secret else None,
         restart_policy=policy,
@@ -119,11 +120,13 @@ def _host_config(api: docker.APIClient, container: Container, box: Box, cluster:
         log_config=docker.types.LogConfig(type="json-file", config=_LOG_OPTIONS),
         cap_drop=["ALL"],
         security_opt=["no-new-privileges"],
-        pids_limit=box.pids,
-        read_only=box.read_only,
-        tmpfs={TEMPORARY: "rw,nosuid,nodev,mode=1777"} if box.read_only else None,
-        mem_limit=box.memory,
-        nano_cpus=int(box.cpus * 1e9) if box.cpus else None,
-        device_requests=[docker.types.DeviceRequest(count=box.gpus, capabilities=[["gpu"]])] if box.gpus else None,
+        pids_limit=options.pids,
+        read_only=options.read_only,
+        tmpfs={TEMPORARY: "rw,nosuid,nodev,mode=1777"} if options.read_only else None,
+        mem_limit=options.memory,
+        nano_cpus=int(options.cpus * 1e9) if options.cpus else None,
+        device_requests=[docker.types.DeviceRequest(count=options.gpus, capabilities=[["gpu"]])]
+        if options.gpus
+        else None,
     )
     return config

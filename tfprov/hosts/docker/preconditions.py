@@ -54,18 +54,18 @@ def find_conflicts(
     foreign = [item for item in running if item.cluster != cluster]
     published = {port for item in running if item.cluster == cluster for _, port in item.published}
     for container in starting:
-        task, box = container.task, container.box
-        assert box is not None, "a container of the docker runtime has an image"
+        task, options = container.task, container.docker
+        assert options is not None, "a container of the docker runtime has an image"
         if match := names.get(container_name(cluster, task.name)):
             yield foreign_container(match)
-        volume = volume_name(cluster, box.files_of or task.name)
+        volume = volume_name(cluster, options.files_of or task.name)
         if volume in foreign_volumes:
             yield foreign_volume(volume)
         if not task.serves:
             continue
-        if holder := publisher(foreign, box.address, task.port):
+        if holder := publisher(foreign, options.address, task.port):
             yield taken_port(task.port, task.name, f"the container {holder.name} ({holder.id[:12]})")
-        elif task.port not in published and (owner := owner_of(listeners, box.address, task.port)):
+        elif task.port not in published and (owner := owner_of(listeners, options.address, task.port)):
             yield taken_port(task.port, task.name, owner)
 
 
@@ -103,7 +103,7 @@ def delivered_image_id(engine: Engine, deliveries: Deliveries, reference: str) -
     image_id = str(facts["Id"])
     if not is_delivered(deliveries, reference, image_id):
         raise HostError(engine.host, undelivered_image(reference), "run this again, which delivers it")
-    deliveries.note(reference, image_id)
+    deliveries.record(reference, image_id)
     return image_id
 
 
@@ -123,7 +123,7 @@ def place_secrets(engine: Engine, cluster: str, container: Container, image: str
         return []
     values = {name: container.env[name] for name in sorted(container.secret)}
     with engine.errors():
-        name, user = container_name(cluster, container.task.name), container.box.user if container.box else None
+        name, user = container_name(cluster, container.task.name), container.docker.user if container.docker else None
         return secret_files.put_secrets(engine, name, image, container.argv, values, user)
 
 
@@ -134,7 +134,7 @@ def make_writable(engine: Engine, container: Container, volume: str, image: str,
     volumes' own mode. For these, a helper container that is never started mounts the volume.
     """
     archive, directory = docker_archive.writable_directory(container.checkpoint_dir), container.checkpoint_dir
-    if container.box is None or not container.box.read_only:
+    if container.docker is None or not container.docker.read_only:
         engine.api.put_archive(container_id, "/", archive)
         return
     mounts = [docker.types.Mount(directory, volume, type="volume")]

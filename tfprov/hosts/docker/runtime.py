@@ -120,28 +120,28 @@ class DockerRuntime:
         on_progress: OnProgress = ignore_progress,
     ) -> None:
         """See Runtime."""
-        task, box = container.task.name, container.box
-        assert box is not None, "a container of the docker runtime has an image"
+        task, options = container.task.name, container.docker
+        assert options is not None, "a container of the docker runtime has an image"
         previous = self._find_stopped(task, "is already running")
         preconditions.check_name(self.engine, self.cluster, container_name(self.cluster, task))
         if container.data and container.data not in self._data().complete():  # the engine would create an empty volume
             raise missing_data_error(self.host, task)
-        image = preconditions.delivered_image_id(self.engine, self._deliveries, box.image)
-        volume = preconditions.ensure_volume(self.engine, self.cluster, box.files_of or task)
+        image = preconditions.delivered_image_id(self.engine, self._deliveries, options.image)
+        volume = preconditions.ensure_volume(self.engine, self.cluster, options.files_of or task)
         with self.engine.errors():
             api = self.engine.api
             if previous is not None:
                 api.remove_container(previous["Id"], v=True)  # v: with the anonymous code volume of a read-only one
             entry = preconditions.place_secrets(self.engine, self.cluster, container, image)
-            config = container_config(api, container, box, self.cluster, run, image, entry)
+            config = container_config(api, container, options, self.cluster, run, image, entry)
             created: str = api.create_container(**config)["Id"]
-            if not box.only_reads and (previous is None or not self._has_used(previous, volume)):
+            if not options.only_reads and (previous is None or not self._has_used(previous, volume)):
                 preconditions.make_writable(self.engine, container, volume, image, created)
             if restore:
                 files = docker_archive.pack_files(self.host, restore, on_progress)
                 api.put_archive(created, container.checkpoint_dir, files)
-            if box.code and self._codes:
-                preconditions.put_code(self.engine, created, self._codes(box.code), read_only=box.read_only)
+            if options.code and self._codes:
+                preconditions.put_code(self.engine, created, self._codes(options.code), read_only=options.read_only)
             if container.link:
                 preconditions.create_link(self.engine, created, *container.link)
             api.start(created)
@@ -201,14 +201,14 @@ class DockerRuntime:
         """See Runtime."""
         self._data().fetch(data, images, progress)
 
-    def tidy(self, keep: Collection[str]) -> int:
+    def remove_unused_data(self, keep: Collection[str]) -> int:
         """See Runtime."""
-        return self._data().tidy(keep)
+        return self._data().remove_unused_data(keep)
 
     def clean(self, keep: Collection[str] = ()) -> None:
         """See Runtime. Images stay for the next start; `image prune` removes them."""
         self._data().remove_fetch_containers()
-        self.tidy(keep)
+        self.remove_unused_data(keep)
 
     def files(self, task: str) -> Mapping[str, File]:
         """See Runtime."""
@@ -280,7 +280,7 @@ class DockerRuntime:
             else:
                 yield from docker_logs.poll_lines(self.engine.api, facts["Id"], tail, self.engine.poll_lock)
 
-    def serves(self, task: Task) -> bool:
+    def is_serving(self, task: Task) -> bool:
         """See Runtime."""
         return self._serves(task.address, task.port)
 

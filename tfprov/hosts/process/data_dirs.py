@@ -66,7 +66,7 @@ class DataDirs:
             output.append(2, stderr.read(100_000))
         output.finish()
 
-    def tidy(self, keep: Collection[str], used: Collection[str]) -> int:
+    def remove_unused_data(self, keep: Collection[str], used: Collection[str]) -> int:
         """Remove data sets, complete or not, that are neither in `keep` nor `used`; return the number of complete ones."""
         kept = {dataset_key(artifact) for artifact in (*keep, *used)}
         complete = [path for path in complete_entries(self.root) if path.name not in kept]

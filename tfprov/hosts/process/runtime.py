@@ -86,10 +86,10 @@ class ProcessRuntime:
         self.data.fetch(data, progress)
 
     @os_errors
-    def tidy(self, keep: Collection[str]) -> int:
+    def remove_unused_data(self, keep: Collection[str]) -> int:
         """See Runtime."""
         used = (dataset_artifact(self._observe(TaskDir(path)).spec) for path in complete_entries(self.root / "tasks"))
-        return self.data.tidy(keep, [data for data in used if data])
+        return self.data.remove_unused_data(keep, [data for data in used if data])
 
     @os_errors
     def conflicts(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
@@ -204,7 +204,7 @@ class ProcessRuntime:
     @os_errors
     def clean(self, keep: Collection[str] = ()) -> None:
         """See Runtime."""
-        self.tidy(keep)
+        self.remove_unused_data(keep)
         with contextlib.suppress(OSError):  # not empty: a remaining task may need the code
             (self.root / "tasks").rmdir()
         if not (self.root / "tasks").exists():
@@ -265,7 +265,7 @@ class ProcessRuntime:
             return iter(last_lines([directory.older_log, directory.log], tail))
         return follow_log(directory.log, tail, lambda: self._observe(directory).state is State.RUNNING)
 
-    def serves(self, task: Task) -> bool:
+    def is_serving(self, task: Task) -> bool:
         """See Runtime."""
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.settimeout(1.0)

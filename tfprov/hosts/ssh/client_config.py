@@ -15,7 +15,7 @@ from typing import Any
 
 import paramiko
 
-from tfprov.errors import HostError, one_line, shown
+from tfprov.errors import HostError, one_line, printable
 
 RETRY_PAUSES = (0.3, 1.0, 2.5)
 """Seconds between attempts after sshd dropped the connection: beyond MaxStartups it drops a share of new connections."""
@@ -119,7 +119,7 @@ class _Router:
     ) -> tuple[Hop, ...]:
         """Return the hops to the server that ssh_config calls `name`, itself included."""
         if depth > _MAX_HOPS:
-            raise ValueError(f"ProxyJump goes round in a circle at {shown(name)}")
+            raise ValueError(f"ProxyJump goes round in a circle at {printable(name)}")
         options = self._look_up(name, port, user, last=last)
         hop = self._make_hop(name, options, last=last)
         jumps = _parse_proxy_jump(options.get("proxyjump"), name, hop)
@@ -202,7 +202,7 @@ def _parse_jump(item: str) -> tuple[str | None, str, int | None]:
     name, _, port = endpoint[1:].partition("]") if endpoint.startswith("[") else endpoint.partition(":")
     port = port.removeprefix(":")
     if not name or (port and not port.isdecimal()):
-        raise ValueError(f"ProxyJump {shown(item)} is not [user@]host[:port]")
+        raise ValueError(f"ProxyJump {printable(item)} is not [user@]host[:port]")
     return user or None, name, int(port) if port else None
 
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import fabric  # type: ignore[import-untyped]
 import paramiko
 
-from tfprov.errors import HostError, TfprovError, Unreachable, shown
+from tfprov.errors import HostError, TfprovError, Unreachable, printable
 from tfprov.hosts.ssh.auth import Login
 from tfprov.hosts.ssh.channel_pool import ExtraConnections, SessionSlots
 from tfprov.hosts.ssh.client_config import Hop, SSHTarget, route
@@ -33,7 +33,7 @@ def dial(hop: Hop, limit: float) -> socket.socket | None:
     try:
         addresses = socket.getaddrinfo(hop.address, hop.port, family, socket.SOCK_STREAM)
     except socket.gaierror as error:
-        problem = f"no {name} address found for {shown(hop.address)}"
+        problem = f"no {name} address found for {printable(hop.address)}"
         raise Unreachable(hop.label, problem, "correct `ansible_host`, or allow both families of addresses") from error
     last_error: OSError = OSError("no address")
     for _, kind, protocol, _, address in addresses:

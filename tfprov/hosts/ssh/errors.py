@@ -17,7 +17,7 @@ from contextlib import contextmanager
 import paramiko
 from paramiko.ssh_exception import IncompatiblePeer, NoValidConnectionsError
 
-from tfprov.errors import HostError, TfprovError, Unreachable, one_line, shown
+from tfprov.errors import HostError, TfprovError, Unreachable, one_line, printable
 
 
 class ForwardingForbidden(HostError):
@@ -82,7 +82,7 @@ def connection_lost(host: str, action: str) -> ConnectionLost:
 def _network_error(host: str, where: str, error: OSError, limit: float) -> Unreachable:
     if isinstance(error, socket.gaierror):
         address = where.rpartition(":")[0]
-        return Unreachable(host, f"no address found for {shown(address)}", "correct `ansible_host`, or look at DNS")
+        return Unreachable(host, f"no address found for {printable(address)}", "correct `ansible_host`, or look at DNS")
     if isinstance(error, TimeoutError) and error.errno is None:
         fix = "is it switched on? does a firewall drop the packets?"
         return Unreachable(host, f"no answer from {where} within {limit:g} s", fix)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tfprov.errors import HostError, Unreachable, one_line, shown
+from tfprov.errors import HostError, Unreachable, one_line, printable
 from tfprov.hosts import bounds
 from tfprov.hosts.ssh.errors import TimedOut
 from tfprov.hosts.ssh.stream import Stream
@@ -167,7 +167,7 @@ def account_error(host: str, user: str, completed: Completed) -> AccountUnusable
         extra_output = one_line(
             b" ".join(line for line in lines if line != _PROBE_OUTPUT).decode("utf-8", errors="replace")
         )
-        problem = f"a start-up file of {user}'s login shell prints `{shown(extra_output)}` before every command"
+        problem = f"a start-up file of {user}'s login shell prints `{printable(extra_output)}` before every command"
         fix = "let it print only in a terminal: `case $- in *i*) ;; *) return ;; esac` as first line of ~/.bashrc"
         return AccountUnusable(host, problem, fix)
     text = one_line((completed.stdout + b"\n" + completed.stderr).decode("utf-8", errors="replace"))
@@ -175,9 +175,9 @@ def account_error(host: str, user: str, completed: Completed) -> AccountUnusable
         return AccountUnusable(host, *_silent_login(user, completed.code))
     for pattern, problem, fix in _ACCOUNT_ERRORS:
         if re.search(pattern, text, re.IGNORECASE):
-            values = {"user": user, "text": shown(text)}
+            values = {"user": user, "text": printable(text)}
             return AccountUnusable(host, problem.format(**values), fix.format(**values))
-    problem = f"the account {user} does not run the command it is sent: it prints `{shown(text)}` and ends with"
+    problem = f"the account {user} does not run the command it is sent: it prints `{printable(text)}` and ends with"
     fix = "look at its ~/.bashrc, and for a forced command: `command=` in authorized_keys, ForceCommand in sshd_config"
     return AccountUnusable(host, f"{problem} exit code {completed.code}", fix)
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from tfprov.errors import HostError, one_line, shown
+from tfprov.errors import HostError, one_line, printable
 from tfprov.hosts.base import peer_is_listening
 from tfprov.hosts.bounds import FIRST_LINE, LOGIN_TIMEOUT, OutputTooLong
 from tfprov.hosts.ssh.client_config import SSHTarget
@@ -75,7 +75,7 @@ def _close_result(future: "Future[Connection]") -> None:
         future.result().close()
 
 
-class SSH:
+class SSHHost:
     """The host of `target`, connected on first use. Thread-safe."""
 
     def __init__(self, target: SSHTarget) -> None:
@@ -124,7 +124,7 @@ class SSH:
         if pending is not None and not pending.cancel():
             pending.add_done_callback(_close_result)
 
-    def __enter__(self) -> "SSH":
+    def __enter__(self) -> "SSHHost":
         self.open()
         return self
 
@@ -157,7 +157,7 @@ class SSH:
 
     def stream(self, argv: Sequence[str], *, sudo: bool = False) -> Stream:
         """Start `argv` and return its standard input and output as a stream. The caller closes it."""
-        action = f"`{shown(' '.join(argv))}`"
+        action = f"`{printable(' '.join(argv))}`"
         connection, channel, release = self._open_session()
         stream = Stream(connection, channel, action, release)
         try:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import paramiko
 
-from tfprov.errors import Unreachable, shown
+from tfprov.errors import Unreachable, printable
 from tfprov.hosts.ssh.client_config import SSH_PORT, Hop
 from tfprov.hosts.ssh.known_hosts import (
     Entry,
@@ -119,7 +119,7 @@ def host_key_algorithms(hop: Hop, key_types: Sequence[str], offered: Sequence[st
     elif option[0] == "^":
         matched += order_algorithms(key_types, offered)
     if not matched:
-        problem = f"HostKeyAlgorithms={shown(option)} leaves no algorithm that tfprov supports"
+        problem = f"HostKeyAlgorithms={printable(option)} leaves no algorithm that tfprov supports"
         raise Unreachable(hop.label, problem, f"it supports {', '.join(offered)}")
     return tuple(dict.fromkeys(matched))
 

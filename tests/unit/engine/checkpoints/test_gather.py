@@ -14,7 +14,7 @@ import pytest
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.ungathered import unsaved, unsaved_among
-from tfprov.engine.checkpoints.verify import Verdict
+from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
 from tfprov.errors import GatherError, HostError
@@ -24,7 +24,7 @@ from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Observed, State
-from tfprov.playbook.steps import tell
+from tfprov.playbook.steps import report_gathered
 
 MIB = 1024 * 1024
 CHIEF = Task("worker", 0, "worker", "h1", "10.0.0.1", 2222)
@@ -59,7 +59,7 @@ class Fixture:
         self.host.saves("worker/0", f"{prefix}.index", b"index of " + prefix.encode())
         self.host.saves("worker/0", "checkpoint", f'model_checkpoint_path: "/elsewhere/{prefix}"\n'.encode())
 
-    def gather(self, verdicts: Mapping[str, Verdict] | None = None) -> list[str]:
+    def gather(self, verdicts: Mapping[str, Verification] | None = None) -> list[str]:
         gathered = gather(self.context, lambda prefixes: verdicts or {})
         return [saved.prefix for saved in gathered.new]
 
@@ -93,7 +93,7 @@ def test_a_second_gather_copies_nothing_and_writes_nothing(chief: Fixture) -> No
     assert {name: (chief.target / name).stat().st_mtime_ns for name in chief.names()} == before
 
 
-def test_a_torn_checkpoint_is_told_and_the_whole_one_before_it_is_taken(chief: Fixture) -> None:
+def test_a_torn_checkpoint_is_reported_and_the_whole_one_before_it_is_taken(chief: Fixture) -> None:
     chief.saves(100)
     chief.host.saves("worker/0", "model.ckpt-200.data-00000-of-00002", b"half")
     chief.host.saves("worker/0", "model.ckpt-200.index", b"index")
@@ -141,7 +141,7 @@ def test_another_training_of_the_same_cluster_moves_the_first_aside(chief: Fixtu
 def test_a_damaged_checkpoint_is_left_out_and_ends_in_an_error(chief: Fixture) -> None:
     chief.saves(100)
     chief.saves(200)
-    verdicts = {"model.ckpt-100": Verdict(3), "model.ckpt-200": Verdict(0, "checksum does not match")}
+    verdicts = {"model.ckpt-100": Verification(3), "model.ckpt-200": Verification(0, "checksum does not match")}
     with pytest.raises(GatherError, match=r"model.ckpt-200 is damaged: checksum does not match"):
         chief.gather(verdicts)
     assert chief.latest() == "model.ckpt-100"
@@ -206,7 +206,7 @@ def test_the_best_checkpoint_comes_whole_or_not_at_all(chief: Fixture) -> None:
     assert (chief.target / "best/model.ckpt-300.index").read_bytes() == b"300 index"
 
 
-def test_what_a_task_says_of_its_speed_is_not_gathered(chief: Fixture) -> None:
+def test_progress_files_are_not_gathered(chief: Fixture) -> None:
     chief.saves(100)
     chief.host.saves("worker/0", "progress.json", b"{}")
     chief.gather()
@@ -331,8 +331,8 @@ def test_only_what_is_gathered_counts_as_saved(chief: Fixture) -> None:
     (seen,) = observe(chief.context).containers()
 
     def lost_with_it() -> str | None:
-        found = unsaved(chief.context, seen)
-        return found.prefix if found else None
+        ungathered = unsaved(chief.context, seen)
+        return ungathered.prefix if ungathered else None
 
     assert lost_with_it() is None, "nothing was saved, so nothing can be lost"
     chief.saves(100)
@@ -418,7 +418,7 @@ def test_a_gather_of_many_files_goes_on_where_it_was_cut_off(tmp_path: Path) -> 
     assert (gather(chief.context, lambda _: {}).files, (chief.target / ".part").exists()) == (0, False)
 
 
-def test_files_that_could_not_be_copied_are_told(tmp_path: Path) -> None:
+def test_files_that_could_not_be_copied_are_reported(tmp_path: Path) -> None:
     chief = Fixture(tmp_path, Vanishing("h1"))
     for name in ("a.keras", "b.keras", "model.ckpt-100.notes"):
         chief.host.saves("worker/0", name, b"x")
@@ -435,8 +435,8 @@ class Holes(MemoryRuntime):
     size, read = 256 * MIB, 0
 
     def files(self, task: str) -> Mapping[str, File]:
-        found = super().files(task)
-        return {name: File(self.size, 1.0) if name == "sparse.bin" else file for name, file in found.items()}
+        actual = super().files(task)
+        return {name: File(self.size, 1.0) if name == "sparse.bin" else file for name, file in actual.items()}
 
     def open(self, task: str, name: str) -> BinaryIO:
         return cast(BinaryIO, Hole(self)) if name == "sparse.bin" else super().open(task, name)
@@ -479,12 +479,12 @@ def test_of_a_sparse_file_the_holes_are_neither_read_nor_written(tmp_path: Path)
         assert file.read() == b"\0end"
 
 
-def verify_staged(prefixes: Sequence[Path]) -> Mapping[str, Verdict]:
+def verify_staged(prefixes: Sequence[Path]) -> Mapping[str, Verification]:
     """Assert that what is verified is complete and not yet where users look."""
     for prefix in prefixes:
         assert prefix.parent.name == ".part"
         assert Path(f"{prefix}.index").exists()
-    return {prefix.name: Verdict(1) for prefix in prefixes}
+    return {prefix.name: Verification(1) for prefix in prefixes}
 
 
 def test_a_checkpoint_is_verified_before_it_is_put_in_place(chief: Fixture) -> None:
@@ -494,19 +494,19 @@ def test_a_checkpoint_is_verified_before_it_is_put_in_place(chief: Fixture) -> N
     assert not (chief.target / ".part").exists()
 
 
-def test_what_a_gather_brought_is_told_with_its_files_and_tensors(chief: Fixture) -> None:
+def test_what_a_gather_brought_is_reported_with_its_files_and_tensors(chief: Fixture) -> None:
     chief.saves(100)
-    tell(chief.context, gather(chief.context, lambda prefixes: {prefixes[-1].name: Verdict(1)}))
+    report_gathered(chief.context, gather(chief.context, lambda prefixes: {prefixes[-1].name: Verification(1)}))
     chief.saves(200)
-    tell(chief.context, gather(chief.context, lambda prefixes: {prefixes[-1].name: Verdict(12)}))
+    report_gathered(chief.context, gather(chief.context, lambda prefixes: {prefixes[-1].name: Verification(12)}))
     chief.saves(300)
-    tell(chief.context, gather(chief.context, lambda _: {}))
-    tell(chief.context, gather(chief.context, lambda _: {}))
+    report_gathered(chief.context, gather(chief.context, lambda _: {}))
+    report_gathered(chief.context, gather(chief.context, lambda _: {}))
     chief.host.saves("worker/0", "events.out.tfevents.1.h1", b"x")
-    tell(chief.context, gather(chief.context, lambda _: {}))
-    told = [note.replace(str(chief.target), "here") for note in chief.report.notes]
+    report_gathered(chief.context, gather(chief.context, lambda _: {}))
+    notes = [note.replace(str(chief.target), "here") for note in chief.report.notes]
     unread = "TensorFlow is not installed here, so its tensors were not read"
-    assert told == [
+    assert notes == [
         "gathered into here: model.ckpt-100 (1 tensor read); 2 files, 33 B",
         "gathered into here: model.ckpt-200 (12 tensors read); 2 files, 33 B",
         f"gathered into here: model.ckpt-300 ({unread}); 2 files, 33 B",
@@ -522,7 +522,7 @@ WHOLE_OF_9 = ("model.ckpt-9.index", "model.ckpt-9.data-00000-of-00001")
 
 
 @pytest.mark.parametrize(
-    ("there", "said"),
+    ("there", "expected"),
     [
         ((), "lacks model.ckpt-9.index, all its shards"),
         (("model.ckpt-9.index",), "lacks model.ckpt-9.data-?????-of-?????"),
@@ -531,23 +531,23 @@ WHOLE_OF_9 = ("model.ckpt-9.index", "model.ckpt-9.data-00000-of-00001")
         ((*WHOLE_OF_9, "model.ckpt-9.data-00003-of-00001"), "is torn: shard 3 of only 1"),
     ],
 )
-def test_what_is_amiss_with_the_newest_checkpoint_is_told_with_the_remedy(
-    chief: Fixture, there: Sequence[str], said: str
+def test_a_fault_of_the_newest_checkpoint_is_reported_with_its_fix(
+    chief: Fixture, there: Sequence[str], expected: str
 ) -> None:
     for name in there:
         chief.host.saves("worker/0", name, b"x")
     chief.host.saves("worker/0", "checkpoint", b'model_checkpoint_path: "model.ckpt-9"\n')
-    told = f"worker/0's checkpoint model.ckpt-9 {said}; {REMEDY}"
+    message = f"worker/0's checkpoint model.ckpt-9 {expected}; {REMEDY}"
     with pytest.raises(GatherError) as raised:
         chief.gather()
-    assert str(raised.value) == told
+    assert str(raised.value) == message
     for name in ("model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001"):
         chief.host.saves("worker/0", name, b"x")
     assert chief.gather() == ["model.ckpt-5"]
-    assert chief.report.notes == [told]
+    assert chief.report.notes == [message]
 
 
-def test_trainings_that_were_moved_aside_are_counted_and_told(chief: Fixture) -> None:
+def test_trainings_that_were_moved_aside_are_counted_and_reported(chief: Fixture) -> None:
     chief.saves(200)
     chief.gather()
     for number, step in ((1, 50), (2, 70)):
@@ -561,18 +561,18 @@ def test_trainings_that_were_moved_aside_are_counted_and_told(chief: Fixture) ->
     assert {path.name for path in chief.target.parent.iterdir()} == {"linear", "linear.1", "linear.2"}
 
 
-def test_a_damaged_checkpoint_is_told_with_what_was_gathered_instead(chief: Fixture) -> None:
+def test_a_damaged_checkpoint_is_reported_with_what_was_gathered_instead(chief: Fixture) -> None:
     chief.saves(100)
     chief.saves(200)
-    damaged = {"model.ckpt-200": Verdict(0, "checksum does not match")}
-    said = "worker/0's checkpoint model.ckpt-200 is damaged: checksum does not match"
+    damaged = {"model.ckpt-200": Verification(0, "checksum does not match")}
+    expected = "worker/0's checkpoint model.ckpt-200 is damaged: checksum does not match"
     with pytest.raises(GatherError) as raised:
         chief.gather(damaged)
-    assert str(raised.value) == f"{said}; the newest whole one was gathered"
-    assert chief.report.notes == [said]
+    assert str(raised.value) == f"{expected}; the newest whole one was gathered"
+    assert chief.report.notes == [expected]
     with pytest.raises(GatherError) as raised:
         chief.gather(damaged)
-    assert str(raised.value) == f"{said}; nothing was gathered"
+    assert str(raised.value) == f"{expected}; nothing was gathered"
 
 
 def test_a_chief_that_is_not_there_has_nothing_to_gather(chief: Fixture) -> None:
@@ -586,19 +586,19 @@ def test_a_chief_that_is_not_there_has_nothing_to_gather(chief: Fixture) -> None
     assert chief.report.notes == ["nothing to gather: worker/0 is not there"]
 
 
-def test_why_a_directory_is_not_gathered_into_is_told_in_full(chief: Fixture) -> None:
+def test_why_a_directory_is_not_gathered_into_is_reported_in_full(chief: Fixture) -> None:
     chief.saves(100)
     chief.gather()
     manifest = chief.target / "manifest.json"
     text = manifest.read_text()
-    for content, said in (
+    for content, expected in (
         (text.replace('"linear"', '"other"'), f"{chief.target} holds checkpoints of cluster other, not linear"),
         ("{", f"{manifest} cannot be read: Expecting property name enclosed in double quotes"),
     ):
         manifest.write_text(content)
         with pytest.raises(GatherError) as raised:
             chief.gather()
-        assert str(raised.value).startswith(said)
+        assert str(raised.value).startswith(expected)
         fix = "set another `checkpoints.to`" if content != "{" else "move the directory away"
         assert str(raised.value).endswith(f"; {fix}")
     manifest.unlink()
@@ -608,7 +608,7 @@ def test_why_a_directory_is_not_gathered_into_is_told_in_full(chief: Fixture) ->
     assert str(raised.value) == f"{what}; move it away, or set `checkpoints.to`"
 
 
-def test_a_file_that_becomes_shorter_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_file_that_becomes_shorter_is_reported_by_its_name(tmp_path: Path) -> None:
     chief = Fixture(tmp_path, Cut("h1"))
     chief.saves(100)
     with pytest.raises(GatherError) as raised:

@@ -12,7 +12,7 @@ from tests.support.clock import ManualClock
 from tests.support.memory_cluster import make_context, run_up
 from tests.support.reporters import RecordingReporter
 from tests.support.runtime_bench import ProcessBench, container
-from tfprov.engine.checkpoints.model_files import bring, check_path
+from tfprov.engine.checkpoints.model_files import check_path, copy_path
 from tfprov.errors import GatherError, HostError, TfprovError, Usage
 from tfprov.formats.checkpoint import model_files, model_roots
 from tfprov.hosts.memory import MemoryRuntime
@@ -143,7 +143,7 @@ def test_what_was_brought_lets_the_chief_go(tmp_path: Path) -> None:
         lab.host.writes(CHIEF, path, path.encode())
     lab.host.writes(CHIEF, "out/notes.txt", b"accuracy 0.97")
     assert "has written best.h5, out" in lab.play("down")
-    brought = bring(lab.context, "out/")
+    brought = copy_path(lab.context, "out/")
     assert (brought.at, brought.files) == (lab.target / "out", 3)
     assert {path.name: path.read_bytes() for path in brought.at.iterdir()} == {
         **{Path(path).name: path.encode() for path in WEIGHTS},
@@ -151,7 +151,7 @@ def test_what_was_brought_lets_the_chief_go(tmp_path: Path) -> None:
     }
     assert "has written best.h5; bring it" in lab.play("down")
     assert "has written best.h5; bring it" in lab.play("up"), "a new start would remove it"
-    bring(lab.context, "best.h5")
+    copy_path(lab.context, "best.h5")
     assert (lab.play("down"), lab.left) == ("", [])
 
 
@@ -159,16 +159,16 @@ def test_a_second_time_brings_what_is_there_now_and_nothing_else_is_replaced(tmp
     lab = Lab(tmp_path)
     lab.host.writes(CHIEF, "a/m.h5", b"one")
     lab.host.writes(CHIEF, "b/m.h5", b"other")
-    bring(lab.context, "a/m.h5")
+    copy_path(lab.context, "a/m.h5")
     lab.host.writes(CHIEF, "a/m.h5", b"two")
-    bring(lab.context, "./a/m.h5")
+    copy_path(lab.context, "./a/m.h5")
     with pytest.raises(GatherError, match=r"lab/m\.h5 is there, and was not brought from b/m\.h5; move it away"):
-        bring(lab.context, "b/m.h5")
+        copy_path(lab.context, "b/m.h5")
     with pytest.raises(HostError, match="no such file or directory: c"):
-        bring(lab.context, "c")
+        copy_path(lab.context, "c")
     lab.host.writes(CHIEF, "c/checkpoint", b"")
     with pytest.raises(GatherError, match=r"checkpoint is a name that `gather` needs; bring the directory with"):
-        bring(lab.context, "c/checkpoint")
+        copy_path(lab.context, "c/checkpoint")
     assert (lab.target / "m.h5").read_bytes() == b"two"
     assert sorted(path.name for path in lab.target.iterdir()) == ["m.h5", "manifest.json"]
 
@@ -177,8 +177,8 @@ def test_an_earlier_run_is_set_aside(tmp_path: Path) -> None:
     first, second = Lab(tmp_path), Lab(tmp_path)
     first.host.writes(CHIEF, "m.h5", b"first")
     second.host.writes(CHIEF, "m.h5", b"second")
-    bring(first.context, "m.h5")
-    bring(second.context, "m.h5")
+    copy_path(first.context, "m.h5")
+    copy_path(second.context, "m.h5")
     assert (tmp_path / "lab.1" / "m.h5").read_bytes() == b"first"
     assert (tmp_path / "lab" / "m.h5").read_bytes() == b"second"
     assert json.loads((tmp_path / "lab" / "manifest.json").read_text())["paths"] == {"m.h5": "m.h5"}
@@ -226,8 +226,8 @@ def test_the_home_directory_is_searched_as_far_as_its_files_stay_there(tmp_path:
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).write_bytes(b"weights")
         bench.write("worker/0", "new.npz", b"weights")
-        found = bench.runtime.outside.models("worker/0")
-        assert {path: file.lasting for path, file in found.items()} == {
+        models = bench.runtime.outside.models("worker/0")
+        assert {path: file.lasting for path, file in models.items()} == {
             "new.npz": False,
             str(tmp_path / "home/out/new.h5"): True,
             str(tmp_path / "logs/new.pt"): True,

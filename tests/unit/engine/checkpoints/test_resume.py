@@ -78,7 +78,7 @@ def test_every_ps_finds_its_parts_where_the_saver_had_left_them_with_one(tmp_pat
     assert names(split, "worker/1") == set()
 
 
-def test_a_chief_is_given_its_part_only_after_its_ps(tmp_path: Path) -> None:
+def test_files_are_restored_to_a_chief_after_its_ps(tmp_path: Path) -> None:
     gathered(tmp_path, lambda split: split.saves(400))
     split = resumed(tmp_path)
     split.hosts["p0"].refuses["start ps/0"] = "will not"
@@ -182,7 +182,7 @@ def there(directory: Path, step: int, run: str = "run-1", state: State = State.E
 
 
 @pytest.mark.parametrize("step", [400, 800])
-def test_a_chief_that_has_as_much_gets_nothing_and_that_is_told(tmp_path: Path, step: int) -> None:
+def test_a_chief_that_has_as_much_gets_nothing_and_that_is_reported(tmp_path: Path, step: int) -> None:
     gathered(tmp_path)
     split = there(tmp_path, step)
     started(split)
@@ -374,10 +374,10 @@ def test_the_forecast_of_a_dead_chief_whose_ps_live_on(tmp_path: Path) -> None:
 def test_the_forecast_of_a_chief_whose_checkpoint_lies_with_a_ps(tmp_path: Path) -> None:
     split = SplitTraining(tmp_path).runs(state=State.EXITED)
     split.saves(400)
-    said = "worker/0 cannot go on by itself: its checkpoint model.ckpt-400 lies with ps/0; "
-    assert foretold(split) == f"{said}gathered, `--resume` would go on from step 400"
+    expected = "worker/0 cannot go on by itself: its checkpoint model.ckpt-400 lies with ps/0; "
+    assert foretold(split) == f"{expected}gathered, `--resume` would go on from step 400"
     split.gather()
-    assert foretold(split) == f"{said}`--resume` would go on from step 400"
+    assert foretold(split) == f"{expected}`--resume` would go on from step 400"
     split.context = replace(split.context, resume=True)
     assert foretold(split) == "the training goes on from step 400 (gathered)"
 
@@ -413,25 +413,25 @@ def test_a_ps_that_starts_anew_does_not_say_which_run_it_is(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "expected"),
     [
         (longer, "is damaged: it has 6 bytes, and had 5 when it was gathered"),
         (changed, "is damaged: it has another sha256 than when it was gathered"),
         (Path.unlink, "cannot be read: No such file or directory"),
     ],
 )
-def test_what_is_wrong_with_a_gathered_file_is_told_with_what_to_do(
-    tmp_path: Path, damage: Callable[[Path], None], said: str
+def test_what_is_wrong_with_a_gathered_file_is_reported_with_what_to_do(
+    tmp_path: Path, damage: Callable[[Path], None], expected: str
 ) -> None:
     gathered(tmp_path)
     path = tmp_path / "split" / "model.ckpt-400.index"
     damage(path)
     with pytest.raises(GatherError) as raised:
         run_up(resumed(tmp_path).context)
-    assert str(raised.value) == f"{path} {said}; put a copy of it back, or start without `--resume`"
+    assert str(raised.value) == f"{path} {expected}; put a copy of it back, or start without `--resume`"
 
 
-def test_why_nothing_can_be_resumed_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_why_nothing_can_be_resumed_is_reported_with_what_to_do(tmp_path: Path) -> None:
     split = resumed(tmp_path)
     with pytest.raises(Usage) as raised:
         run_up(split.context)
@@ -449,7 +449,7 @@ def test_why_nothing_can_be_resumed_is_told_with_what_to_do(tmp_path: Path) -> N
     assert str(gone.value) == f"{split.target}: its manifest does not have all files of model.ckpt-400"
 
 
-def test_a_chief_of_another_training_says_what_it_goes_on_from(tmp_path: Path) -> None:
+def test_a_chief_of_another_training_continues_from_its_own_checkpoint(tmp_path: Path) -> None:
     gathered(tmp_path)
     split = resumed(tmp_path).runs("run-2", state=State.EXITED)
     split.saves_whole(100)

@@ -45,7 +45,7 @@ def torn(split: SplitTraining) -> str | None:
 # --- brought from a ps -----------------------------------------------------------------------------------------------
 
 
-def test_what_lies_with_a_ps_is_brought_from_there_and_said(split: SplitTraining) -> None:
+def test_a_checkpoint_on_a_ps_is_gathered_from_there_and_reported(split: SplitTraining) -> None:
     split.saves(400)
     assert split.gather() == ["model.ckpt-400"]
     assert split.gathered() == {f"model.ckpt-400.{end}" for end in ("index", "meta", "data-00000-of-00001")}
@@ -84,7 +84,7 @@ def test_two_ps_that_have_the_same_do_not_matter(split: SplitTraining) -> None:
     assert split.gather() == ["model.ckpt-400"]
 
 
-def test_an_older_one_with_a_ps_comes_too_and_only_the_newest_is_told(split: SplitTraining) -> None:
+def test_an_older_one_with_a_ps_comes_too_and_only_the_newest_is_reported(split: SplitTraining) -> None:
     split.saves(400)
     split.saves(800)
     state = b'model_checkpoint_path: "model.ckpt-800"\nall_model_checkpoint_paths: "model.ckpt-400"\n'
@@ -132,7 +132,7 @@ def test_what_is_not_the_chiefs_checkpoint_is_not_taken(
     assert not split.target.exists()
 
 
-def test_two_ps_that_differ_are_told_and_neither_is_taken_or_removed(split: SplitTraining) -> None:
+def test_two_ps_that_differ_are_reported_and_neither_is_taken_or_removed(split: SplitTraining) -> None:
     split.saves(400, "p0")
     split.saves(400, "p1", content=b"other weights")
     differ = r"ps/0 on p0 and ps/1 on p1 have different files called model.ckpt-400.data-00000-of-00001"
@@ -141,7 +141,7 @@ def test_two_ps_that_differ_are_told_and_neither_is_taken_or_removed(split: Spli
     assert held(split) == {"worker/0", "ps/0", "ps/1"}
 
 
-def test_parts_that_lie_with_two_ps_are_told_and_not_taken_or_removed(split: SplitTraining) -> None:
+def test_parts_that_lie_with_two_ps_are_reported_and_not_taken_or_removed(split: SplitTraining) -> None:
     split.saves(400, "p0", shards=2)
     split.saves(400, "p1", shards=2)
     del split.hosts["p0"].places["ps/0"].files["model.ckpt-400.data-00001-of-00002"]
@@ -151,7 +151,7 @@ def test_parts_that_lie_with_two_ps_are_told_and_not_taken_or_removed(split: Spl
     assert held(split) == {"worker/0", "ps/0", "ps/1"}
 
 
-def test_an_older_whole_one_is_taken_and_the_doubtful_one_told(split: SplitTraining) -> None:
+def test_an_older_whole_one_is_taken_and_the_doubtful_one_reported(split: SplitTraining) -> None:
     split.saves_whole(200)
     split.saves(400, "p0")
     split.saves(400, "p1", content=b"other weights")
@@ -179,9 +179,9 @@ def test_shards_on_a_host_that_cannot_be_reached_keep_their_chief(tmp_path: Path
     assert split.report.notes[-1].startswith(
         "worker/0's checkpoint model.ckpt-400 is not taken: it may lie with ps/0 on p0, which cannot be reached"
     )
-    found = unsaved(context, chief)
-    assert found is not None
-    assert found.prefix == "model.ckpt-400"
+    ungathered = unsaved(context, chief)
+    assert ungathered is not None
+    assert ungathered.prefix == "model.ckpt-400"
 
 
 # --- torn by the saver -----------------------------------------------------------------------------------------------
@@ -227,12 +227,12 @@ def test_left_overs_from_before_the_ps_started_are_not_blamed(split: SplitTraini
     assert torn(split) is None
 
 
-def test_a_chief_that_ended_is_told_where_its_checkpoint_lies(split: SplitTraining) -> None:
+def test_the_error_of_an_ended_chief_names_the_ps_with_its_checkpoint(split: SplitTraining) -> None:
     split.saves(400)
     assert torn(split) is None, "nothing is wrong while it trains"
     split.hosts["w0"].exits("worker/0", 1)
-    said = "worker/0: its checkpoint model.ckpt-400 lies with ps/0, where it cannot restore it; gather it and start"
-    assert str(torn(split)).startswith(said)
+    expected = "worker/0: its checkpoint model.ckpt-400 lies with ps/0, where it cannot restore it; gather it and start"
+    assert str(torn(split)).startswith(expected)
 
 
 def test_nothing_is_explained_where_nothing_is_known(split: SplitTraining) -> None:
@@ -327,7 +327,7 @@ def whole_at(layout: dict[tuple[str, str], int]) -> set[str]:
     return {
         place
         for place in PLACES
-        if any(found.whole for found in checkpoints(name for at, name in layout if at == place))
+        if any(checkpoint.whole for checkpoint in checkpoints(name for at, name in layout if at == place))
     }
 
 
@@ -341,7 +341,7 @@ def test_what_is_called_gathered_is_whole_and_of_one_place(layout: dict[tuple[st
         except GatherError:
             new = []
         names = split.gathered()
-        assert {found.prefix: found.whole for found in checkpoints(names)} == dict.fromkeys(new, True)
+        assert {checkpoint.prefix: checkpoint.whole for checkpoint in checkpoints(names)} == dict.fromkeys(new, True)
         parts = {name for name in names if not name.endswith(".meta")}
         assert len({(split.target / name).read_bytes().split()[0] for name in parts}) <= 1
         if "chief" in whole_at(layout):
@@ -361,7 +361,7 @@ def test_what_may_be_a_checkpoint_is_gathered_or_kept(layout: dict[tuple[str, st
         left = {(place, name) for place, (host, task) in PLACES.items() for name in split.hosts[host].files(task)}
         whole = whole_at(layout)
         needed = {(at, name) for at, name in layout if at in (whole & {"chief"} or whole) and "_temp" not in name}
-        safe = any(found.whole for found in checkpoints(split.gathered()))
+        safe = any(checkpoint.whole for checkpoint in checkpoints(split.gathered()))
         assert safe or needed <= left
 
 

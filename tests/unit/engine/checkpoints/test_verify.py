@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tfprov.engine.checkpoints.verify import Verdict, verify
+from tfprov.engine.checkpoints.verify import Verification, verify
 
 
 @pytest.fixture
@@ -20,14 +20,14 @@ PREFIXES = [Path("/nowhere/model.ckpt-5"), Path("/nowhere/model.ckpt-9")]
 def test_each_prefix_has_its_verdict(tensorflow: Path) -> None:
     tensorflow.write_text("raise ImportError('no such luck')")
     assert verify(PREFIXES) == {
-        "model.ckpt-5": Verdict(0, "ImportError: no such luck"),
-        "model.ckpt-9": Verdict(0, "ImportError: no such luck"),
+        "model.ckpt-5": Verification(0, "ImportError: no such luck"),
+        "model.ckpt-9": Verification(0, "ImportError: no such luck"),
     }
 
 
 def test_a_reader_that_is_killed_has_verified_nothing_more(tensorflow: Path) -> None:
     tensorflow.write_text("import os, sys\nprint('out of memory', file=sys.stderr, flush=True)\nos._exit(9)")
-    unread = Verdict(0, "the reader ended with 9: out of memory")
+    unread = Verification(0, "the reader ended with 9: out of memory")
     assert verify(PREFIXES) == {"model.ckpt-5": unread, "model.ckpt-9": unread}
 
 

@@ -26,7 +26,7 @@ from tfprov.engine.checks.reachability import judge as judge_cell
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.facts import ClockOffset, ContainerSummary, EngineFacts, HostFacts, Listener, System
 from tfprov.model.cluster import Cluster, Task
-from tfprov.model.state import Box, Container
+from tfprov.model.state import Container, DockerOptions
 
 IMAGE = "tfprov/linear:1"
 ENGINE = EngineFacts(
@@ -38,8 +38,8 @@ ELSEWHERE = Task("worker", 1, "worker", "h2", "10.0.0.12", 2222)
 CLUSTER = Cluster("linear", (PS, WORKER, ELSEWHERE))
 
 
-def container(task: Task, **box: Any) -> Container:
-    return Container(task, {}, (), {}, "/checkpoints", box=Box(IMAGE, address="10.0.0.11", **box))
+def container(task: Task, **options: Any) -> Container:
+    return Container(task, {}, (), {}, "/checkpoints", docker=DockerOptions(IMAGE, address="10.0.0.11", **options))
 
 
 def judged(
@@ -61,9 +61,9 @@ def there(name: str, *published: tuple[str, int], running: bool = True, **labels
 
 def test_a_host_that_is_fine() -> None:
     facts = HostFacts("h1", "SSH as trainer", SYSTEM, ClockOffset(0.2, 0.1), ENGINE)
-    found = judge(facts, Part((container(PS), container(WORKER))), CLUSTER)
-    assert {it.verdict for it in found} == {Verdict.OK}
-    assert {it.check: it.what for it in found} == {
+    findings = judge(facts, Part((container(PS), container(WORKER))), CLUSTER)
+    assert {it.verdict for it in findings} == {Verdict.OK}
+    assert {it.check: it.what for it in findings} == {
         "reach": "SSH as trainer",
         "engine": "Docker 24.0.7 (API 1.43), overlay2",
         "cpu": "x86_64 with AVX",
@@ -81,10 +81,10 @@ def test_without_an_engine_the_machine_is_judged_all_the_same() -> None:
     facts = HostFacts(
         "h1", "SSH as plain", SYSTEM, ClockOffset(99, 0.1), None, "plain may not use Docker; add the user"
     )
-    found = {it.check: it for it in judge(facts, Part((container(PS),)), CLUSTER)}
-    assert found["engine"] == failed("engine", "plain may not use Docker", "add the user")
-    assert found["clock"].verdict is Verdict.WARNING
-    assert set(found) == {"reach", "engine", "cpu", "clock", "address"}
+    findings = {it.check: it for it in judge(facts, Part((container(PS),)), CLUSTER)}
+    assert findings["engine"] == failed("engine", "plain may not use Docker", "add the user")
+    assert findings["clock"].verdict is Verdict.WARNING
+    assert set(findings) == {"reach", "engine", "cpu", "clock", "address"}
 
 
 def test_engines() -> None:
@@ -103,14 +103,14 @@ def test_engines() -> None:
     ],
     ids=["avx", "no-avx", "no-cpuinfo", "arm", "unknown"],
 )
-def test_what_the_wheels_need(system: System, verdict: Verdict, words: str) -> None:
-    ((said, text),) = judged("cpu", system=system)
-    assert said is verdict
+def test_the_cpu_check_requires_avx(system: System, verdict: Verdict, words: str) -> None:
+    ((findings, text),) = judged("cpu", system=system)
+    assert findings is verdict
     assert words in text
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("reading", "expected"),
     [
         (ClockOffset(0.4, 0.1), ok("clock", "in step")),
         (ClockOffset(3.0, 0.1), ok("clock", "3 s ahead of this machine")),
@@ -121,9 +121,9 @@ def test_what_the_wheels_need(system: System, verdict: Verdict, words: str) -> N
     ],
     ids=["in-step", "off", "behind", "perhaps", "ahead", "unknown"],
 )
-def test_clocks(found: ClockOffset | None, expected: Finding) -> None:
-    said = clock(found)
-    assert (said.verdict, said.what) == (expected.verdict, expected.what)
+def test_clocks(reading: ClockOffset | None, expected: Finding) -> None:
+    message = clock(reading)
+    assert (message.verdict, message.what) == (expected.verdict, expected.what)
 
 
 BARE = replace(ENGINE, images={})
@@ -148,17 +148,17 @@ def test_room_on_the_disk(
 ) -> None:
     facts = HostFacts("h1", "", replace(SYSTEM, free=free), None, engine)
     part = Part((container(PS),), {} if needed is None else {IMAGE: needed})
-    (said,) = (it for it in judge(facts, part, CLUSTER) if it.check == "disk")
-    assert said.verdict is verdict
-    assert words in str(said)
+    (expected,) = (it for it in judge(facts, part, CLUSTER) if it.check == "disk")
+    assert expected.verdict is verdict
+    assert words in str(expected)
 
 
 def test_two_images_on_one_disk_need_room_for_both() -> None:
-    other = replace(container(WORKER), box=Box("tfprov/linear:2", address="10.0.0.11"))
+    other = replace(container(WORKER), docker=DockerOptions("tfprov/linear:2", address="10.0.0.11"))
     facts = HostFacts("h1", "", replace(SYSTEM, free=4 * GIB), None, BARE)
     part = Part((container(PS), other), {IMAGE: 3 * GIB, "tfprov/linear:2": 2 * GIB})
-    (said,) = (it for it in judge(facts, part, CLUSTER) if it.check == "disk")
-    assert said.what == "only 4.0 GiB free in /var/lib/docker, and the image needs 5.0 GiB"
+    (expected,) = (it for it in judge(facts, part, CLUSTER) if it.check == "disk")
+    assert expected.what == "only 4.0 GiB free in /var/lib/docker, and the image needs 5.0 GiB"
 
 
 def test_memory() -> None:
@@ -201,7 +201,7 @@ def test_the_address_that_ports_are_published_on() -> None:
     assert verdict is Verdict.FAILED
     assert words.startswith("it has no address 10.0.0.11, only 192.168.1.5; set `bind`")
     assert judged("address", system=replace(SYSTEM, addresses=None))[0][0] is Verdict.NOTE
-    everywhere = replace(container(PS), box=Box(IMAGE, address="0.0.0.0"))
+    everywhere = replace(container(PS), docker=DockerOptions(IMAGE, address="0.0.0.0"))
     assert judged("address", everywhere) == [(Verdict.OK, "all of its networks")]
 
 
@@ -244,13 +244,13 @@ def test_ports(
     containers: Sequence[ContainerSummary], listeners: Sequence[Listener], expected: list[tuple[Verdict, str]]
 ) -> None:
     engine = replace(ENGINE, containers=tuple(containers))
-    found = judged("ports", container(PS), engine=engine, system=replace(SYSTEM, listeners=tuple(listeners)))
-    assert [(verdict, words.partition(";")[0]) for verdict, words in found] == expected
+    findings = judged("ports", container(PS), engine=engine, system=replace(SYSTEM, listeners=tuple(listeners)))
+    assert [(verdict, words.partition(";")[0]) for verdict, words in findings] == expected
 
 
-def test_ports_that_only_containers_could_be_asked_for() -> None:
-    found = judged("ports", container(PS), system=replace(SYSTEM, listeners=None))
-    assert [verdict for verdict, _ in found] == [Verdict.OK, Verdict.NOTE]
+def test_ports_are_checked_against_containers_without_ss_and_proc() -> None:
+    findings = judged("ports", container(PS), system=replace(SYSTEM, listeners=None))
+    assert [verdict for verdict, _ in findings] == [Verdict.OK, Verdict.NOTE]
 
 
 def test_an_evaluator_takes_no_port() -> None:
@@ -261,10 +261,10 @@ def test_an_evaluator_takes_no_port() -> None:
 def test_names_and_strays() -> None:
     theirs, ours = there("tfprov-linear-ps-0"), there("tfprov-linear-worker-0", cluster="linear", task="worker/0")
     moved = there("tfprov-linear-worker-1", cluster="linear", task="worker/1", running=False)
-    found = judged("containers", engine=replace(ENGINE, containers=(theirs, ours, moved, there("web"))))
-    assert [verdict for verdict, _ in found] == [Verdict.FAILED, Verdict.NOTE]
-    assert found[0][1].startswith("the container tfprov-linear-ps-0 (0123456789ab) is not ours, and ps/0 will be")
-    assert found[1][1] == "worker/1 is here and is not wanted here: `tfprov up` removes it"
+    findings = judged("containers", engine=replace(ENGINE, containers=(theirs, ours, moved, there("web"))))
+    assert [verdict for verdict, _ in findings] == [Verdict.FAILED, Verdict.NOTE]
+    assert findings[0][1].startswith("the container tfprov-linear-ps-0 (0123456789ab) is not ours, and ps/0 will be")
+    assert findings[1][1] == "worker/1 is here and is not wanted here: `tfprov up` removes it"
 
 
 def test_an_image_that_is_missing_is_no_fault() -> None:
@@ -274,13 +274,13 @@ def test_an_image_that_is_missing_is_no_fault() -> None:
     assert "`tfprov check --deliver`" in words
 
 
-def test_an_image_whose_name_was_moved_is_told_and_what_is_made_of_one_is_made_by_its_id() -> None:
+def test_an_image_whose_name_was_moved_is_reported_and_what_is_made_of_one_is_made_by_its_id() -> None:
     ((verdict, words),) = judged("image", engine=replace(BARE, moved=frozenset({IMAGE})))
     assert (verdict, words.partition(";")[0]) == (Verdict.WARNING, "the image 1 is not the one that was delivered")
     context: Any = None  # nothing is asked
     facts = HostFacts("h1", "SSH", SYSTEM, ClockOffset(0, 0.1), replace(ENGINE, image_ids={IMAGE: "sha256:aa"}), "")
     by_id = Collected(context, {"h1": facts}, {}).by_id(container(PS, memory=5))
-    assert by_id == replace(container(PS), box=Box("sha256:aa", address="10.0.0.11", memory=5))
+    assert by_id == replace(container(PS), docker=DockerOptions("sha256:aa", address="10.0.0.11", memory=5))
 
 
 @pytest.mark.parametrize(
@@ -300,14 +300,14 @@ def test_an_image_whose_name_was_moved_is_told_and_what_is_made_of_one_is_made_b
     ids=["alike", "as-the-image", "not-as-the-image", "mixed", "one-of-each"],
 )
 def test_architectures(platforms: dict[str, str], images: list[str], pulled: bool, expected: dict[str, str]) -> None:
-    found = architectures(platforms, images, pulled=pulled)
-    assert set(found) == set(platforms)
-    assert {host: it.what for host, it in found.items() if it.verdict is Verdict.FAILED} == expected
+    findings = architectures(platforms, images, pulled=pulled)
+    assert set(findings) == set(platforms)
+    assert {host: it.what for host, it in findings.items() if it.verdict is Verdict.FAILED} == expected
 
 
 def test_an_image_that_is_pulled_may_be_for_several() -> None:
-    found = architectures({"a": "linux/arm64", "b": "linux/amd64"}, ["linux/arm64", "linux/amd64"], pulled=True)
-    assert [it.verdict for it in found.values()] == [Verdict.OK, Verdict.WARNING]
+    findings = architectures({"a": "linux/arm64", "b": "linux/amd64"}, ["linux/arm64", "linux/amd64"], pulled=True)
+    assert [it.verdict for it in findings.values()] == [Verdict.OK, Verdict.WARNING]
 
 
 # -- processes of this machine ----------------------------------------------------------------------------------------
@@ -316,15 +316,15 @@ def test_an_image_that_is_pulled_may_be_for_several() -> None:
 def test_a_machine_for_processes() -> None:
     wanted = [("127.0.0.1", 2222), ("127.0.0.1", 2223)]
     system = replace(SYSTEM, listeners=(Listener("*", 2222), Listener("127.0.0.1", 2223, "nc (pid 3)")))
-    found = list(local(system, "/home", lambda _, port: "ps/0" if port == 2222 else None, wanted))
-    assert [(it.check, it.verdict.value) for it in found] == [
+    findings = list(local(system, "/home", lambda _, port: "ps/0" if port == 2222 else None, wanted))
+    assert [(it.check, it.verdict.value) for it in findings] == [
         ("cpu", "ok"),
         ("disk", "ok"),
         ("memory", "ok"),
         ("ports", "failed"),
         ("ports", "ok"),
     ]
-    assert found[-1].what == "2222 held by ps/0"
+    assert findings[-1].what == "2222 held by ps/0"
     assert [it.verdict for it in local(System("x86_64"), "/home", lambda *_: None, wanted)] == [Verdict.NOTE] * 4
 
 
@@ -345,10 +345,10 @@ def test_processes_are_checked_by_the_same_verb(
     port = free_ports(2)
     with socket.create_server(("127.0.0.1", port)):
         (tmp_path / "inventory.yml").write_text(INVENTORY.replace("PORT", str(port)))
-        told = run_command(capsys, "check", "-i", str(tmp_path / "inventory.yml"))
-    assert told.code == 1
-    assert f"failed   localhost  127.0.0.1:{port} is taken by " in told.out
-    assert told.out.startswith("here: 1 ps, 1 worker on 1 host\n\nCHECK")
+        result = run_command(capsys, "check", "-i", str(tmp_path / "inventory.yml"))
+    assert result.code == 1
+    assert f"failed   localhost  127.0.0.1:{port} is taken by " in result.out
+    assert result.out.startswith("here: 1 ps, 1 worker on 1 host\n\nCHECK")
     assert not (tmp_path / "state").exists(), "nothing is made"
     again = json.loads(run_command(capsys, "check", "--json", "-i", str(tmp_path / "inventory.yml")).out)
     assert [it["verdict"] for it in again["hosts"]["localhost"] if it["check"] == "ports"] == ["ok"]
@@ -364,17 +364,17 @@ OUTCOMES = (
 
 @given(st.sampled_from(OUTCOMES), st.sampled_from(["h1", "h2"]))
 def test_every_outcome_but_ok_is_a_failure_with_a_fix(outcome: str, host: str) -> None:
-    found = judge_cell(Cell(host, PS, outcome))
+    actual = judge_cell(Cell(host, PS, outcome))
     if outcome == "ok":
-        assert found is None
+        assert actual is None
     else:
-        assert found is not None
-        assert found.verdict is Verdict.FAILED
-        assert "ps/0 at 10.0.0.11:2222" in found.what
-        assert "h1" in found.fix or "port 2222" in found.fix
+        assert actual is not None
+        assert actual.verdict is Verdict.FAILED
+        assert "ps/0 at 10.0.0.11:2222" in actual.what
+        assert "h1" in actual.fix or "port 2222" in actual.fix
 
 
-def test_a_firewall_is_told_from_the_one_between_a_host_and_its_own_containers() -> None:
+def test_a_firewall_between_hosts_is_distinguished_from_one_on_the_host() -> None:
     between, own = judge_cell(Cell("h2", PS, "no answer")), judge_cell(Cell("h1", PS, "no answer"))
     assert between is not None
     assert own is not None
@@ -403,7 +403,7 @@ def test_the_table_has_a_row_for_each_host_and_a_column_for_each_task() -> None:
     assert table([Cell("h1", PS, "error: [Errno 1] x")])[1] == ("h1", "error")
 
 
-def test_what_is_wrong_for_the_same_reason_is_told_once() -> None:
+def test_failures_with_the_same_cause_are_reported_once() -> None:
     assert [(hosts, it.what) for hosts, it in failures(CELLS[:2])] == [(["h1"], "worker/1 at 10.0.0.12:2222: refused")]
     (hosts, _), *others = failures([Cell("h1", ELSEWHERE, "closed"), Cell("h3", ELSEWHERE, "closed")])
     assert (hosts, others) == (["h1", "h3"], [])
@@ -438,7 +438,7 @@ def test_the_exit_code(findings: list[Finding], cells: tuple[Cell, ...], unreach
     assert checked.exit_code == code
 
 
-def test_what_programs_read() -> None:
+def test_the_json_report() -> None:
     checked = CheckReport("linear", {"h1": (warning("clock", "late", "set it"),)}, CELLS[1:2])
     assert checked.to_dict() == {
         "cluster": "linear",
@@ -453,16 +453,16 @@ def test_what_programs_read() -> None:
     }  # fmt: skip
 
 
-def test_findings_are_told_in_one_order() -> None:
-    found = [ok(check, "x") for check in reversed(CHECKS)]
-    assert [it.check for it in in_order(found)] == list(CHECKS)
+def test_findings_are_reported_in_one_order() -> None:
+    actual = [ok(check, "x") for check in reversed(CHECKS)]
+    assert [it.check for it in in_order(actual)] == list(CHECKS)
 
 
 def shown(checked: CheckReport, *, colour: bool = False) -> list[str]:
     return list(lines(checked, "linear: 1 ps", Printer(live=False, colour=colour)))
 
 
-def test_what_people_read() -> None:
+def test_the_printed_report() -> None:
     hosts: dict[str, tuple[Finding, ...]] = {f"h{n}": (ok("reach", "SSH as x"), ok("cpu", "good")) for n in range(1, 8)}
     hosts["h7"] = (failed("reach", "no answer", "look"),)
     own = "let its own containers (docker0) in at port 2222, or correct `address` of h2"
@@ -513,7 +513,7 @@ NOT_OURS = there("tfprov-linear-ps-0")
 
 
 @pytest.mark.parametrize(
-    ("check", "wanted", "engine", "system", "told"),
+    ("check", "wanted", "engine", "system", "expected"),
     [
         ("engine", (), replace(ENGINE, driver="vfs"), SYSTEM,
          "Docker 24.0.7 (API 1.43), vfs; set it up with overlay2: vfs copies every layer whole, for every container"),
@@ -560,13 +560,13 @@ NOT_OURS = there("tfprov-linear-ps-0")
         ("cpu", (), ENGINE, System(), "not checked: the host does not say what it is"),
     ],
 )  # fmt: skip
-def test_a_finding_is_told_in_full(
-    check: str, wanted: tuple[Container, ...], engine: EngineFacts, system: System, told: str
+def test_a_finding_is_reported_in_full(
+    check: str, wanted: tuple[Container, ...], engine: EngineFacts, system: System, expected: str
 ) -> None:
-    assert [words for _, words in judged(check, *wanted, engine=engine, system=system)] == [told]
+    assert [words for _, words in judged(check, *wanted, engine=engine, system=system)] == [expected]
 
 
-def test_what_is_not_checked_and_what_is_scarce_on_this_machine_is_told_in_full() -> None:
+def test_what_is_not_checked_and_what_is_scarce_on_this_machine_is_reported_in_full() -> None:
     nothing = System("x86_64", frozenset({"avx"}))
     assert [str(it) for it in local(nothing, "/home", lambda *_: None, ())][1:] == [
         "not checked: the host does not say how much there is",
@@ -591,7 +591,7 @@ def test_what_is_not_checked_and_what_is_scarce_on_this_machine_is_told_in_full(
     assert late.fix == "set it there, for example with `timedatectl set-ntp true`"
 
 
-def test_hosts_of_another_kind_are_told_what_to_do_about_it() -> None:
+def test_hosts_of_another_architecture_get_a_fix() -> None:
     platforms = dict.fromkeys("abcde", "linux/amd64") | {"f": "linux/arm64"}
     assert str(architectures(platforms, [], pulled=False)["f"]) == (
         "linux/arm64, and a, b, c and 2 more are linux/amd64; take the host out of the cluster, or use others like it"
@@ -619,7 +619,7 @@ def test_hosts_of_another_kind_are_told_what_to_do_about_it() -> None:
         ("error: [Errno 1] x", "[Errno 1] x", "correct `address` of h1"),
     ],
 )  # fmt: skip
-def test_what_is_to_be_done_about_a_way_that_does_not_lead_there(outcome: str, what: str, fix: str) -> None:
+def test_the_fix_for_an_unreachable_address(outcome: str, what: str, fix: str) -> None:
     assert judge_cell(Cell("h2", PS, outcome)) == failed("network", f"ps/0 at 10.0.0.11:2222: {what}", fix)
     own = judge_cell(Cell("h1", PS, outcome))
     assert own is not None

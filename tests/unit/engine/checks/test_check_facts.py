@@ -59,13 +59,13 @@ MemAvailable:   16384000 kB
 
 
 def test_what_the_script_prints_is_read() -> None:
-    found = parse_system(WHOLE)
-    assert (found.kind, found.gpus, found.gpu_tools) == ("x86_64", 2, True)
-    assert found.flags == frozenset({"fpu", "sse4_2", "avx", "avx2"})
-    assert found.addresses == ("127.0.0.1", "10.0.0.11")
-    assert (found.free, found.memory) == (80000000 * 1024, 16384000 * 1024)
-    assert found.listeners is not None
-    assert len(found.listeners) == 5
+    parsed = parse_system(WHOLE)
+    assert (parsed.kind, parsed.gpus, parsed.gpu_tools) == ("x86_64", 2, True)
+    assert parsed.flags == frozenset({"fpu", "sse4_2", "avx", "avx2"})
+    assert parsed.addresses == ("127.0.0.1", "10.0.0.11")
+    assert (parsed.free, parsed.memory) == (80000000 * 1024, 16384000 * 1024)
+    assert parsed.listeners is not None
+    assert len(parsed.listeners) == 5
 
 
 @given(st.text())
@@ -74,25 +74,31 @@ def test_any_text_can_be_read(text: str) -> None:
     parse_system(WHOLE.replace("x86_64", text).replace("10.0.0", text))
 
 
-def test_what_is_not_told_is_not_known() -> None:
-    found = parse_system("@kind\n@flags\n@addresses\n@free\n@memory\n@listeners\n@gpus\n@gpu_tools\n")
-    assert found == parse_system("")
-    assert (found.flags, found.addresses, found.free, found.listeners, found.gpus) == (None, None, None, None, None)
+def test_empty_sections_are_unknown_facts() -> None:
+    parsed = parse_system("@kind\n@flags\n@addresses\n@free\n@memory\n@listeners\n@gpus\n@gpu_tools\n")
+    assert parsed == parse_system("")
+    assert (parsed.flags, parsed.addresses, parsed.free, parsed.listeners, parsed.gpus) == (
+        None,
+        None,
+        None,
+        None,
+        None,
+    )
 
 
-def test_this_machine_says_what_it_is() -> None:
+def test_the_facts_of_this_machine() -> None:
     def run(argv: Sequence[str]) -> tuple[int, str]:
         done = subprocess.run(list(argv), capture_output=True, text=True, check=False)
         return done.returncode, done.stdout
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        found = read_system(run, "/")
-        assert found.addresses is not None
-        assert "127.0.0.1" in found.addresses
-        assert found.free
-        assert found.listeners is not None
-        assert owner_of(found.listeners, "127.0.0.1", port) is not None
+        parsed = read_system(run, "/")
+        assert parsed.addresses is not None
+        assert "127.0.0.1" in parsed.addresses
+        assert parsed.free
+        assert parsed.listeners is not None
+        assert owner_of(parsed.listeners, "127.0.0.1", port) is not None
     clock = read_clock(run)
     assert clock is not None
     assert abs(clock.offset) <= clock.doubt + 0.1
@@ -120,9 +126,9 @@ def test_this_machine_says_what_it_is() -> None:
     ],
     ids=["ss", "proc", "nothing", "error"],
 )
-def test_who_listens(text: str, expected: list[Listener] | None) -> None:
-    found = parse_listeners(text)
-    assert (None if found is None else list(found)) == expected
+def test_listeners_are_parsed(text: str, expected: list[Listener] | None) -> None:
+    parsed = parse_listeners(text)
+    assert (None if parsed is None else list(parsed)) == expected
 
 
 def test_addresses_are_also_read_from_the_kernels_table() -> None:
@@ -186,8 +192,8 @@ def listening(port: int, greeting: str) -> Iterator[None]:
 def probed(*targets: tuple[str, int, str], patience: float = 10, program: str = reachability_probe.PROBE) -> list[str]:
     argv = [sys.executable, "-c", program, json.dumps(targets), "4", str(patience)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    found: list[str] = json.loads(done.stdout)
-    return found
+    data: list[str] = json.loads(done.stdout)
+    return data
 
 
 @contextmanager
@@ -221,7 +227,7 @@ def test_where_nobody_listens_it_is_refused() -> None:
     assert probed(("127.0.0.1", port, ""), ("127.0.0.1", port, "word"), patience=0) == ["refused", "refused"]
 
 
-def test_a_name_without_an_address_is_told() -> None:
+def test_a_name_without_an_address_is_reported() -> None:
     assert probed(("no-such-host.invalid", 2222, "")) == ["no address"]
 
 

@@ -20,22 +20,22 @@ import pytest
 from tests.support.memory_cluster import make_context
 from tests.support.reporters import RecordingReporter
 from tests.support.waiting import until
-from tfprov.engine.lock.holder import Facts
-from tfprov.engine.lock.host_lock import Child, HostLock, Shell, Where
-from tfprov.engine.lock.lock import Lock
+from tfprov.engine.lock.cluster_lock import ClusterLock
+from tfprov.engine.lock.holder import LockHolder
+from tfprov.engine.lock.host_lock import ChildProcess, HostLock, LocalHost, LockPaths
 from tfprov.errors import HostError, Locked, Unreachable
 from tfprov.hosts.process.proc import identity
 
-ME = Facts.here("up")
+ME = LockHolder.current("up")
 
 
 def names(directory: Path) -> list[str]:
     return [path.name for path in (directory / ".tfprov").iterdir()]
 
 
-def below(directory: Path) -> Where:
+def below(directory: Path) -> LockPaths:
     """Return places in a directory of a test, for a host without an engine unless there is a `socket`."""
-    return Where(str(directory), str(directory / "socket"), str(directory))
+    return LockPaths(str(directory), str(directory / "socket"), str(directory))
 
 
 @pytest.fixture
@@ -43,15 +43,15 @@ def made(tmp_path: Path) -> Iterator[Callable[..., HostLock]]:
     """Makes locks of the cluster `linear` that are let go at the end."""
     with ExitStack() as stack:
 
-        def make(facts: Facts = ME) -> HostLock:
-            lock = HostLock(Shell("h1"), "linear", facts, secrets.token_hex(8), below(tmp_path))
+        def make(facts: LockHolder = ME) -> HostLock:
+            lock = HostLock(LocalHost("h1"), "linear", facts, secrets.token_hex(8), below(tmp_path))
             stack.callback(lock.free)
             return lock
 
         yield make
 
 
-def test_the_second_run_is_told_who_holds_the_lock_and_what_to_do(made: Callable[..., HostLock]) -> None:
+def test_the_error_of_a_second_run_names_the_holder_of_the_lock_and_the_fix(made: Callable[..., HostLock]) -> None:
     first = made(replace(ME, user="anna", controller="laptop", pid=1, since="12:03:05", process=""))
     first.take()
     with pytest.raises(Locked) as caught:
@@ -103,9 +103,9 @@ def test_of_two_at_once_exactly_one_gets_it(made: Callable[..., HostLock]) -> No
 
 HOLDER = """
 import sys
-from tfprov.engine.lock.holder import Facts
-from tfprov.engine.lock.host_lock import HostLock, Shell, Where
-lock = HostLock(Shell("h1"), "linear", Facts.here("run"), "theirs", Where(own=sys.argv[1], socket=""))
+from tfprov.engine.lock.holder import LockHolder
+from tfprov.engine.lock.host_lock import HostLock, LocalHost, LockPaths
+lock = HostLock(LocalHost("h1"), "linear", LockHolder.current("run"), "theirs", LockPaths(own=sys.argv[1], socket=""))
 lock.take()
 print("held", flush=True)
 sys.stdin.read()
@@ -131,10 +131,10 @@ class Orphaned:
 
     def __init__(self, host: str) -> None:
         self.host = host
-        self.lost: list[Child] = []
+        self.lost: list[ChildProcess] = []
 
     def hold(self, argv: Sequence[str]) -> "Deaf":
-        held = Shell(self.host).hold(argv)
+        held = LocalHost(self.host).hold(argv)
         self.lost.append(held)
         return Deaf(held)
 
@@ -143,7 +143,7 @@ class Orphaned:
 
 
 class Deaf:
-    def __init__(self, held: Child) -> None:
+    def __init__(self, held: ChildProcess) -> None:
         self.first_line, self.error_text = held.first_line, held.error_text
         self.alive = held.alive
 
@@ -170,7 +170,7 @@ def test_a_run_gets_its_own_lost_lock_back(orphaned: Orphaned, tmp_path: Path) -
 def test_a_lost_lock_of_somebody_else_is_respected(orphaned: Orphaned, tmp_path: Path) -> None:
     HostLock(orphaned, "linear", replace(ME, process=""), "theirs", below(tmp_path)).take()
     with pytest.raises(Locked):
-        HostLock(Shell("h1"), "linear", ME, "ours", below(tmp_path)).take()
+        HostLock(LocalHost("h1"), "linear", ME, "ours", below(tmp_path)).take()
 
 
 def test_a_lock_of_a_process_that_is_known_to_be_dead_is_taken_over(orphaned: Orphaned, tmp_path: Path) -> None:
@@ -178,9 +178,9 @@ def test_a_lock_of_a_process_that_is_known_to_be_dead_is_taken_over(orphaned: Or
         facts = replace(ME, pid=process.pid, process=identity(process.pid) or "")
         HostLock(orphaned, "linear", facts, "theirs", below(tmp_path)).take()
         with pytest.raises(Locked):
-            HostLock(Shell("h1"), "linear", ME, "ours", below(tmp_path)).take()
+            HostLock(LocalHost("h1"), "linear", ME, "ours", below(tmp_path)).take()
         process.kill()
-    after = HostLock(Shell("h1"), "linear", ME, "ours", below(tmp_path))
+    after = HostLock(LocalHost("h1"), "linear", ME, "ours", below(tmp_path))
     after.take()
     until(lambda: not orphaned.lost[0].alive)
     after.free()
@@ -204,12 +204,12 @@ def test_a_process_that_cannot_be_seen_from_here_is_never_taken_for_dead(changes
     ids=["nothing", "cut", "a list", "empty", "null", "deep", "too few", "a pid that is text"],
 )
 def test_facts_that_are_none_are_not_read(text: str) -> None:
-    assert Facts.read(text) is None
+    assert LockHolder.read(text) is None
 
 
 def test_facts_come_back_as_they_were_and_steer_no_terminal() -> None:
     facts = replace(ME, user="\x1b[2J" + "x" * 500, verb="up\nerror: no")
-    assert Facts.read(facts.to_text()) == facts
+    assert LockHolder.read(facts.to_text()) == facts
     assert str(facts).isprintable()
     assert len(str(facts)) < 400
 
@@ -261,7 +261,7 @@ def test_what_is_in_the_way_of_a_lock_is_left_alone_and_its_owner_is_named(tmp_p
             what = "a file that can be locked" if is_file else "the directory for locks of the engine's users"
             path = shared / "linear.lock" if is_file else shared
             with pytest.raises(HostError) as caught:
-                HostLock(Shell("h1"), "linear", ME, "ours", below(directory)).take()
+                HostLock(LocalHost("h1"), "linear", ME, "ours", below(directory)).take()
             assert str(caught.value) == f"h1: {path} of user {me} is not {what}; have its owner or root remove it there"
 
             assert precious.read_text() == "mine"
@@ -270,13 +270,13 @@ def test_what_is_in_the_way_of_a_lock_is_left_alone_and_its_owner_is_named(tmp_p
 
 def test_users_of_an_engine_share_a_directory_that_is_their_groups_alone(tmp_path: Path) -> None:
     shared = engine_of_group(tmp_path, os.getgid())
-    lock = HostLock(Shell("h1"), "linear", ME, "ours", below(tmp_path))
+    lock = HostLock(LocalHost("h1"), "linear", ME, "ours", below(tmp_path))
     lock.take()
     assert (shared.stat().st_mode & 0o7777, shared.stat().st_gid) == (0o2770, os.getgid())
     assert (shared / "linear.lock").stat().st_mode & 0o777 == 0o660
     assert sorted(path.name for path in tmp_path.iterdir()) == [shared.name, "socket"]
     with pytest.raises(Locked):
-        HostLock(Shell("h1"), "linear", ME, "theirs", below(tmp_path)).take()
+        HostLock(LocalHost("h1"), "linear", ME, "theirs", below(tmp_path)).take()
     lock.free()
 
 
@@ -286,11 +286,11 @@ def test_a_directory_of_somebody_outside_of_the_engines_group_is_not_used(tmp_pa
     shared.mkdir(mode=0o770)
     os.chown(shared, 65534, 65534)
     with pytest.raises(HostError, match="of user nobody is not the directory for locks"):
-        HostLock(Shell("h1"), "linear", ME, "ours", below(tmp_path)).take()
+        HostLock(LocalHost("h1"), "linear", ME, "ours", below(tmp_path)).take()
     assert list(shared.iterdir()) == []
 
 
-def test_whoever_owns_the_file_cannot_have_another_one_written(tmp_path: Path) -> None:
+def test_the_owner_of_a_lock_file_cannot_redirect_the_write(tmp_path: Path) -> None:
     """The path leads elsewhere as soon as the lock is held: only what was locked is written."""
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "bin").mkdir()
@@ -300,38 +300,38 @@ def test_whoever_owns_the_file_cannot_have_another_one_written(tmp_path: Path) -
     flock.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{tmp_path}/bin", prepend=os.pathsep)
-        lock = HostLock(Shell("h1"), "linear", ME, "ours", below(tmp_path))
+        lock = HostLock(LocalHost("h1"), "linear", ME, "ours", below(tmp_path))
         lock.take()
         lock.free()
     assert (tmp_path / "precious").read_text() == "mine"
 
 
-def test_a_host_without_flock_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_host_without_flock_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("sh", "cat", "sleep"):
         (tmp_path / name).symlink_to(f"/bin/{name}")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HostError, match="h1: there is no `flock`, which the lock needs; install util-linux there"):
-        HostLock(Shell("h1"), "linear", ME, "ours", below(tmp_path)).take()
+        HostLock(LocalHost("h1"), "linear", ME, "ours", below(tmp_path)).take()
 
 
-def test_a_place_where_nothing_can_be_made_is_told(tmp_path: Path) -> None:
+def test_a_place_where_nothing_can_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(HostError, match="the lock of cluster linear could not be taken: mkdir: "):
-        HostLock(Shell("h1"), "linear", ME, "ours", below(tmp_path / "file")).take()
+        HostLock(LocalHost("h1"), "linear", ME, "ours", below(tmp_path / "file")).take()
 
 
 # --- both halves -----------------------------------------------------------------------------------------------------
 
 
-class Way(Shell):
+class FakeHost(LocalHost):
     """A host that can be out of reach."""
 
     def __init__(self, host: str) -> None:
         super().__init__(host)
         self.down = False
-        self.held: list[Child] = []
+        self.held: list[ChildProcess] = []
 
-    def hold(self, argv: Sequence[str]) -> Child:
+    def hold(self, argv: Sequence[str]) -> ChildProcess:
         if self.down:
             raise Unreachable(self.host, "no answer")
         self.held.append(super().hold(argv))
@@ -343,16 +343,16 @@ class Cluster:
 
     def __init__(self, directory: Path) -> None:
         self.directory, self.notes = directory, RecordingReporter()
-        self.ways = {host: Way(host) for host in ("h1", "h2")}
+        self.hosts = {host: FakeHost(host) for host in ("h1", "h2")}
 
-    def lock(self, home: str, name: str = "lab", **options: Any) -> Lock:
+    def lock(self, home: str, name: str = "lab", **options: Any) -> ClusterLock:
         text = "all: {vars: {tfprov: {cluster: NAME, command: [x]}}}\nps: {hosts: {h1: }}\nworker: {hosts: {h2: }}"
-        machines: Any = dict.fromkeys(self.ways)
+        machines: Any = dict.fromkeys(self.hosts)
         context = replace(
             make_context(text.replace("NAME", name)), home=self.directory / home, report=self.notes, machines=machines
         )
-        way: Any = lambda _context, host: self.ways[host]  # noqa: E731
-        return Lock(context, "up", way=way, where=below(self.directory), **options)
+        lockable: Any = lambda _context, host: self.hosts[host]  # noqa: E731
+        return ClusterLock(context, "up", lockable=lockable, paths=below(self.directory), **options)
 
 
 @pytest.fixture
@@ -406,7 +406,7 @@ def test_a_run_whose_first_host_is_lost_takes_down_what_is_left(cluster: Cluster
     lock = cluster.lock("one")
     lock.take()
     lose(cluster)
-    cluster.ways["h1"].down = True
+    cluster.hosts["h1"].down = True
     with pytest.raises(Unreachable):
         lock.take()
     lock.take(tolerant=True)
@@ -417,26 +417,26 @@ def test_a_run_whose_first_host_is_lost_takes_down_what_is_left(cluster: Cluster
 
 def lose(cluster: Cluster) -> None:
     """Lose the connection over which the last lock on h1 is held."""
-    held = cluster.ways["h1"].held[-1]
+    held = cluster.hosts["h1"].held[-1]
     assert held.alive
     held.close()
     until(lambda: not held.alive)
 
 
-def test_a_first_host_that_cannot_be_reached_is_an_error_for_who_starts_something(cluster: Cluster) -> None:
-    cluster.ways["h1"].down = True
+def test_up_fails_if_the_first_host_is_unreachable(cluster: Cluster) -> None:
+    cluster.hosts["h1"].down = True
     with pytest.raises(Unreachable, match="h1: no answer"):
         cluster.lock("one").take()
 
 
-def test_who_takes_down_locks_on_the_first_host_that_can_be_reached(cluster: Cluster) -> None:
-    cluster.ways["h1"].down = True
+def test_down_locks_on_the_first_reachable_host(cluster: Cluster) -> None:
+    cluster.hosts["h1"].down = True
     lock = cluster.lock("one", tolerant=True)
     lock.take()
     assert cluster.notes.notes == ["h1 cannot be reached: the lock is held on h2"]
     with pytest.raises(Locked, match="says h2"):
         cluster.lock("two", tolerant=True).take()
     lock.free()
-    cluster.ways["h2"].down = True
+    cluster.hosts["h2"].down = True
     with cluster.lock("three", tolerant=True):
         assert cluster.notes.notes[-1] == "h1, h2 cannot be reached: the lock is held on this machine only"

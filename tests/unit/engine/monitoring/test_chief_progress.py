@@ -49,36 +49,36 @@ def split(tmp_path: Path) -> SplitTraining:
     return SplitTraining(tmp_path, hosts={"w0": Metered("w0")}).runs()
 
 
-def told(split: SplitTraining, data: bytes) -> tuple[Progress | None, int]:
+def read_counted(split: SplitTraining, data: bytes) -> tuple[Progress | None, int]:
     """Return what is read of a file of the chief, and how many bytes were moved for it."""
     chief = split.hosts["w0"]
     assert isinstance(chief, Metered)
     chief.saves("worker/0", EVENTS, data)
     chief.moved = 0
-    found = read_progress(split.context, observe(split.context))
-    return found, chief.moved
+    parsed = read_progress(split.context, observe(split.context))
+    return parsed, chief.moved
 
 
-def test_of_a_file_of_50_megabytes_little_is_moved_and_the_same_is_said(split: SplitTraining) -> None:
+def test_little_of_a_file_of_50_megabytes_is_read_with_the_same_result(split: SplitTraining) -> None:
     data = event_file(steps=1000, filler=50_000, values=None)
     assert len(data) > 50_000_000
-    found, moved = told(split, data)
-    assert found == progress(io.BytesIO(data))
-    assert found is not None
-    assert (found.step, found.steps_per_second) == (1000, 4.0)
+    actual, moved = read_counted(split, data)
+    assert actual == progress(io.BytesIO(data))
+    assert actual is not None
+    assert (actual.step, actual.steps_per_second) == (1000, 4.0)
     assert moved < 1_000_000
 
 
 @pytest.mark.parametrize("steps", [1, 2, 40, 1000])
 @pytest.mark.parametrize("filler", [0, 700, 9000])
-def test_whatever_the_size_the_same_is_said_as_of_the_whole_file(split: SplitTraining, steps: int, filler: int) -> None:
+def test_the_progress_is_that_of_the_whole_file_at_every_size(split: SplitTraining, steps: int, filler: int) -> None:
     data = event_file(steps, filler, {"other": 1.0})
-    assert told(split, data)[0] == progress(io.BytesIO(data))
+    assert read_counted(split, data)[0] == progress(io.BytesIO(data))
 
 
-def test_a_file_without_what_is_looked_for_costs_two_megabytes_and_no_more(split: SplitTraining) -> None:
+def test_at_most_two_megabytes_of_a_file_without_progress_are_read(split: SplitTraining) -> None:
     data = event_file(steps=1, filler=0, values=None) + event_file(steps=1, filler=20_000_000, values=None)[:-200]
-    _, moved = told(split, data)
+    _, moved = read_counted(split, data)
     assert moved < 3_000_000
 
 
@@ -88,23 +88,23 @@ def test_a_file_that_grows_while_it_is_read_does_not_confuse_anybody(split: Spli
     chief = split.hosts["w0"]
     assert isinstance(chief, Metered)
     chief.grows = event_file(steps=1, filler=100, values=None)
-    found, _ = told(split, data)
-    assert found is not None
-    assert found.step in (1, 10), "of the records before it grew, or of those behind them"
+    actual, _ = read_counted(split, data)
+    assert actual is not None
+    assert actual.step in (1, 10), "of the records before it grew, or of those behind them"
 
 
 def test_a_chief_that_has_written_nothing_has_no_progress(split: SplitTraining) -> None:
     assert read_progress(split.context, observe(split.context)) is None
-    assert told(split, b"")[0] is None
+    assert read_counted(split, b"")[0] is None
 
 
 def test_an_empty_new_file_does_not_hide_the_one_before(split: SplitTraining) -> None:
     chief = split.hosts["w0"]
     chief.saves("worker/0", "events.out.tfevents.0.w0", event_file(steps=7, filler=10, values=None))
     chief.now += 1
-    found, _ = told(split, b"")
-    assert found is not None
-    assert found.step == 7
+    actual, _ = read_counted(split, b"")
+    assert actual is not None
+    assert actual.step == 7
 
 
 def test_the_end_of_a_file_reads_like_the_file(split: SplitTraining) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.support.event_files import event
 from tests.support.memory_lab import MemoryLab
-from tfprov.engine.monitoring.follow import STANDSTILL, Standstill, see_out
+from tfprov.engine.monitoring.follow import STANDSTILL, Standstill, wait_for_ends
 from tfprov.engine.observe import observe
 from tfprov.formats.event_file import Progress
 from tfprov.formats.tfrecord import write_record
@@ -53,8 +53,8 @@ def saves(lab: MemoryLab) -> None:
     """The chief has saved step 200, and worker 2 says how far it is."""
     for part in ("index", "data-00000-of-00001"):
         lab.hosts["h2"].saves("worker/0", f"model.ckpt-200.{part}", b"x")
-    said = {"task": "worker/2", "step": 1816, "steps": 900, "at": 5.0}
-    lab.hosts["h2"].saves("worker/2", "progress.json", json.dumps(said).encode())
+    expected = {"task": "worker/2", "step": 1816, "steps": 900, "at": 5.0}
+    lab.hosts["h2"].saves("worker/2", "progress.json", json.dumps(expected).encode())
 
 
 def evaluated(lab: MemoryLab, step: int) -> None:
@@ -76,7 +76,7 @@ def looks(lab: MemoryLab, case: Case) -> Callable[[], Observation]:
     return look
 
 
-def test_who_is_cut_short_when_the_chief_is_done_is_named_once() -> None:
+def test_workers_that_run_on_after_the_chief_are_named_once() -> None:
     wrong = {}
     for name, case in CASES.items():
         text, in_graph = LAB.replace("STRATEGY", case.settings), "in_graph" in case.settings
@@ -85,10 +85,10 @@ def test_who_is_cut_short_when_the_chief_is_done_is_named_once() -> None:
             saves(lab)
         lab.hosts["h2"].exits(lab.context.cluster.chief.name, 0)
         begin = lab.clock.now()
-        see_out(lab.context, observe(lab.context), looks(lab, case))
-        found = lab.clock.now() - begin, lab.report.notes
-        if found != (case.seconds, case.notes):
-            wrong[name] = found
+        wait_for_ends(lab.context, observe(lab.context), looks(lab, case))
+        outcome = lab.clock.now() - begin, lab.report.notes
+        if outcome != (case.seconds, case.notes):
+            wrong[name] = outcome
     assert wrong == {}
 
 
@@ -105,9 +105,9 @@ def test_a_chief_that_does_not_end_after_its_last_step_is_named_once() -> None:
         (None, None, True, STANDSTILL, f"is the last of the workers that runs {hang}"),
         (None, 2000, False, STANDSTILL, ""),
     ]
-    for reached, steps, others, seconds, told in rows:
+    for reached, steps, others, seconds, message in rows:
         standstill = Standstill()
-        found = [standstill.update(reached, steps, others_done=others, now=100.0 + after) for after in (0, seconds)]
-        assert found == ["", told]
-        if told:
+        actual = [standstill.update(reached, steps, others_done=others, now=100.0 + after) for after in (0, seconds)]
+        assert actual == ["", message]
+        if message:
             assert standstill.update(reached, steps, others_done=others, now=200.0) == ""

@@ -164,8 +164,8 @@ def test_the_exceptions_line_stands_on_the_restarts_line_with_its_remedy() -> No
     first = Observed("worker/1", "h", State.RUNNING, {}, started_at=5.0)
     restarts.update([first])
     again = replace(first, restarts=1, last_exit=1, last_words=LOG[-1], started_at=6.0)
-    (told,) = restarts.update([again])
-    assert told == (
+    (message,) = restarts.update([again])
+    assert message == (
         "worker/1 ended with exit code 1 and was started again (1 of 3): ModuleNotFoundError: No module named 'pandas'; "
         "install the module where the task runs: with pip, or with a line in the Dockerfile"
     )
@@ -178,7 +178,7 @@ def test_the_exceptions_line_stands_on_the_restarts_line_with_its_remedy() -> No
     ]
 
 
-def test_an_engine_is_asked_to_start_no_more_what_failed_twice_with_the_same_words() -> None:
+def test_an_engine_ends_the_restarts_of_a_task_that_failed_twice_with_the_same_message() -> None:
     given_up: list[str] = []
     restarts = Restarts(lambda _task: 9, lambda observed: given_up.append(observed.task))
     runs = [
@@ -187,15 +187,15 @@ def test_an_engine_is_asked_to_start_no_more_what_failed_twice_with_the_same_wor
         )
         for n, (t, words) in enumerate([(0.0, ""), (1.0, "boom"), (2.0, "boom")])
     ]
-    told = [restarts.update([one]) for one in (runs[0], replace(runs[1], restarting=True), runs[1], runs[2])]
+    message = [restarts.update([one]) for one in (runs[0], replace(runs[1], restarting=True), runs[1], runs[2])]
     assert given_up == ["worker/1"]
-    assert told[-1][-1] == "worker/1 failed twice with the same error: it is not started again after this"
+    assert message[-1][-1] == "worker/1 failed twice with the same error: it is not started again after this"
     restarts.update([replace(runs[2], restarts=0, started_at=60.0)])
     restarts.update([replace(runs[1], started_at=61.0)])
     assert given_up == ["worker/1"], "`up` has started it anew"
 
 
-def test_a_task_that_is_left_alone_is_told_with_the_reason() -> None:
+def test_a_task_that_is_left_alone_is_reported_with_the_reason() -> None:
     memory_lab = lab(AGAIN)
     host = memory_lab.hosts["h3"]
 
@@ -209,7 +209,7 @@ def test_a_task_that_is_left_alone_is_told_with_the_reason() -> None:
     )
 
 
-def test_a_task_that_ends_at_once_with_0_is_told_once() -> None:
+def test_a_task_that_ends_at_once_with_0_is_reported_once() -> None:
     memory_lab = lab(AGAIN)
     hosts = memory_lab.hosts
     for host in hosts.values():
@@ -229,7 +229,7 @@ def test_a_task_that_ends_at_once_with_0_is_told_once() -> None:
     ]
 
 
-def test_an_unknown_command_is_told_once_with_its_host() -> None:
+def test_an_unknown_command_is_reported_once_with_its_host() -> None:
     memory_lab = lab()
     why = "there is no program `pyhton`; did you mean `python`? correct `command:`"
     for task in ("worker/2", "worker/3"):

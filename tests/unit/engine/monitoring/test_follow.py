@@ -20,7 +20,7 @@ def seen(restarts: int, state: State = State.RUNNING, code: int | None = None) -
     return [Observed("worker/1", "h", state, {}, restarts=restarts, last_exit=code)]
 
 
-def test_each_restart_is_told_once_and_none_of_before() -> None:
+def test_each_restart_is_reported_once_and_none_of_before() -> None:
     restarts = Restarts(lambda _task: 3)
     assert restarts.update(seen(1, code=1)) == []
     assert restarts.update(seen(2, code=137)) == ["worker/1 ended with exit code 137 and was started again (2 of 3)"]
@@ -55,22 +55,22 @@ def over_its_limit(memory_lab: MemoryLab, host: str, task: str, code: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("host", "task", "said"),
+    ("host", "task", "expected"),
     [
         ("h2", "worker/0", "worker/0: exited with code 5 after 2 restarts"),
         ("h1", "ps/1", "ps/1: exited with code 5 after 2 restarts: the training cannot go on without its variables"),
     ],
 )
-def test_who_fails_again_and_again_ends_the_run_with_its_last_lines(host: str, task: str, said: str) -> None:
+def test_a_task_that_fails_repeatedly_ends_the_run_with_its_last_lines(host: str, task: str, expected: str) -> None:
     memory_lab = MemoryLab(text=AGAIN)
     memory_lab.hosts[host].prints(task, *(f"line {n}" for n in range(30)))
     with pytest.raises(TaskFailed) as caught:
         follow_with_steps(memory_lab.context, lambda: over_its_limit(memory_lab, host, task, 5))
-    assert str(caught.value).splitlines() == [said, *(f"  {task} | line {n}" for n in range(10, 30))]
+    assert str(caught.value).splitlines() == [expected, *(f"  {task} | line {n}" for n in range(10, 30))]
     assert caught.value.code == (5 if task == "worker/0" else 1)
 
 
-def test_a_worker_over_its_limit_is_told_with_its_last_lines_and_the_others_go_on() -> None:
+def test_a_worker_over_its_limit_is_reported_with_its_last_lines_and_the_others_go_on() -> None:
     memory_lab = MemoryLab(text=AGAIN)
     memory_lab.hosts["h3"].prints("worker/3", "the reason")
     follow_with_steps(

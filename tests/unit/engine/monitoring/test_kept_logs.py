@@ -169,7 +169,7 @@ def test_a_log_that_cannot_be_kept_holds_nothing_up(tmp_path: Path) -> None:
     assert "the log of worker/0 is not kept: h2: the engine lost it" in lab.report.notes
 
 
-def test_a_file_in_the_way_is_told(lab: Lab) -> None:
+def test_a_file_in_the_way_is_reported(lab: Lab) -> None:
     lab.trains()
     lab.target.mkdir()
     lab.logs.write_text("mine")

@@ -11,7 +11,7 @@ from tfprov.engine.checkpoints.forecast import forecast
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.observe import observe, plan
 from tfprov.formats.tfrecord import write_record
-from tfprov.playbook.steps import tell_lost
+from tfprov.playbook.steps import report_lost_steps
 
 
 def at(lab: MemoryLab, *steps: int, file: str = "events.out.tfevents.1", time: float = 1.0) -> Callable[[], None]:
@@ -50,7 +50,7 @@ def pause() -> None:
     """Nothing happens while the training is looked at."""
 
 
-def test_a_training_that_falls_back_is_told_once_and_only_after_a_task_fell() -> None:
+def test_a_training_that_falls_back_is_reported_once_and_only_after_a_task_fell() -> None:
     def trained(lab: MemoryLab) -> dict[str, list[Callable[[], None]]]:
         newer = "events.out.tfevents.2"
         return {
@@ -91,24 +91,24 @@ def test_a_training_that_falls_back_is_told_once_and_only_after_a_task_fell() ->
         }
 
     wrong = {}
-    for told in trained(MemoryLab(text=AGAIN)):
+    for message in trained(MemoryLab(text=AGAIN)):
         lab = MemoryLab(text=AGAIN)
         # Progress is read at every second look.
-        follow_with_steps(lab.context, *trained(lab)[told], pause, ends(lab))
-        found = [note for note in lab.report.notes if "went back" in note]
-        if found != ([f"the training went back {told}"] if told.strip() else []):
-            wrong[told] = lab.report.notes
+        follow_with_steps(lab.context, *trained(lab)[message], pause, ends(lab))
+        notes = [note for note in lab.report.notes if "went back" in note]
+        if notes != ([f"the training went back {message}"] if message.strip() else []):
+            wrong[message] = lab.report.notes
     assert wrong == {}
 
 
-def test_steps_that_are_in_no_checkpoint_are_told_with_what_was_gathered(tmp_path: Path) -> None:
-    said = "worker/0 was at step 1,248 and did not save"
+def test_steps_that_are_in_no_checkpoint_are_reported_with_what_was_gathered(tmp_path: Path) -> None:
+    expected = "worker/0 was at step 1,248 and did not save"
     rows = {
         "running": "worker/0 is at step 1,248 and has saved nothing since model.ckpt-16",
-        "stopped": f"{said} when it was stopped: 1232 steps since model.ckpt-16 are lost",
-        "ended": f"{said} at its end: 1232 steps since model.ckpt-16 are lost",
+        "stopped": f"{expected} when it was stopped: 1232 steps since model.ckpt-16 are lost",
+        "ended": f"{expected} at its end: 1232 steps since model.ckpt-16 are lost",
     }
-    for state, told in rows.items():
+    for state, message in rows.items():
         lab = MemoryLab()
         context = replace(lab.context, target=tmp_path / state)
         saves(lab, 16)()
@@ -121,12 +121,12 @@ def test_steps_that_are_in_no_checkpoint_are_told_with_what_was_gathered(tmp_pat
         chief = context.chief(seen)
         assert chief is not None
         gather(context, lambda _prefixes: {}, seen)
-        tell_lost(context, chief, seen)
-        assert lab.report.notes[-1:] == [told], state
+        report_lost_steps(context, chief, seen)
+        assert lab.report.notes[-1:] == [message], state
         saves(lab, 1248)()
         gather(context, lambda _prefixes: {}, seen)
-        tell_lost(context, chief, seen)
-        assert lab.report.notes[-1:] == [told], state
+        report_lost_steps(context, chief, seen)
+        assert lab.report.notes[-1:] == [message], state
 
 
 def test_a_plan_says_when_the_step_that_it_names_is_an_old_one() -> None:
@@ -136,6 +136,9 @@ def test_a_plan_says_when_the_step_that_it_names_is_an_old_one() -> None:
     wanted = tuple(replace(one, spec={**one.spec, "flags": {"a": "b"}}) for one in lab.context.wanted)
     context = replace(lab.context, wanted=wanted)
     seen = observe(context)
-    for now, told in ((150.0, "(it is at 450)"), (940.0, "(it was at 450 14 min ago, and has written no event since)")):
+    for now, message in (
+        (150.0, "(it is at 450)"),
+        (940.0, "(it was at 450 14 min ago, and has written no event since)"),
+    ):
         lab.clock.time = now
-        assert str(forecast(context, plan(context, seen), seen)).endswith(told)
+        assert str(forecast(context, plan(context, seen), seen)).endswith(message)

@@ -23,7 +23,7 @@ from tfprov.hosts.memory import MemoryRuntime
 HOST_OF = {"worker/0": "h2", "worker/1": "h2", "worker/2": "h3", "worker/3": "h3"}
 
 
-def said(task: str, **changes: Any) -> bytes:
+def progress_json(task: str, **changes: Any) -> bytes:
     """Return a progress file as tfprov's runtime writes it."""
     known = {"task": task, "step": 400, "steps": 100, "rate": 10.0, "examples_rate": 640.0, "at": 5.0}
     return json.dumps({**known, "resumed": None, "lost": None, **changes}).encode()
@@ -37,10 +37,10 @@ def pace(steps: int, rate: float | None = 1.0, at: float = 5.0) -> Pace:
 
 
 def test_what_a_task_writes_is_read_with_every_field() -> None:
-    found = parse(said("worker/1", resumed=401, lost=448, examples_rate=None), "worker/1")
-    assert found == Pace(400, 100, 10.0, None, 5.0, resumed=401, lost=448)
-    assert found is not None
-    assert found.went_back
+    parsed = parse(progress_json("worker/1", resumed=401, lost=448, examples_rate=None), "worker/1")
+    assert parsed == Pace(400, 100, 10.0, None, 5.0, resumed=401, lost=448)
+    assert parsed is not None
+    assert parsed.went_back
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_what_a_task_writes_is_read_with_every_field() -> None:
         b"[]",
         b"\xff",
         b"[" * 4096,
-        said("worker/0"),
-        said("worker/1", step="7"),
-        said("worker/1", steps=True),
-        said("worker/1", at=None),
+        progress_json("worker/0"),
+        progress_json("worker/1", step="7"),
+        progress_json("worker/1", steps=True),
+        progress_json("worker/1", at=None),
         b'{"task": "worker/1"}',
-        said("worker/1").replace(b"5.0", b"NaN"),
+        progress_json("worker/1").replace(b"5.0", b"NaN"),
     ],
     ids=["empty", "a list", "no text", "deep", "another's", "text", "bool", "no time", "half", "nan"],
 )
@@ -64,16 +64,16 @@ def test_a_file_that_is_not_the_tasks_own_word_says_nothing(data: bytes) -> None
 
 
 def test_the_slowest_is_compared_with_the_median() -> None:
-    found = slowest({"a": pace(1, 8.0), "b": pace(1, 2.0), "c": pace(1, 10.0), "d": pace(1, None)})
-    assert found is not None
-    assert (found.task, found.rate, found.median, found.tasks) == ("b", 2.0, 8.0, 3)
+    slow = slowest({"a": pace(1, 8.0), "b": pace(1, 2.0), "c": pace(1, 10.0), "d": pace(1, None)})
+    assert slow is not None
+    assert (slow.task, slow.rate, slow.median, slow.tasks) == ("b", 2.0, 8.0, 3)
     assert slowest({"a": pace(1, 8.0), "d": pace(1, None)}) is None
 
 
-def test_who_has_been_silent_for_long_is_the_slowest_whatever_it_said_last() -> None:
-    found = slowest({"a": pace(1, 99.0, at=100.0), "b": pace(1, 2.0, at=150.0)})
-    assert found is not None
-    assert (found.task, found.rate) == ("a", 0.0)
+def test_a_task_without_recent_progress_is_the_slowest() -> None:
+    slow = slowest({"a": pace(1, 99.0, at=100.0), "b": pace(1, 2.0, at=150.0)})
+    assert slow is not None
+    assert (slow.task, slow.rate) == ("a", 0.0)
 
 
 def test_a_task_is_compared_once_it_has_a_history() -> None:
@@ -87,13 +87,15 @@ def test_a_task_is_compared_once_it_has_a_history() -> None:
 def test_status_has_every_tasks_own_speed_the_slowest_and_the_lost_steps() -> None:
     memory_lab = MemoryLab()
     for task, rate in (("worker/0", 8.0), ("worker/1", 10.0), ("worker/2", 2.0)):
-        memory_lab.hosts[HOST_OF[task]].saves(task, "progress.json", said(task, rate=rate, resumed=401, lost=448))
-    found = status(memory_lab.context, now=10.0)
-    rates = {row.task: row.pace and row.pace.rate for row in found.rows}
+        memory_lab.hosts[HOST_OF[task]].saves(
+            task, "progress.json", progress_json(task, rate=rate, resumed=401, lost=448)
+        )
+    report = status(memory_lab.context, now=10.0)
+    rates = {row.task: row.pace and row.pace.rate for row in report.rows}
     assert rates == {
         "ps/0": None, "ps/1": None, "worker/0": 8.0, "worker/1": 10.0, "worker/2": 2.0, "worker/3": None
     }  # fmt: skip
-    said_all = found.to_dict()
+    said_all = report.to_dict()
     assert said_all["slowest"] == {"task": "worker/2", "rate": 2.0, "median": 8.0, "tasks": 3}
     assert said_all["went_back"] == {"task": "worker/0", "lost": 448, "resumed": 401}
     assert said_all["examples_rate"] == 3 * 640.0
@@ -106,32 +108,34 @@ def test_status_has_the_steps_of_the_training_and_the_time_that_is_left() -> Non
     for second in range(11):
         write_record(written, event(100.0 + second, 100 + 20 * second, {"loss": 1.0}))
     memory_lab.hosts["h2"].saves("worker/0", "events.out.tfevents.1.h2", written.getvalue())
-    found = status(memory_lab.context, now=10.0)
-    assert (found.to_dict()["steps"], found.to_dict()["eta"]) == (2000, 85.0)
-    assert found.to_dict()["progress"] == {"step": 300, "wall_time": 110.0, "steps_per_second": 20.0, "loss": 1.0}
-    assert any(line.startswith("worker/0: step 300 of 2,000 · 15.0% · 20.0 steps/s · ") for line in status_lines(found))
-    assert any(" · ETA 1m 25s (" in line for line in status_lines(found))
+    report = status(memory_lab.context, now=10.0)
+    assert (report.to_dict()["steps"], report.to_dict()["eta"]) == (2000, 85.0)
+    assert report.to_dict()["progress"] == {"step": 300, "wall_time": 110.0, "steps_per_second": 20.0, "loss": 1.0}
+    assert any(
+        line.startswith("worker/0: step 300 of 2,000 · 15.0% · 20.0 steps/s · ") for line in status_lines(report)
+    )
+    assert any(" · ETA 1m 25s (" in line for line in status_lines(report))
     memory_lab.hosts["h2"].exits("worker/0", 1)
     ended = status(memory_lab.context, now=10.0)
     assert (ended.to_dict()["steps"], ended.to_dict()["eta"]) == (2000, None)
     assert not any("ETA" in line for line in status_lines(ended))
 
 
-def test_who_has_just_been_started_again_is_not_the_slowest() -> None:
+def test_a_restarted_task_is_not_the_slowest() -> None:
     memory_lab = MemoryLab()
     for host in memory_lab.hosts.values():
         for place in host.places.values():
             place.observed = replace(place.observed, started_at=1.0)
     for task, steps, rate in (("worker/0", 100, 8.0), ("worker/1", 100, 10.0), ("worker/2", 1, 0.0)):
-        memory_lab.hosts[HOST_OF[task]].saves(task, "progress.json", said(task, rate=rate, steps=steps))
-    found = [status(memory_lab.context, now=now).slowest for now in (10.0, 31.0)]
-    assert [one and one.task for one in found] == ["worker/0", "worker/2"]
+        memory_lab.hosts[HOST_OF[task]].saves(task, "progress.json", progress_json(task, rate=rate, steps=steps))
+    slowest_tasks = [status(memory_lab.context, now=now).slowest for now in (10.0, 31.0)]
+    assert [one and one.task for one in slowest_tasks] == ["worker/0", "worker/2"]
 
 
-def test_what_a_task_said_in_an_earlier_life_is_not_its_speed() -> None:
+def test_progress_from_before_a_restart_is_ignored() -> None:
     memory_lab = MemoryLab(text=INVENTORY.replace("restart: never", "restart: on-failure"))
     host = memory_lab.hosts["h2"]
-    host.saves("worker/0", "progress.json", said("worker/0"))
+    host.saves("worker/0", "progress.json", progress_json("worker/0"))
     host.now = 60.0
     host.exits("worker/0", 1)
     row = next(row for row in status(memory_lab.context, now=70.0).rows if row.task == "worker/0")
@@ -150,11 +154,11 @@ def test_a_task_that_fails_again_and_again_is_shown_with_the_end_of_its_log() ->
 
 def test_a_lost_host_costs_status_its_own_tasks_only() -> None:
     memory_lab = MemoryLab()
-    memory_lab.hosts["h2"].saves("worker/0", "progress.json", said("worker/0"))
+    memory_lab.hosts["h2"].saves("worker/0", "progress.json", progress_json("worker/0"))
     memory_lab.cut("h3")
-    found = status(memory_lab.context, now=10.0)
-    assert set(found.unreachable) == {"h3"}
-    assert next(row.pace for row in found.rows if row.task == "worker/0") is not None
+    report = status(memory_lab.context, now=10.0)
+    assert set(report.unreachable) == {"h3"}
+    assert next(row.pace for row in report.rows if row.task == "worker/0") is not None
 
 
 # --- stragglers ------------------------------------------------------------------------------------------------------
@@ -170,15 +174,15 @@ def judged(moves: dict[str, list[int]], every: float = 10.0, rate: float = 1.0) 
     ]
 
 
-def test_who_stands_still_while_others_step_is_called_once() -> None:
-    found = judged({"a": [5, 5, 5, 5, 5, 5], "b": [1, 2, 3, 4, 5, 6]})
-    assert [[one.task for one in each] for each in found] == [[], [], [], ["a"], [], []]
-    assert found[3] == [Straggler("a", 30.0, 1.0)]
+def test_a_straggler_is_reported_once() -> None:
+    findings = judged({"a": [5, 5, 5, 5, 5, 5], "b": [1, 2, 3, 4, 5, 6]})
+    assert [[one.task for one in each] for each in findings] == [[], [], [], ["a"], [], []]
+    assert findings[3] == [Straggler("a", 30.0, 1.0)]
 
 
-def test_who_goes_on_can_be_called_again() -> None:
-    found = judged({"a": [5, 5, 5, 5, 6, 6, 6, 6], "b": [1, 2, 3, 4, 5, 6, 7, 8]})
-    assert [n for n, each in enumerate(found) if each] == [3, 7]
+def test_a_straggler_that_made_a_step_can_be_reported_again() -> None:
+    findings = judged({"a": [5, 5, 5, 5, 6, 6, 6, 6], "b": [1, 2, 3, 4, 5, 6, 7, 8]})
+    assert [n for n, each in enumerate(findings) if each] == [3, 7]
 
 
 def test_where_nobody_steps_nobody_is_behind() -> None:
@@ -218,7 +222,7 @@ class Steps:
         self.steps += 1
         self.lab.clock.sleep(10)
         for task in moving:
-            self.lab.hosts[HOST_OF[task]].saves(task, "progress.json", said(task, steps=self.steps))
+            self.lab.hosts[HOST_OF[task]].saves(task, "progress.json", progress_json(task, steps=self.steps))
         for _ in range(2):  # one asks, the next takes the answers
             self.lookout.look(observe(self.lab.context, tolerant=True))
 
@@ -266,23 +270,23 @@ def test_a_straggler_whose_host_is_lost_is_named_all_the_same() -> None:
     assert memory_lab.report.notes[0].endswith("; its stacks cannot be had: its engine does not answer")
 
 
-def test_lost_steps_are_told_once() -> None:
+def test_lost_steps_are_reported_once() -> None:
     memory_lab = MemoryLab()
     with StragglerMonitor(memory_lab.context) as lookout:
         step = Steps(memory_lab, lookout)
         step("worker/0")
-        memory_lab.hosts["h2"].saves("worker/0", "progress.json", said("worker/0", resumed=401, lost=448))
+        memory_lab.hosts["h2"].saves("worker/0", "progress.json", progress_json("worker/0", resumed=401, lost=448))
         for _ in range(3):
             step()
     assert memory_lab.report.notes == ["the training went back 448 -> 401"]
 
 
 def test_a_host_that_does_not_answer_holds_nobody_up() -> None:
-    asked, let_go = threading.Event(), threading.Event()
+    was_asked, let_go = threading.Event(), threading.Event()
 
     class Stuck(MemoryRuntime):
         def tail(self, task: str, name: str, size: int) -> bytes:
-            asked.set()
+            was_asked.set()
             let_go.wait(600)
             raise Unreachable(self.host, "no answer")
 
@@ -291,7 +295,7 @@ def test_a_host_that_does_not_answer_holds_nobody_up() -> None:
     with StragglerMonitor(context) as lookout:
         for _ in range(5):
             lookout.look(observe(memory_lab.context))
-            assert asked.wait(60)
+            assert was_asked.wait(60)
         assert not let_go.is_set(), "it has not answered yet"
     let_go.set()
 
@@ -308,17 +312,17 @@ PLACED = {
 }
 
 
-def test_the_placement_says_who_holds_what() -> None:
+def test_the_placement_has_the_task_of_each_variable() -> None:
     memory_lab = MemoryLab()
     memory_lab.hosts["h2"].saves("worker/0", "placement.json", json.dumps(PLACED).encode())
-    found = placement(memory_lab.context)
-    assert [(one.name, one.task) for one in found.variables] == [
+    variables = placement(memory_lab.context)
+    assert [(one.name, one.task) for one in variables.variables] == [
         ("W", "ps/1"), ("b", "ps/0"), ("global_step", "ps/0"), ("here", "")
     ]  # fmt: skip
-    assert {task: (share.variables, share.bytes) for task, share in found.shares.items()} == {
+    assert {task: (share.variables, share.bytes) for task, share in variables.shares.items()} == {
         "": (1, 4), "ps/0": (2, 48), "ps/1": (1, 31360)
     }  # fmt: skip
-    assert json.loads(json.dumps(found.to_dict()))["variables"][0]["shape"] == [784, 10]
+    assert json.loads(json.dumps(variables.to_dict()))["variables"][0]["shape"] == [784, 10]
 
 
 def test_a_model_that_is_not_ready_has_no_placement_and_a_foreign_file_is_none() -> None:

@@ -53,22 +53,22 @@ class Counting(MemoryRuntime):
 
     asked: list[str]
 
-    def serves(self, task: Task) -> bool:
+    def is_serving(self, task: Task) -> bool:
         self.asked.append(task.name)
-        return super().serves(task)
+        return super().is_serving(task)
 
 
 def counted(memory_lab: MemoryLab) -> dict[str, Counting]:
-    found = {}
+    actual = {}
     for name, host in memory_lab.hosts.items():
-        found[name] = Counting(name)
-        found[name].__dict__ |= host.__dict__
-        found[name].asked = []
-    memory_lab.hosts.update(found)
-    return found
+        actual[name] = Counting(name)
+        actual[name].__dict__ |= host.__dict__
+        actual[name].asked = []
+    memory_lab.hosts.update(actual)
+    return actual
 
 
-def test_each_question_is_asked_once_for_all_workers_of_a_host() -> None:
+def test_workers_of_one_host_share_a_probe() -> None:
     memory_lab = MemoryLab()
     hosts = counted(memory_lab)
     wait_serving(memory_lab.context, 10)
@@ -79,7 +79,7 @@ def test_each_question_is_asked_once_for_all_workers_of_a_host() -> None:
     }
 
 
-def test_nobody_is_asked_for_a_ps_that_does_not_serve_at_all() -> None:
+def test_peers_of_a_ps_that_does_not_serve_are_not_probed() -> None:
     memory_lab = MemoryLab()
     hosts = counted(memory_lab)
     memory_lab.hosts["h1"].silent.add("ps/1")
@@ -87,7 +87,7 @@ def test_nobody_is_asked_for_a_ps_that_does_not_serve_at_all() -> None:
     assert not {"ps/1"} & {*hosts["h2"].asked, *hosts["h3"].asked}
 
 
-def test_what_is_waited_for_is_told_while_it_is() -> None:
+def test_what_is_waited_for_is_reported_while_it_is() -> None:
     memory_lab = MemoryLab()
     memory_lab.hosts["h1"].silent |= {"ps/0", "ps/1"}
     memory_lab.hosts["h3"].silent |= {"worker/2", "worker/3"}
@@ -149,7 +149,7 @@ def test_only_tensorflows_own_line_counts(lines: list[str], names: list[str]) ->
     assert awaited(lines) == names
 
 
-def test_a_task_that_ends_badly_is_told_at_once_with_its_last_lines() -> None:
+def test_a_task_that_ends_badly_is_reported_at_once_with_its_last_lines() -> None:
     memory_lab = MemoryLab()
     memory_lab.hosts["h1"].silent.add("ps/0")
     memory_lab.hosts["h3"].prints("worker/3", *(f"line {n}" for n in range(30)))
@@ -160,7 +160,7 @@ def test_a_task_that_ends_badly_is_told_at_once_with_its_last_lines() -> None:
     assert str(error).endswith("worker/3 | line 29")
 
 
-def test_a_task_that_nobody_started_is_told_at_once() -> None:
+def test_a_task_that_nobody_started_is_reported_at_once() -> None:
     memory_lab = MemoryLab()
     del memory_lab.hosts["h3"].places["worker/3"]
     assert str(memory_lab.fails(600)) == "worker/3: is not there on h3; start it with `tfprov up`"
@@ -180,7 +180,7 @@ def test_a_training_that_is_over_is_waited_for_no_longer() -> None:
 def test_a_host_that_is_lost_for_a_moment_does_not_end_the_start() -> None:
     memory_lab = MemoryLab()
     memory_lab.cut("h3")
-    memory_lab.clock.at(20, lambda: setattr(memory_lab.hosts["h3"], "trouble", None))
+    memory_lab.clock.at(20, lambda: setattr(memory_lab.hosts["h3"], "failure", None))
     wait_serving(memory_lab.context, 60, patience=30)
     assert 20 <= memory_lab.clock.time < 25, "it went on as soon as the host was back, and not before"
     assert "worker/3 serves on 10.0.0.3:2223" in memory_lab.report.notes
@@ -250,11 +250,11 @@ def test_a_limit_waits_for_its_own_hosts_only() -> None:
 
 
 def test_a_question_that_takes_long_holds_up_no_other() -> None:
-    asked = threading.Event()
+    was_asked = threading.Event()
 
     class Slow(MemoryRuntime):
-        def serves(self, task: Task) -> bool:
-            asked.wait(600)
+        def is_serving(self, task: Task) -> bool:
+            was_asked.wait(600)
             return True
 
     memory_lab = MemoryLab()
@@ -263,7 +263,7 @@ def test_a_question_that_takes_long_holds_up_no_other() -> None:
         assert not probes.answered(Probe("h3", tasks[0]))
         until(lambda: probes.answered(Probe("h2", tasks[0])))
         assert not probes.answered(Probe("h3", tasks[0]))
-        asked.set()
+        was_asked.set()
         until(lambda: probes.answered(Probe("h3", tasks[0])))
 
 
@@ -274,13 +274,13 @@ def test_a_host_that_fails_to_ask_has_no_answer() -> None:
         probe = Probe("h2", memory_lab.context.wanted[0].task)
         assert not probes.answered(probe)
         assert not probes.answered(probe)
-        memory_lab.hosts["h2"].trouble = None
+        memory_lab.hosts["h2"].failure = None
         assert not probes.answered(probe), "it is not asked again at once"
         memory_lab.clock.sleep(1)
         assert [probes.answered(probe) for _ in range(2)] == [False, True]
 
 
-def test_nobody_is_asked_any_more_once_the_wait_is_over() -> None:
+def test_no_probe_starts_after_the_wait() -> None:
     context = replace(MemoryLab().context, clock=Clock())
     with Probes(context) as probes:
         pass
@@ -288,7 +288,7 @@ def test_nobody_is_asked_any_more_once_the_wait_is_over() -> None:
         probes.answered(Probe("h1", context.wanted[0].task))
 
 
-def test_who_does_not_answer_is_asked_ever_more_rarely_down_to_once_a_second() -> None:
+def test_probes_without_an_answer_slow_down_to_one_per_second() -> None:
     memory_lab = MemoryLab()
     hosts = counted(memory_lab)
     memory_lab.hosts["h1"].silent.add("ps/0")
@@ -297,12 +297,12 @@ def test_who_does_not_answer_is_asked_ever_more_rarely_down_to_once_a_second() -
         for _ in range(1000):
             assert not probes.answered(probe)
             memory_lab.clock.sleep(0.01)
-        asked = len(hosts["h1"].asked)
+        requests = len(hosts["h1"].asked)
         for _ in range(1000):
             assert not probes.answered(probe)
             memory_lab.clock.sleep(0.01)
-    assert 10 < asked < 17
-    assert 8 < len(hosts["h1"].asked) - asked <= 10
+    assert 10 < requests < 17
+    assert 8 < len(hosts["h1"].asked) - requests <= 10
 
 
 # --- following -------------------------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ def test_the_first_step_is_waited_for_until_the_chief_has_done_one() -> None:
     assert memory_lab.report.awaited == [first, "", end, ""]
 
 
-def test_what_no_restart_can_mend_is_told_with_the_chiefs_end() -> None:
+def test_a_fault_that_no_restart_repairs_is_reported_with_the_chiefs_failure() -> None:
     memory_lab = MemoryLab()
     memory_lab.hosts["h2"].saves("worker/0", "checkpoint", b'model_checkpoint_path: "/x/model.ckpt-5"')
     for name in ("model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001"):
@@ -338,13 +338,13 @@ def test_what_no_restart_can_mend_is_told_with_the_chiefs_end() -> None:
         follow(memory_lab.context, 60, with_logs=False)
 
 
-def test_a_lost_chief_is_waited_for_and_is_told_when_it_is_back() -> None:
+def test_a_lost_chief_is_waited_for_and_is_reported_when_it_is_back() -> None:
     memory_lab = MemoryLab()
     memory_lab.cut("h2")
 
     def back() -> None:
         memory_lab.report.on_note = lambda: None
-        memory_lab.hosts["h2"].trouble = None
+        memory_lab.hosts["h2"].failure = None
         memory_lab.hosts["h2"].exits("worker/0", 3)
 
     memory_lab.report.on_note = back
@@ -386,8 +386,8 @@ def test_a_log_that_nobody_reads_any_more_ends_nothing() -> None:
     interrupted = Interrupted("h2")
     interrupted.__dict__ |= memory_lab.hosts["h2"].__dict__
     context = replace(context, runtimes={**memory_lab.hosts, "h2": interrupted})
-    found = [c for c in observe(context).containers() if c.task == "worker/0"]
-    assert list(log_lines(context, found, tail=None)) == []
+    containers = [c for c in observe(context).containers() if c.task == "worker/0"]
+    assert list(log_lines(context, containers, tail=None)) == []
 
 
 def test_a_chief_that_has_ended_is_heard_to_its_end() -> None:
@@ -406,15 +406,15 @@ def test_a_chief_that_has_ended_is_heard_to_its_end() -> None:
     assert [line for task, line in report.lines if task == "worker/0"] == [f"line {n}" for n in range(10)]
 
 
-def test_a_host_that_has_been_left_is_not_told_as_lost() -> None:
+def test_a_host_that_has_been_left_is_not_reported_as_lost() -> None:
     memory_lab, stop = MemoryLab(), threading.Event()
     interrupted = Interrupted("h2")
     interrupted.__dict__ |= memory_lab.hosts["h2"].__dict__
     interrupted.prints("worker/0", "one")
     context = replace(memory_lab.context, runtimes={**memory_lab.hosts, "h2": interrupted})
-    found = [c for c in observe(context).containers() if c.task == "worker/0"]
+    containers = [c for c in observe(context).containers() if c.task == "worker/0"]
     stop.set()
-    assert list(log_lines(context, found, tail=None, stop=stop)) == []
+    assert list(log_lines(context, containers, tail=None, stop=stop)) == []
     assert memory_lab.report.notes == []
 
 
@@ -437,8 +437,8 @@ def test_a_log_goes_on_when_its_host_is_back_and_says_what_is_missing() -> None:
     interrupted.__dict__ |= memory_lab.hosts["h2"].__dict__
     interrupted.prints("worker/0", "one", "two")
     context = replace(memory_lab.context, runtimes={**memory_lab.hosts, "h2": interrupted})
-    found = [c for c in observe(context).containers() if c.task == "worker/0"]
-    assert [line for _, line in log_lines(context, found, tail=None)] == ["one", "two", "and on"]
+    containers = [c for c in observe(context).containers() if c.task == "worker/0"]
+    assert [line for _, line in log_lines(context, containers, tail=None)] == ["one", "two", "and on"]
     assert memory_lab.report.notes == [
         "h2: connection lost, outcome unknown: `logs`; what its tasks print meanwhile is in `tfprov logs`"
     ]

@@ -14,10 +14,10 @@ MOVED = "the image 0123456789ab is not the one that was delivered"
 class RecordedDeliveries:
     """Deliveries with `NAME` as `OURS` only."""
 
-    def known(self, reference: str) -> tuple[str, ...]:
+    def image_ids(self, reference: str) -> tuple[str, ...]:
         return (OURS,) if reference == NAME else ()
 
-    def note(self, reference: str, image_id: str) -> None:
+    def record(self, reference: str, image_id: str) -> None:
         raise AssertionError("a look keeps nothing")
 
 
@@ -63,7 +63,7 @@ class OneDelivery(RecordedDeliveries):
     def __init__(self, image_id: str) -> None:
         self.image_id = image_id
 
-    def known(self, reference: str) -> tuple[str, ...]:
+    def image_ids(self, reference: str) -> tuple[str, ...]:
         return (self.image_id,) if reference == "tfprov/lab:1" else ()
 
 

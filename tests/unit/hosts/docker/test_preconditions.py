@@ -6,10 +6,10 @@ from typing import Any
 from tests.support.runtime_bench import container
 from tfprov.hosts.docker.preconditions import find_conflicts
 from tfprov.hosts.facts import ContainerSummary, Listener
-from tfprov.model.state import Box
+from tfprov.model.state import DockerOptions
 
 NAME = "tfprov-lab-worker-0"
-WORKER = replace(container(), box=Box("tfprov/lab:1", address="10.0.0.5"))
+WORKER = replace(container(), docker=DockerOptions("tfprov/lab:1", address="10.0.0.5"))
 PORT = WORKER.task.port
 FIX = "stop it, or choose another `port`"
 
@@ -77,5 +77,5 @@ def test_conflicts_name_their_owner() -> None:
 
 def test_an_evaluator_needs_no_port_and_uses_the_chiefs_volume() -> None:
     task = replace(WORKER.task, job="evaluator", role="evaluator")
-    evaluator = replace(WORKER, task=task, box=replace(WORKER.box or Box(""), files_of="worker/0"))
+    evaluator = replace(WORKER, task=task, docker=replace(WORKER.docker or DockerOptions(""), files_of="worker/0"))
     assert list(find_conflicts("lab", [evaluator], [summary(published=PUBLISHED)], [volume(None)], [])) == [VOLUME]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfprov.engine.connect import reach
+from tfprov.engine.connect import prepare_connections
 from tfprov.errors import Unreachable
 from tfprov.hosts.ssh.client_config import Hop, SSHTarget, route
 from tfprov.hosts.ssh.connection import dial
@@ -70,8 +70,8 @@ worker:
 def test_ssh_arguments_of_an_inventory_reach_the_connection(tmp_path: Path) -> None:
     (tmp_path / "i.yml").write_text(INVENTORY)
     inventory, roles = load(tmp_path / "i.yml")
-    connections = reach(inventory, roles, tmp_path / "home", accept_new=False)
-    hop = route(connections.over["h1"].target)[-1]
+    connections = prepare_connections(inventory, roles, tmp_path / "home", accept_new=False)
+    hop = route(connections.ssh["h1"].target)[-1]
     connections.close()
     assert (hop.identities_only, hop.authentications) == (True, ("password",))
     assert (hop.host_key_algorithms, hop.address_family) == ("ssh-ed25519", "inet")

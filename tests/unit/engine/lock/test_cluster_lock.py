@@ -11,20 +11,20 @@ from pathlib import Path, PosixPath
 
 import pytest
 
-from tfprov.engine.lock.holder import Facts
-from tfprov.engine.lock.lock import held
+from tfprov.engine.lock.cluster_lock import hold_file
+from tfprov.engine.lock.holder import LockHolder
 from tfprov.errors import Locked
 from tfprov.hosts.log_file import follow, last_lines
 
-UP = Facts.here("up")
+UP = LockHolder.current("up")
 
 
 @contextmanager
 def holder(path: Path) -> Iterator["subprocess.Popen[str]"]:
     program = (
-        "import sys\nfrom pathlib import Path\nfrom tfprov.engine.lock.holder import Facts\n"
-        "from tfprov.engine.lock.lock import held\n"
-        f"with held(Path({str(path)!r}), 'linear', Facts.here('run')):\n    print('held', flush=True)\n"
+        "import sys\nfrom pathlib import Path\nfrom tfprov.engine.lock.holder import LockHolder\n"
+        "from tfprov.engine.lock.cluster_lock import hold_file\n"
+        f"with hold_file(Path({str(path)!r}), 'linear', LockHolder.current('run')):\n    print('held', flush=True)\n"
         "    sys.stdin.read()"
     )
     command = [sys.executable, "-c", program]
@@ -37,10 +37,10 @@ def holder(path: Path) -> Iterator["subprocess.Popen[str]"]:
             process.kill()
 
 
-def test_a_second_run_is_told_who_holds_the_cluster(tmp_path: Path) -> None:
+def test_a_second_run_gets_the_holder_of_the_lock(tmp_path: Path) -> None:
     with holder(tmp_path / "lock") as process:
         who = rf"cluster linear is in use by `tfprov run` of .+@.+ \(pid {process.pid}, since"
-        with pytest.raises(Locked, match=who), held(tmp_path / "lock", "linear", UP):
+        with pytest.raises(Locked, match=who), hold_file(tmp_path / "lock", "linear", UP):
             pytest.fail("two at once")
     assert Locked.exit_code == 3
 
@@ -49,28 +49,31 @@ def test_a_holder_that_is_killed_leaves_nothing_to_unlock(tmp_path: Path) -> Non
     with holder(tmp_path / "lock") as process:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        with held(tmp_path / "lock", "linear", UP):
+        with hold_file(tmp_path / "lock", "linear", UP):
             pass
 
 
 def test_the_lock_is_free_after_its_block_also_after_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), held(tmp_path / "deep" / "lock", "linear", UP):
+    with pytest.raises(RuntimeError), hold_file(tmp_path / "deep" / "lock", "linear", UP):
         raise RuntimeError
-    with held(tmp_path / "deep" / "lock", "linear", UP):
+    with hold_file(tmp_path / "deep" / "lock", "linear", UP):
         pass
 
 
 def test_a_holder_that_has_not_signed_yet_is_another_run(tmp_path: Path) -> None:
     with holder(tmp_path / "lock"):
         (tmp_path / "lock").write_text("{")
-        with pytest.raises(Locked, match="in use by another run"), held(tmp_path / "lock", "linear", UP):
+        with pytest.raises(Locked, match="in use by another run"), hold_file(tmp_path / "lock", "linear", UP):
             pass
 
 
 def test_two_clusters_have_two_locks(tmp_path: Path) -> None:
-    with held(tmp_path / "one" / "lock", "one", UP), held(tmp_path / "two" / "lock", "two", UP):
+    with hold_file(tmp_path / "one" / "lock", "one", UP), hold_file(tmp_path / "two" / "lock", "two", UP):
         for name in ("one", "two"):
-            with pytest.raises(Locked, match=f"cluster {name} is in use"), held(tmp_path / name / "lock", name, UP):
+            with (
+                pytest.raises(Locked, match=f"cluster {name} is in use"),
+                hold_file(tmp_path / name / "lock", name, UP),
+            ):
                 pytest.fail("two at once")
 
 

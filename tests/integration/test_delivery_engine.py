@@ -25,7 +25,7 @@ from tfprov.images.archive import load
 from tfprov.images.code import Code, pack
 from tfprov.images.code_layer import append
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import Image
+from tfprov.images.oci_spec import OciImage
 from tfprov.images.registry_routes import Registry
 from tfprov.images.registry_server import ByteStream, serve
 
@@ -81,7 +81,7 @@ class Served:
     def count(self, sent: int) -> None:
         self.sent += sent
 
-    def reference(self, image: Image) -> str:
+    def reference(self, image: OciImage) -> str:
         return f"127.0.0.1:{self.port}/tfprov/x@{image.manifest.digest}"
 
 
@@ -107,7 +107,7 @@ class Watched:
 
 
 @contextmanager
-def serving(docker: Docker, layout: Layout, *images: Image, cut_after: int | None = None) -> Iterator[Served]:
+def serving(docker: Docker, layout: Layout, *images: OciImage, cut_after: int | None = None) -> Iterator[Served]:
     served = Served(Registry(layout, {"tfprov/x": images}), cut_after=cut_after)
 
     class Handler(socketserver.BaseRequestHandler):
@@ -157,7 +157,7 @@ def layout(tmp_path: Path) -> Layout:
 
 
 @pytest.fixture
-def base(docker: Docker, layout: Layout) -> Image:
+def base(docker: Docker, layout: Layout) -> OciImage:
     """Bring an image of two layers, made and saved by the engine, into the layout; the engine forgets it."""
     name = f"tfprov-test-{os.getpid()}"
     docker("import", "-c", "ENV KEPT=yes", "-c", "USER 1000", "-", f"{name}:base", data=programs())
@@ -175,7 +175,7 @@ def base(docker: Docker, layout: Layout) -> Image:
 
 
 def test_code_put_on_a_saved_image_is_pulled_and_runs_and_an_edit_costs_its_layer(
-    docker: Docker, layout: Layout, base: Image, tmp_path: Path
+    docker: Docker, layout: Layout, base: OciImage, tmp_path: Path
 ) -> None:
     data = os.urandom(300_000)
     top = append(layout, base, code(tmp_path / "code", main=b"1", start=b"#!/bin/sh\nid -u", data=data), "top")
@@ -217,7 +217,9 @@ def test_an_oci_image_is_pulled_as_it_is_and_with_code_on_it(
             assert docker("run", "--rm", served.reference(image), "sh", "-c", "pwd") == seen
 
 
-def test_a_pull_resumes_after_its_connection_is_cut_within_a_layer(docker: Docker, layout: Layout, base: Image) -> None:
+def test_a_pull_resumes_after_its_connection_is_cut_within_a_layer(
+    docker: Docker, layout: Layout, base: OciImage
+) -> None:
     with serving(docker, layout, base, cut_after=base.layers[0].size // 2) as served:
         docker.pull(served.reference(base))  # the engine waits 5 s before it tries again
         assert served.cut.is_set()
@@ -226,7 +228,7 @@ def test_a_pull_resumes_after_its_connection_is_cut_within_a_layer(docker: Docke
         assert docker("run", "--rm", served.reference(base), "sh", "-c", "echo ran") == "ran"
 
 
-def test_the_next_pull_completes_one_that_failed(docker: Docker, layout: Layout, base: Image) -> None:
+def test_the_next_pull_completes_one_that_failed(docker: Docker, layout: Layout, base: OciImage) -> None:
     with serving(docker, layout, base, cut_after=base.layers[0].size // 2) as served:
         with docker.start_pull(served.reference(base)) as pulling:
             assert served.cut.wait(LONG)

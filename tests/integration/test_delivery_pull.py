@@ -14,7 +14,7 @@ from tfprov.errors import HostError
 from tfprov.hosts.machine import SSHMachine
 from tfprov.images.engine_images import pull
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import Image
+from tfprov.images.oci_spec import OciImage
 from tfprov.images.registry_routes import Registry, Request, Response
 from tfprov.images.registry_server import ByteStream, serve
 
@@ -53,7 +53,7 @@ class Tagged(Registry):
 
 
 @contextmanager
-def registry(node_machine: SSHMachine, layout: Layout, *images: Image) -> Iterator[str]:
+def registry(node_machine: SSHMachine, layout: Layout, *images: OciImage) -> Iterator[str]:
     """Yield the name of a registry that has `images`; the first of them is tagged `latest`."""
     served = Tagged(layout, {TEAM: images})
     served.latest = images[0].manifest.digest

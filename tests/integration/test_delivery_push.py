@@ -28,7 +28,7 @@ from tfprov.images.code import Code
 from tfprov.images.code_layer import compose
 from tfprov.images.engine_images import wait_for_stream
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import Image
+from tfprov.images.oci_spec import OciImage
 from tfprov.images.push import PushResult, list_tags, remove_old_tags
 from tfprov.images.registry_server import STAGE_SIZE, PushRegistry
 
@@ -42,7 +42,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 
 
 @pytest.fixture(scope="module")
-def tiny(private_engine: PrivateEngine, images: Images, layout: Layout) -> Image:
+def tiny(private_engine: PrivateEngine, images: Images, layout: Layout) -> OciImage:
     """The small image, in the controller's layout."""
     engine = Engine.local("here", Path(private_engine.socket))
     try:
@@ -67,7 +67,7 @@ def node_machine(node: Host) -> Iterator[SSHMachine]:
     made.close()
 
 
-def load(host: Host, layout: Layout, image: Image, name: str) -> None:
+def load(host: Host, layout: Layout, image: OciImage, name: str) -> None:
     """Put an image on a host as somebody would who does not know of us."""
     for _ in host.client.api.load_image(stream_archive(layout, image, name, image.layers)):  # type: ignore[no-untyped-call]
         pass
@@ -91,7 +91,7 @@ def program(size: int = 200_000) -> Code:
     return code(main=b"#!/bin/sh\necho ran\n", data=os.urandom(size))
 
 
-def test_an_image_is_pushed_to_two_hosts_at_once_and_runs(lab: Lab, layout: Layout, tiny: Image) -> None:
+def test_an_image_is_pushed_to_two_hosts_at_once_and_runs(lab: Lab, layout: Layout, tiny: OciImage) -> None:
     image = compose(layout, tiny, program(), f"{OURS}:1")
     hosts = lab.hosts[:2]
     machines = [machine(host) for host in hosts]
@@ -114,7 +114,7 @@ def test_an_image_is_pushed_to_two_hosts_at_once_and_runs(lab: Lab, layout: Layo
 
 
 def test_an_image_the_host_has_is_only_tagged(
-    node: Host, node_machine: SSHMachine, layout: Layout, tiny: Image
+    node: Host, node_machine: SSHMachine, layout: Layout, tiny: OciImage
 ) -> None:
     image = compose(layout, tiny, program(), "there")
     push_image(node_machine, layout, image, "1")
@@ -126,7 +126,7 @@ def test_an_image_the_host_has_is_only_tagged(
 
 
 def test_an_edit_of_the_code_sends_its_layer_and_nothing_else(
-    node: Host, node_machine: SSHMachine, layout: Layout, tiny: Image
+    node: Host, node_machine: SSHMachine, layout: Layout, tiny: OciImage
 ) -> None:
     push_image(node_machine, layout, compose(layout, tiny, program(), "before"), "1")
     edited = compose(layout, tiny, program(), "after")
@@ -167,7 +167,7 @@ def test_an_engine_that_is_brought_two_images_at_once_upon_layers_from_elsewhere
     assert set(list_tags(node_machine.engine, OURS).values()) == {image.id for image in images}
 
 
-def test_a_host_that_forwards_no_ports_gets_it_as_an_archive(node: Host, layout: Layout, tiny: Image) -> None:
+def test_a_host_that_forwards_no_ports_gets_it_as_an_archive(node: Host, layout: Layout, tiny: OciImage) -> None:
     node.sshd_option("AllowTcpForwarding no")
     node.wait()
     strict = machine(node)
@@ -265,7 +265,7 @@ def test_an_image_for_other_machines_is_refused_before_anything_is_sent(
 
 
 def test_foreign_images_and_names_stay_as_they_are(
-    node: Host, node_machine: SSHMachine, layout: Layout, tiny: Image
+    node: Host, node_machine: SSHMachine, layout: Layout, tiny: OciImage
 ) -> None:
     foreign = {"foreign/app:1", f"{OURS}-not:1", f"{OURS}/below:1", "push-test:1"}
     for name in foreign:
@@ -287,7 +287,7 @@ def test_foreign_images_and_names_stay_as_they_are(
 
 
 def test_images_are_kept_by_their_last_delivery(
-    node: Host, node_machine: SSHMachine, layout: Layout, tiny: Image
+    node: Host, node_machine: SSHMachine, layout: Layout, tiny: OciImage
 ) -> None:
     made = [compose(layout, tiny, program(1000), "x") for _ in range(3)]
     for number, image in enumerate(made):
@@ -298,7 +298,7 @@ def test_images_are_kept_by_their_last_delivery(
 
 
 def test_a_tag_that_means_another_image_is_moved(
-    node: Host, node_machine: SSHMachine, layout: Layout, tiny: Image
+    node: Host, node_machine: SSHMachine, layout: Layout, tiny: OciImage
 ) -> None:
     other = random_image(layout, 1000)
     push_image(node_machine, layout, other, "old")

@@ -18,7 +18,7 @@ from tests.support.runtime_contract import LAWS, LAWS_OF_FILES, the_end_of_a_fil
 from tests.support.waiting import until
 from tfprov.engine.host_registry import DeliveredImages
 from tfprov.errors import HostError
-from tfprov.formats.checkpoint import Checkpoint, checkpoints
+from tfprov.formats.checkpoint import CheckpointFiles, checkpoints
 from tfprov.hosts.base import SparseReader
 from tfprov.hosts.docker.labels import container_name
 from tfprov.hosts.docker.runtime import DockerRuntime
@@ -420,7 +420,7 @@ def test_a_program_that_removes_its_files_at_once_does_not_remove_held_ones(benc
         whole[:] = [one for one in checkpoints(bench.docker.hold("worker/0")) if one.whole]
         return bool(whole)
 
-    whole: list[Checkpoint] = []
+    whole: list[CheckpointFiles] = []
     until(held)
     newest = whole[-1]
     until(lambda: f"{newest.prefix}.index" not in bench.docker.files("worker/0"))

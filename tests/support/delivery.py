@@ -11,7 +11,7 @@ from tfprov.hosts.machine import Machine, SSHMachine
 from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSHHost
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, Image, write_manifest
+from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, OciImage, write_manifest
 from tfprov.images.push import PushResult, push
 
 OURS = "tfprov/push-test"
@@ -52,14 +52,16 @@ class PushRecorder:
         return self.reports[-1][0] if self.reports else 0
 
 
-def push_image(to: Machine, layout: Layout, image: Image, tag: str, recorder: PushRecorder | None = None) -> PushResult:
+def push_image(
+    to: Machine, layout: Layout, image: OciImage, tag: str, recorder: PushRecorder | None = None
+) -> PushResult:
     recorder = recorder or PushRecorder()
     pushed = push(to, layout, image, f"{OURS}:{tag}", recorder.progress, recorder.notes.append, (0, 0, 1))
     assert pushed.sent == recorder.sent
     return pushed
 
 
-def random_image(layout: Layout, *sizes: int, **changes: Any) -> Image:
+def random_image(layout: Layout, *sizes: int, **changes: Any) -> OciImage:
     """Return an image that no host has, with layers of `sizes` bytes."""
     layers = [tar({f"{number}": os.urandom(size)}) for number, size in enumerate(sizes)]
     document = json.dumps(json.loads(config(layers)) | changes).encode()

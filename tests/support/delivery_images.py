@@ -17,7 +17,7 @@ from tfprov.images.oci_spec import (
     OCI_LAYER,
     OCI_MANIFEST,
     Descriptor,
-    Image,
+    OciImage,
     describe,
     digest_of,
     encode,
@@ -131,7 +131,7 @@ def oci_archive(layers: Sequence[bytes] = LAYERS, *, compressed: bool = False) -
     return archive.tar()
 
 
-def load_image(layout: Layout, name: str = "base", layers: Sequence[bytes] = LAYERS, **settings: Any) -> Image:
+def load_image(layout: Layout, name: str = "base", layers: Sequence[bytes] = LAYERS, **settings: Any) -> OciImage:
     """Load an image into the layout."""
     return load(layout, io.BytesIO(tar(save_entries((f"{name}:1", layers), **settings))), name)
 
@@ -148,13 +148,13 @@ def contents(layout: Layout) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for folder in folders for path in folder.iterdir()}
 
 
-def settings(layout: Layout, image: Image) -> dict[str, Any]:
+def settings(layout: Layout, image: OciImage) -> dict[str, Any]:
     """Return the configuration of an image."""
     document: dict[str, Any] = json.loads(layout.blobs.read(image.config))
     return document
 
 
-def layer_files(layout: Layout, image: Image, number: int = -1) -> dict[str, tarfile.TarInfo]:
+def layer_files(layout: Layout, image: OciImage, number: int = -1) -> dict[str, tarfile.TarInfo]:
     """Return the tar entries of a layer, by name."""
     with layout.blobs.open(image.layers[number]) as file, tarfile.open(fileobj=file) as archive:
         return {member.name: member for member in archive}

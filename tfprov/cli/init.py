@@ -64,7 +64,7 @@ all:
 
 
 @dataclass(frozen=True)
-class Machine:
+class SshTarget:
     """A machine as SSH names it: `[user@]name[:port]`."""
 
     name: str
@@ -77,14 +77,14 @@ class InitOptions:
     """The contents of the new inventory. Without `machines` it is for this machine; `code` is the program's directory."""
 
     cluster: str
-    machines: tuple[Machine, ...]
+    machines: tuple[SshTarget, ...]
     command: tuple[str, ...]
     code: str
 
 
-def read_machines(text: str) -> tuple[Machine, ...]:
+def read_machines(text: str) -> tuple[SshTarget, ...]:
     """Return the machines in a list such as `trainer@node1, node2:2200`; Raises Usage for an invalid name."""
-    machines: list[Machine] = []
+    machines: list[SshTarget] = []
     for word in re.split(r"[\s,]+", text.strip()):
         if word:
             user, at, rest = word.rpartition("@")
@@ -92,7 +92,7 @@ def read_machines(text: str) -> tuple[Machine, ...]:
             wrong = check_name(NameKind.HOST, Scalar(name, Position(""), name, quoted=True))
             if wrong or (at and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", user)) or (port or 1) > 65535:
                 raise Usage(f"`{printable(word)}` is no machine", "write `name`, `user@name` or `user@name:port`")
-            machines.append(Machine(name, user or None, port))
+            machines.append(SshTarget(name, user or None, port))
     names = [machine.name for machine in machines]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise Usage(f"{printable(twice)} is given twice", "give every machine once")
@@ -114,7 +114,7 @@ def inventory_text(wanted: InitOptions) -> str:
     return _REMOTE.format(count=count, user=user, settings=settings, ps=lines[0], workers="\n".join(workers))
 
 
-def _host(machine: Machine, common: str | None) -> str:
+def _host(machine: SshTarget, common: str | None) -> str:
     values = []
     if machine.user and machine.user != common:
         values.append(f"ansible_user: {emit_text(machine.user, flow=True)}")
@@ -183,7 +183,7 @@ def init_command(  # noqa: PLR0913, PLR0917  an argument for every option
     cluster = _ask_option(
         name, is_interactive, "Name of the cluster", _cluster_name(directory.resolve().name), _checked_name
     )
-    machines: tuple[Machine, ...] = ()
+    machines: tuple[SshTarget, ...] = ()
     if not local:
         question = "Machines as SSH names them (user@node1, node2, …; `local`: this one)"
         machines = _ask_option(

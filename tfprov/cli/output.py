@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from tfprov.cli.progress_line import MOVES, UnderWay, progress_line
 from tfprov.cli.screening import Screened, on_one_line, screened
 from tfprov.engine.events import Event
-from tfprov.formats.event_file import Progress
+from tfprov.formats.event_file import EventProgress
 from tfprov.model.plan import Action, ActionKind
 from tfprov.planning.plan_text import format_size
 from tfprov.planning.reconcile import describe_artifact
@@ -209,7 +209,7 @@ class Printer:
         """See Reporter."""
         self.print(f"{self.prefix(task)} {on_one_line(line)}")
 
-    def progress(self, progress: Progress, steps: int | None) -> None:
+    def progress(self, progress: EventProgress, steps: int | None) -> None:
         """See Reporter."""
         with self.lock:
             changed = self.under_way.training != (progress, steps)

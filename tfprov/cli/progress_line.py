@@ -4,7 +4,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tfprov.formats.event_file import Progress
+from tfprov.formats.event_file import EventProgress
 from tfprov.model.plan import Action, ActionKind
 from tfprov.planning.plan_text import format_size, join_names
 
@@ -85,7 +85,7 @@ class UnderWay:
     running: dict[str, tuple[Action, float]] = field(default_factory=dict)
     transfers: dict[str, Transfer] = field(default_factory=dict)
     awaited: tuple[str, float] | None = None
-    training: tuple[Progress, int | None] | None = None
+    training: tuple[EventProgress, int | None] | None = None
 
     def plan(self, actions: Iterable[Action]) -> None:
         """Reset the counts for these actions."""
@@ -163,7 +163,7 @@ def _elapsed(begin: float, now: float) -> str:
     return duration(now - begin) if now - begin >= _SLOW else ""
 
 
-def progress_line(progress: Progress, steps: int | None = None, *, runs: bool = True) -> str:
+def progress_line(progress: EventProgress, steps: int | None = None, *, runs: bool = True) -> str:
     """Return the chief's progress in one line; `steps` is the training's number of steps, None if unknown.
 
     The time left is shown only while the chief `runs`.

@@ -41,7 +41,7 @@ class CstNode:
     tag: str = ""
     anchor: str | None = None
     text: str = ""
-    entries: list["Entry"] = field(default_factory=list)
+    entries: list["CollectionEntry"] = field(default_factory=list)
 
     @property
     def is_null(self) -> bool:
@@ -75,7 +75,7 @@ class CstNode:
 
 
 @dataclass
-class Entry:
+class CollectionEntry:
     """An entry of a mapping, or an item of a list (without a key); `start` is the offset of the key, `?` or `-`.
 
     `mark` is the offset after its `:` or `-`; None if it has none, as in `{a, b}` and `[a, b]`.
@@ -149,7 +149,7 @@ class Document:
             node = node.entries[number].value
         return node
 
-    def entry(self, path: NodePath) -> Entry:
+    def entry(self, path: NodePath) -> CollectionEntry:
         """Return the entry at `path`, which is not empty."""
         return self.at(path[:-1]).entries[path[-1]]
 
@@ -278,19 +278,19 @@ class _Builder:
         offset = skip_blanks(self.text, outer.entries[-1].end if outer.entries else outer.inner + len(outer.style))
         return skip_blanks(self.text, offset + 1) if outer.style and self.text[offset : offset + 1] == "," else offset
 
-    def item(self, outer: CstNode, value: CstNode) -> Entry:
+    def item(self, outer: CstNode, value: CstNode) -> CollectionEntry:
         start = self.next_start(outer)
         if outer.style:
-            return Entry(None, value, start)
+            return CollectionEntry(None, value, start)
         _move_empty(value, start + 1)
-        return Entry(None, value, start, start + 1)
+        return CollectionEntry(None, value, start, start + 1)
 
-    def pair(self, outer: CstNode, key: CstNode, value: CstNode) -> Entry:
+    def pair(self, outer: CstNode, key: CstNode, value: CstNode) -> CollectionEntry:
         start = self.next_start(outer)
         colon = skip_blanks(self.text, key.end)
         mark = colon + 1 if self.text[colon : colon + 1] == ":" else None
         _move_empty(value, key.end if mark is None else mark)
-        return Entry(key, value, start, mark)
+        return CollectionEntry(key, value, start, mark)
 
 
 def _move_empty(node: CstNode, offset: int) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfprov.editing.cst import CstNode, Document, Entry, NodeKind, NodePath
+from tfprov.editing.cst import CollectionEntry, CstNode, Document, NodeKind, NodePath
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def merged_mappings(document: Document, node: CstNode) -> list[CstNode]:
     return mappings
 
 
-def _merge_targets(entry: Entry, targets: dict[int, CstNode]) -> Iterator[CstNode]:
+def _merge_targets(entry: CollectionEntry, targets: dict[int, CstNode]) -> Iterator[CstNode]:
     values = [item.value for item in entry.value.entries] if entry.value.kind is NodeKind.LIST else [entry.value]
     for value in values:
         yield targets.get(id(value), value)

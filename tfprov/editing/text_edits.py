@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tfprov.editing.cst import CstNode, Document, Entry, NodeKind, NodePath, skip_blanks
+from tfprov.editing.cst import CollectionEntry, CstNode, Document, NodeKind, NodePath, skip_blanks
 from tfprov.editing.scalar_emitter import NewValue, emit_block, emit_inline, emit_key
 
 
@@ -70,7 +70,7 @@ def rename_edits(document: Document, path: NodePath, name: str) -> list[TextEdit
     return [TextEdit(key.inner, key.end, text)]
 
 
-def _replace_inline(document: Document, entry: Entry, text: str) -> TextEdit:
+def _replace_inline(document: Document, entry: CollectionEntry, text: str) -> TextEdit:
     old = entry.value
     if old.start < old.end:
         return TextEdit(old.start, old.end, text)
@@ -80,7 +80,7 @@ def _replace_inline(document: Document, entry: Entry, text: str) -> TextEdit:
     return TextEdit(entry.mark, entry.mark + is_padded, f" {text}")
 
 
-def _replace_by_block(document: Document, entry: Entry, lines: list[str], is_text: bool) -> list[TextEdit]:
+def _replace_by_block(document: Document, entry: CollectionEntry, lines: list[str], is_text: bool) -> list[TextEdit]:
     """Replace a value by lines below its key."""
     old, mark = entry.value, _require_mark(entry)
     head = f" &{old.anchor}" * bool(old.anchor) + (f" {lines[0]}" if is_text else "")
@@ -100,13 +100,13 @@ def _insert_below(document: Document, head: int, start: int, end: int, lines: Se
     return TextEdit(start, end, eol.join(lines) + closing)
 
 
-def _require_mark(entry: Entry) -> int:
+def _require_mark(entry: CollectionEntry) -> int:
     if entry.mark is None:
         raise CannotEdit("a key without a value")
     return entry.mark
 
 
-def head_end(document: Document, entry: Entry) -> int:
+def head_end(document: Document, entry: CollectionEntry) -> int:
     """Return the end of what precedes a value: the key's `:`, or the anchor and tag."""
     value = entry.value
     if value.start == value.inner:
@@ -114,13 +114,13 @@ def head_end(document: Document, entry: Entry) -> int:
     return value.start + len(document.text[value.start : value.inner].split("#")[0].rstrip())
 
 
-def _value_lines(document: Document, entry: Entry) -> tuple[int, int]:
+def _value_lines(document: Document, entry: CollectionEntry) -> tuple[int, int]:
     """Return the offsets of the lines of a collection that begins below its key."""
     start = document.line_end(_require_mark(entry))[1]
     return start, document.line_end(entry.value.end)[1]
 
 
-def last_line(document: Document, entry: Entry) -> int:
+def last_line(document: Document, entry: CollectionEntry) -> int:
     """Return an offset in the last line of an entry, with the deeper indented comments below it."""
     column, offset = document.column(entry.start), entry.end
     ahead = document.line_end(offset)[1]
@@ -221,13 +221,13 @@ def _insert_in_flow(document: Document, node: CstNode, entry: str) -> list[TextE
     return [TextEdit(behind + 1, behind + 1, f" {entry},")] if trailing else [TextEdit(end, end, f", {entry}")]
 
 
-def flow_entry_end(document: Document, entry: Entry) -> int:
+def flow_entry_end(document: Document, entry: CollectionEntry) -> int:
     """Return the end of an entry in brackets; in `{a: , b: }` the blank after `:` belongs to it."""
     is_padded = entry.value.is_absent and entry.mark is not None and document.text[entry.end : entry.end + 1] == " "
     return entry.end + is_padded
 
 
-def has_own_lines(document: Document, entry: Entry) -> bool:
+def has_own_lines(document: Document, entry: CollectionEntry) -> bool:
     """Whether an entry in brackets shares its lines with no other."""
     text = document.text
     behind = skip_blanks(text, entry.end)
@@ -257,7 +257,7 @@ def remove_edits(document: Document, path: NodePath, *, leave_nothing: bool) -> 
     return [_remove_lines(document, entry), *([] if leave_nothing else [TextEdit(head, head, f" {empty}")])]
 
 
-def _remove_lines(document: Document, entry: Entry) -> TextEdit:
+def _remove_lines(document: Document, entry: CollectionEntry) -> TextEdit:
     start, (end, over) = document.line_start(entry.start), document.line_end(last_line(document, entry))
     if end < over or start == 0:
         return TextEdit(start, over)

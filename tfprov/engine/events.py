@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tfprov.formats.event_file import Progress
+from tfprov.formats.event_file import EventProgress
 from tfprov.model.plan import Action
 
 
@@ -32,7 +32,7 @@ class Reporter(Protocol):
     def log(self, task: str, line: str) -> None:
         """A task printed a line."""
 
-    def progress(self, progress: Progress, steps: int | None) -> None:
+    def progress(self, progress: EventProgress, steps: int | None) -> None:
         """The chief advanced; `steps` is the number of steps it trains, None if unknown."""
 
     def transferred(self, name: str, sent: int, total: int) -> None:
@@ -137,7 +137,7 @@ class LogLine(Event):
 class TrainingProgress(Event):
     """The chief advanced; `steps` is the number of steps it trains, None if unknown."""
 
-    progress: Progress
+    progress: EventProgress
     steps: int | None
 
     def send(self, reporter: Reporter) -> None:
@@ -207,7 +207,7 @@ class Callback:
         """See Reporter."""
         self._on_event(LogLine(task, line))
 
-    def progress(self, progress: Progress, steps: int | None) -> None:
+    def progress(self, progress: EventProgress, steps: int | None) -> None:
         """See Reporter."""
         self._on_event(TrainingProgress(progress, steps))
 

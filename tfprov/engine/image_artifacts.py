@@ -31,7 +31,7 @@ from tfprov.images.code import Code, CodeStore
 from tfprov.images.code_layer import compose
 from tfprov.images.engine_images import inspect_image, pull, tag
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import Image
+from tfprov.images.oci_spec import OciImage
 from tfprov.images.push import list_tags, push, remove_old_tags
 from tfprov.paths import cache_home
 from tfprov.planning.plan_text import NOTHING
@@ -73,7 +73,7 @@ class Workshop:
     def archived(self, path: Path, digest: str) -> Makes:
         """Return a factory of artifacts for the image in the archive at `path`, whose content has `digest`."""
 
-        def make(layout: Layout, name: str) -> Image:
+        def make(layout: Layout, name: str) -> OciImage:
             try:
                 with path.open("rb") as stream:
                     return load(layout, stream, name, where=str(path))
@@ -85,7 +85,7 @@ class Workshop:
     def built(self, recipe: Recipe, engine: Callable[[], Engine]) -> Makes:
         """Return a factory of artifacts for the image of `recipe`, built on `engine()` and exported once."""
 
-        def make(layout: Layout, name: str) -> Image:
+        def make(layout: Layout, name: str) -> OciImage:
             on = engine()
             self.report.note(f"building {recipe.context.source} on {on.host}")
             image = build(on, recipe, recipe.key, lambda line: self.report.log(on.host, line))
@@ -107,9 +107,9 @@ class Base:
     """An image without the code: its `name` in the layout, and the function that adds it."""
 
     name: str
-    make: Callable[[Layout, str], Image]
+    make: Callable[[Layout, str], OciImage]
 
-    def get(self, workshop: Workshop) -> Image:
+    def get(self, workshop: Workshop) -> OciImage:
         """Return the image, building it if the layout lacks it."""
         with workshop.exclusive(self.name):
             return workshop.layout.find(self.name) or self.make(workshop.layout, self.name)
@@ -133,7 +133,7 @@ class Layered:
         """See Artifact."""
         self.image()
 
-    def image(self) -> Image:
+    def image(self) -> OciImage:
         """Return the image, building it if the layout lacks it, for example after a prune."""
         layout = self.workshop.layout
         with self.workshop.exclusive(self.reference), layout.in_use():

@@ -23,7 +23,7 @@ _STEP = re.compile(r"-([0-9]{1,18})(?:\.ckpt)?\Z")
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class CheckpointFiles:
     """The files of one prefix in one directory.
 
     `files` are those present (index, shards, and `.meta` if any), `missing` those that a restore needs, both sorted.
@@ -43,7 +43,7 @@ class Checkpoint:
         return not self.missing and not self.conflict
 
 
-def checkpoints(names: Iterable[str]) -> list[Checkpoint]:
+def checkpoints(names: Iterable[str]) -> list[CheckpointFiles]:
     """Return the checkpoints in a directory listing, ascending by (step, prefix).
 
     `names` are those of one directory, without `/`; subdirectories, such as TensorFlow's `ckpt-5_temp/`, do not count.
@@ -74,7 +74,7 @@ def last_component(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _checkpoint(prefix: str, matches: Iterable[re.Match[str]], present: set[str]) -> Checkpoint:
+def _checkpoint(prefix: str, matches: Iterable[re.Match[str]], present: set[str]) -> CheckpointFiles:
     shards: dict[int, set[int]] = defaultdict(set)
     for match in matches:
         if match["total"]:
@@ -84,7 +84,7 @@ def _checkpoint(prefix: str, matches: Iterable[re.Match[str]], present: set[str]
     files += [name for name in (index, meta) if name in present]
     missing = [] if index in present else [index]
     missing += _missing_shards(prefix, shards)
-    return Checkpoint(prefix, step_of(prefix), tuple(sorted(files)), tuple(sorted(missing)), _conflict(shards))
+    return CheckpointFiles(prefix, step_of(prefix), tuple(sorted(files)), tuple(sorted(missing)), _conflict(shards))
 
 
 def _shard(prefix: str, shard: int, total: int) -> str:

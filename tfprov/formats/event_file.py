@@ -17,7 +17,7 @@ from tfprov.formats.tfrecord import last_records, read_records, verify_body
 
 
 @dataclass(frozen=True)
-class Scalar:
+class EventScalar:
     """One number a program logged; `wall_time` is in seconds since 1970."""
 
     wall_time: float
@@ -27,7 +27,7 @@ class Scalar:
 
 
 @dataclass(frozen=True)
-class Progress:
+class EventProgress:
     """The progress of a training in the last records of an event file; `wall_time` is in seconds since 1970."""
 
     step: int
@@ -50,7 +50,7 @@ class _Event:
     values: tuple[tuple[str, float], ...]
 
 
-def scalars(stream: BinaryIO) -> Iterator[Scalar]:
+def scalars(stream: BinaryIO) -> Iterator[EventScalar]:
     """Yield the scalars of an event file of TensorFlow 1 or 2, in the order of the file.
 
     A file that ends inside a record is still being written: the scalars before it are yielded. Raises ValueError for a
@@ -59,7 +59,7 @@ def scalars(stream: BinaryIO) -> Iterator[Scalar]:
     """
     for event in filter(None, map(_event, read_records(stream, live=True))):
         for tag, value in event.values:
-            yield Scalar(event.wall_time, event.step, tag, value)
+            yield EventScalar(event.wall_time, event.step, tag, value)
 
 
 # --- progress: the tail of the file ---------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ _TAILS = tuple(1 << bits for bits in (16, 18, 21, 24, 27))
 _RECENT = 1024
 
 
-def progress(stream: BinaryIO, max_bytes: int = _TAILS[-1]) -> Progress | None:
+def progress(stream: BinaryIO, max_bytes: int = _TAILS[-1]) -> EventProgress | None:
     """Return the progress in the last records of an event file, or None if they have no step.
 
     `stream` must be seekable. The last record wins even if its step is lower: a run that lost its ps goes back to its
@@ -112,7 +112,7 @@ def last_step_drop(stream: BinaryIO, since: float, max_bytes: int = _TAILS[0]) -
     return drops[-1] if drops else None
 
 
-def _is_complete(progress: Progress) -> bool:
+def _is_complete(progress: EventProgress) -> bool:
     return progress.loss is not None and progress.steps_per_second is not None
 
 
@@ -124,7 +124,7 @@ def _readable_event(body: bytes) -> _Event | None:
         return None
 
 
-def _latest(events: Iterable[_Event]) -> Progress | None:
+def _latest(events: Iterable[_Event]) -> EventProgress | None:
     """Fold events, the newest first, into where training stands."""
     newest = before = loss = rate = None
     for event in events:
@@ -137,7 +137,7 @@ def _latest(events: Iterable[_Event]) -> Progress | None:
             break
     if newest is None:
         return None
-    return Progress(newest.step, newest.wall_time, _speed(before, newest) if rate is None else rate, loss)
+    return EventProgress(newest.step, newest.wall_time, _speed(before, newest) if rate is None else rate, loss)
 
 
 def _is_loss(tag: str) -> bool:

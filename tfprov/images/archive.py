@@ -20,10 +20,10 @@ from tfprov.images.oci_spec import (
     MANIFESTS,
     OCI_INDEX,
     Descriptor,
-    Entry,
-    Image,
     Index,
-    Manifest,
+    IndexEntry,
+    OciImage,
+    OciManifest,
     compression,
     encode,
     layer_type,
@@ -42,7 +42,7 @@ def load(  # noqa: PLR0913
     wanted: str | None = None,
     platform: str = "linux/amd64",
     where: str = "the archive",
-) -> Image:
+) -> OciImage:
     """Bring the image in `stream` into `layout` under `name`, and return it.
 
     `wanted` is the name or the id of one of several images in the archive; `platform` chooses among the variants of one
@@ -125,7 +125,7 @@ def _oci_images(members: ArchiveMembers, platform: str) -> Iterator[_ArchivedIma
         yield _oci_image(members, blob, tuple(dict.fromkeys(names[digest])))
 
 
-def _for_platform(members: ArchiveMembers, index: Entry, platform: str) -> Entry:
+def _for_platform(members: ArchiveMembers, index: IndexEntry, platform: str) -> IndexEntry:
     """Choose among the variants of an image; an index may list variants that the archive does not contain."""
     variants = [it for it in members.parse(Index, _path(index)).manifests if _path(it) in members and _is_image(it)]
     matches = [it for it in variants if str(it.platform) == platform] or variants
@@ -135,12 +135,12 @@ def _for_platform(members: ArchiveMembers, index: Entry, platform: str) -> Entry
     raise DeliveryError(f"no image for {platform}; it has: {available}")
 
 
-def _is_image(entry: Entry) -> bool:
+def _is_image(entry: IndexEntry) -> bool:
     return entry.media_type in MANIFESTS | INDEXES and str(entry.platform) != _ATTESTATION
 
 
 def _oci_image(members: ArchiveMembers, manifest: Descriptor, names: tuple[str, ...]) -> _ArchivedImage:
-    parts = members.parse(Manifest, _path(manifest))
+    parts = members.parse(OciManifest, _path(manifest))
     layers = tuple(members[_path(layer)] for layer in parts.layers)
     return _ArchivedImage(names, manifest, members[_path(manifest)].blob.read(), members[_path(parts.config)], layers)
 
@@ -165,9 +165,9 @@ def _choose(candidates: list[_ArchivedImage], wanted: str | None) -> _ArchivedIm
     raise DeliveryError(f"no image {printable(wanted)}; it has: {available}" if wanted else "it holds no image")
 
 
-def _store(layout: Layout, archived: _ArchivedImage) -> Image:
+def _store(layout: Layout, archived: _ArchivedImage) -> OciImage:
     """Verify the sizes and digests of all parts, then keep them, the manifest last."""
-    image = Image.read(archived.manifest, archived.document, archived.config.blob.read())
+    image = OciImage.read(archived.manifest, archived.document, archived.config.blob.read())
     if (archived.config.blob.size, len(archived.document)) != (image.config.size, image.manifest.size):
         raise DeliveryError(f"image {image.id} is damaged: its manifest has wrong sizes")
     for layer, blob, diff_id in zip(archived.layers, image.layers, image.diff_ids, strict=True):
@@ -191,7 +191,7 @@ CHUNK = 128 * 1024
 
 
 def stream_archive(
-    layout: Layout, image: Image, reference: str | None, layers: Collection[Descriptor]
+    layout: Layout, image: OciImage, reference: str | None, layers: Collection[Descriptor]
 ) -> Iterator[bytes]:
     """Yield the archive of `image` with `layers` only, the lowest first, and with the name `reference`, if there is one.
 
@@ -209,7 +209,7 @@ def stream_archive(
     yield bytes(2 * tarfile.BLOCKSIZE)
 
 
-def _index(image: Image, reference: str | None) -> bytes:
+def _index(image: OciImage, reference: str | None) -> bytes:
     manifest = image.manifest
     entry: dict[str, Any] = {"mediaType": manifest.media_type, "digest": manifest.digest, "size": manifest.size}
     if reference:  # containerd needs the fully qualified name

@@ -24,7 +24,7 @@ from tfprov.images.archive import load
 from tfprov.images.code import archive_directory, check_directory
 from tfprov.images.engine_images import inspect_image
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import Image
+from tfprov.images.oci_spec import OciImage
 
 KEY = "image.build"
 """The setting with the directory's path."""
@@ -134,7 +134,7 @@ def build(engine: Engine, recipe: Recipe, label: str, say: Callable[[str], None]
 
 def export(
     engine: Engine, image_id: str, layout: Layout, name: str, on_progress: OnProgress = ignore_progress
-) -> Image:
+) -> OciImage:
     """Stream an image of `engine` into `layout` as `name`; DeliveryError when it arrives incomplete.
 
     `on_progress` is called with the bytes received and an estimate of the total: the engine reports the unpacked size.

@@ -19,7 +19,7 @@ from tfprov.errors import DeliveryError, printable
 from tfprov.images.blobs import CHUNK
 from tfprov.images.code import Code
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import Descriptor, Image, encode, layer_type, write_manifest
+from tfprov.images.oci_spec import Descriptor, OciImage, encode, layer_type, write_manifest
 from tfprov.paths import PACKAGE
 
 MODULES = ("__init__.py", "atomic_write.py", "formats/__init__.py", "formats/checkpoint.py", "runtime", "wiring.py")
@@ -65,7 +65,7 @@ _EPOCH = "1970-01-01T00:00:00Z"
 _TARGET = re.compile(r"/[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 
-def append(layout: Layout, base: Image, code: Code, name: str, directory: str = DIRECTORY) -> Image:
+def append(layout: Layout, base: OciImage, code: Code, name: str, directory: str = DIRECTORY) -> OciImage:
     """Add `code` at `directory` to `base`, replacing the code layer it may have, and return it as image `name`.
 
     The working directory becomes `directory`. DeliveryError when the code has a file that a layer cannot hold.
@@ -78,7 +78,7 @@ def append(layout: Layout, base: Image, code: Code, name: str, directory: str = 
         return draft.store(name)
 
 
-def append_runtime(layout: Layout, base: Image, name: str) -> Image:
+def append_runtime(layout: Layout, base: OciImage, name: str) -> OciImage:
     """Add tfprov's runtime to `base`, replacing the one it may have, and return it as image `name`.
 
     A code layer of tfprov's on `base` stays, above the runtime. Every Python in the image finds it through PYTHONPATH.
@@ -89,7 +89,7 @@ def append_runtime(layout: Layout, base: Image, name: str) -> Image:
         return draft.store(name)
 
 
-def compose(layout: Layout, base: Image, code: Code | None, name: str) -> Image:
+def compose(layout: Layout, base: OciImage, code: Code | None, name: str) -> OciImage:
     """Add the runtime to `base`, then `code`, and return it as image `name`; see `append` and `append_runtime`."""
     with layout.in_use():
         draft = _Draft(layout, base)
@@ -142,7 +142,7 @@ _RUNTIME = _Part(RUNTIME_LABEL, "tfprov runtime ")
 class _Draft:
     """`base` with other layers at its top, before it is stored."""
 
-    def __init__(self, layout: Layout, base: Image) -> None:
+    def __init__(self, layout: Layout, base: OciImage) -> None:
         layout.mark_used(base)
         self._layout, self._base = layout, base
         self._layers = list(base.layers)
@@ -197,7 +197,7 @@ class _Draft:
         entry = {"created": _EPOCH, "created_by": f"{part.made_by}{digest}"}
         self._config["history"] = [*(self._config.get("history") or []), entry]
 
-    def store(self, name: str) -> Image:
+    def store(self, name: str) -> OciImage:
         """Store the image under `name`."""
         blobs = self._layout.blobs
         settings = blobs.write(encode(self._config), self._base.config.media_type)

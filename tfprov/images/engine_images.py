@@ -9,7 +9,7 @@ from typing import Any
 from tfprov.errors import HostError, Unreachable, printable
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_errors import explain
-from tfprov.images.oci_spec import Image
+from tfprov.images.oci_spec import OciImage
 
 
 def inspect_image(engine: Engine, name: str) -> dict[str, Any] | None:
@@ -26,7 +26,7 @@ def inspect_image(engine: Engine, name: str) -> dict[str, Any] | None:
     return facts
 
 
-def find_image(engine: Engine, image: Image) -> dict[str, Any] | None:
+def find_image(engine: Engine, image: OciImage) -> dict[str, Any] | None:
     """Return the engine's facts on `image`; None when it does not have it.
 
     The image id is the configuration's digest, or the manifest's where the engine keeps images in containerd.

@@ -13,7 +13,7 @@ from pathlib import Path
 from tfprov.atomic_write import replace
 from tfprov.errors import DeliveryError, Locked
 from tfprov.images.blobs import Blobs, disk_errors
-from tfprov.images.oci_spec import OCI_INDEX, Descriptor, Image, Index, Manifest, encode, parse
+from tfprov.images.oci_spec import OCI_INDEX, Descriptor, Index, OciImage, OciManifest, encode, parse
 
 _NAME = "org.opencontainers.image.ref.name"
 
@@ -30,7 +30,7 @@ class Layout:
                 replace(directory / "oci-layout", encode({"imageLayoutVersion": "1.0.0"}), mode=0o600)
                 self._write_index({})
 
-    def find(self, name: str) -> Image | None:
+    def find(self, name: str) -> OciImage | None:
         """Return the image of that name and mark it as used; None when it or a part of it is missing."""
         manifest = self._read_index().get(name)
         image = self._complete(manifest) if manifest else None
@@ -38,28 +38,28 @@ class Layout:
             self.mark_used(image)
         return image
 
-    def images(self) -> dict[str, Image]:
+    def images(self) -> dict[str, OciImage]:
         """Return every complete image, by name."""
         images = {name: self._complete(manifest) for name, manifest in sorted(self._read_index().items())}
         return {name: image for name, image in images.items() if image}
 
-    def image(self, manifest: Descriptor) -> Image:
+    def image(self, manifest: Descriptor) -> OciImage:
         """Read the image of a stored manifest; DeliveryError when it is missing or no image."""
         document = self.blobs.read(manifest)
-        return Image.read(manifest, document, self.blobs.read(parse(Manifest, document).config))
+        return OciImage.read(manifest, document, self.blobs.read(parse(OciManifest, document).config))
 
-    def name(self, name: str, image: Image) -> None:
+    def name(self, name: str, image: OciImage) -> None:
         """Give `image` the name `name`, moving it from another image. An image without a name is pruned."""
         with self.in_use(), self._lock_index():
             self._write_index(self._read_index() | {name: image.manifest})
         self.mark_used(image)
 
-    def mark_used(self, image: Image) -> None:
+    def mark_used(self, image: OciImage) -> None:
         """Record the use of `image`, as the mtime of its manifest."""
         with suppress(OSError):
             os.utime(self.blobs.path(image.manifest.digest))
 
-    def verify(self, image: Image) -> bool:
+    def verify(self, image: OciImage) -> bool:
         """Whether all blobs of `image` have the content of their digests; damaged blobs are removed."""
         damaged = [blob for blob in image.blobs if not self.blobs.verify(blob)]
         return not damaged
@@ -107,7 +107,7 @@ class Layout:
         except DeliveryError:  # a damaged image cannot be used
             return ()
 
-    def _complete(self, manifest: Descriptor) -> Image | None:
+    def _complete(self, manifest: Descriptor) -> OciImage | None:
         try:
             image = self.image(manifest)
         except DeliveryError:

@@ -57,7 +57,7 @@ class Descriptor(_Document):
     size: Annotated[int, Field(ge=0)]
 
 
-class Entry(Descriptor):
+class IndexEntry(Descriptor):
     """A descriptor in an index, with a name in its annotations, or a platform."""
 
     annotations: dict[str, str] | None = None
@@ -72,10 +72,10 @@ class Entry(Descriptor):
 class Index(_Document):
     """A list of manifests: of a layout's named images, or of one image for several platforms."""
 
-    manifests: tuple[Entry, ...]
+    manifests: tuple[IndexEntry, ...]
 
 
-class Manifest(_Document):
+class OciManifest(_Document):
     """A configuration and its layers, the lowest first."""
 
     config: Descriptor
@@ -103,7 +103,7 @@ class Config(Platform):
 
 
 @dataclass(frozen=True)
-class Image:
+class OciImage:
     """An image for one platform. `config.digest` is its id in engines.
 
     `diff_ids` are the digests of the uncompressed layers, in the order of `layers`; `labels` are from its configuration.
@@ -119,7 +119,7 @@ class Image:
     @classmethod
     def read(cls, manifest: Descriptor, document: bytes, config: bytes) -> Self:
         """Parse an image from its manifest and configuration; DeliveryError when it is no container image."""
-        parts = parse(Manifest, document)
+        parts = parse(OciManifest, document)
         settings = parse(Config, config)
         if manifest.media_type not in MANIFESTS or any(layer.media_type not in _LAYERS for layer in parts.layers):
             kind = next((it.media_type for it in parts.layers if it.media_type not in _LAYERS), manifest.media_type)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tfprov.errors import HostError, Unreachable, printable
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import Descriptor, Image, compression
+from tfprov.images.oci_spec import Descriptor, OciImage, compression
 
 MARGIN = 8 * 1024 * 1024
 """Bytes that stay free for the engine's metadata and for containers."""
@@ -23,7 +23,7 @@ _ARCHITECTURES = {
 _DF = re.compile(r"\s\d+\s+-?\d+\s+(?P<free>-?\d+)\s+\d+%\s")
 
 
-def check_platform(host: str, info: Mapping[str, Any], image: Image) -> None:
+def check_platform(host: str, info: Mapping[str, Any], image: OciImage) -> None:
     """Raise HostError when the platform in the engine's `info` differs from the image's."""
     machine = str(info.get("Architecture") or "")
     runs = f"{info.get('OSType') or 'linux'}/{_ARCHITECTURES.get(machine, machine)}"

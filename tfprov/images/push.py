@@ -16,7 +16,7 @@ from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden
 from tfprov.images.archive import stream_archive
 from tfprov.images.engine_images import count_shared_layers, find_image, last_tag_time, tag, untag, wait_for_stream
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import Descriptor, Image
+from tfprov.images.oci_spec import Descriptor, OciImage
 from tfprov.images.preflight import check_disk_space, check_platform, disk_space_needed
 from tfprov.images.registry_server import LOOPBACK, PushRegistry, remove_stage, split_stages, untag_temporary
 
@@ -43,7 +43,7 @@ class PushResult:
 def push(  # noqa: PLR0913, PLR0917
     machine: Machine,
     layout: Layout,
-    image: Image,
+    image: OciImage,
     reference: str,
     progress: Callable[[int, int], None],
     note: Callable[[str], None] = lambda text: None,
@@ -94,7 +94,7 @@ class _Delivery:
     """The delivery of one image to one host, over one connection or several."""
 
     def __init__(
-        self, machine: Machine, layout: Layout, image: Image, reference: str, progress: Callable[[int, int], None]
+        self, machine: Machine, layout: Layout, image: OciImage, reference: str, progress: Callable[[int, int], None]
     ) -> None:
         self._machine, self._engine = machine, machine.engine
         self._layout, self._image, self._reference = layout, image, reference
@@ -140,14 +140,14 @@ class _Delivery:
         for part in parts[:-1]:
             remove_stage(self._engine, part)
 
-    def _check_space(self, info: Mapping[str, Any], wanted: Sequence[Image], number: int) -> None:
+    def _check_space(self, info: Mapping[str, Any], wanted: Sequence[OciImage], number: int) -> None:
         layers = [part.layers[begin:] for begin, part in _with_layer_offsets(wanted, number)]
         if directory := info.get("DockerRootDir"):
             check_disk_space(
                 self._machine.host, str(directory), disk_space_needed(self._layout, layers), self._machine.run
             )
 
-    def _try_pull(self, wanted: Sequence[Image], lower: Sequence[Descriptor]) -> str:
+    def _try_pull(self, wanted: Sequence[OciImage], lower: Sequence[Descriptor]) -> str:
         """Let the engine pull the image; return an empty text, or why this host cannot pull it."""
         registry = PushRegistry(self._layout, wanted, lower, self._count)
         try:
@@ -182,7 +182,7 @@ class _Delivery:
             )
         wait_for_stream(self._engine, lines)
 
-    def _load(self, wanted: Sequence[Image], number: int) -> None:
+    def _load(self, wanted: Sequence[OciImage], number: int) -> None:
         self._way = "load"
         try:
             for begin, part in _with_layer_offsets(wanted, number):
@@ -195,7 +195,7 @@ class _Delivery:
             self._set_total(self._image.layers)  # not every engine accepts an archive without the layers it has
             self._load_archive(self._image, self._image.layers)
 
-    def _load_archive(self, image: Image, layers: Sequence[Descriptor]) -> None:
+    def _load_archive(self, image: OciImage, layers: Sequence[Descriptor]) -> None:
         reference = self._reference if image is self._image else None
         with self._engine.errors():
             archive = self._count_chunks(stream_archive(self._layout, image, reference, layers))
@@ -218,7 +218,7 @@ class _Delivery:
         self._progress(self._sent, self._total)
 
 
-def _layers_worth_finding(image: Image) -> int:
+def _layers_worth_finding(image: OciImage) -> int:
     """Return how many layers are worth finding: the rest is sent faster than the engine answers about another image."""
     size = 0
     for number, layer in reversed(list(enumerate(image.layers))):
@@ -228,7 +228,7 @@ def _layers_worth_finding(image: Image) -> int:
     return 0
 
 
-def _with_layer_offsets(parts: Sequence[Image], number: int) -> Iterator[tuple[int, Image]]:
+def _with_layer_offsets(parts: Sequence[OciImage], number: int) -> Iterator[tuple[int, OciImage]]:
     """Yield each stage with the number of its layers that the engine has by then: at first, `number`."""
     for part in parts:
         yield number, part

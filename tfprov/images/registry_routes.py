@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import Descriptor, Image, encode
+from tfprov.images.oci_spec import Descriptor, OciImage, encode
 
 _ROUTE = re.compile(r"/v2/(?P<name>[a-z0-9._/-]+)/(?P<kind>manifests|blobs)/(?P<reference>[A-Za-z0-9_.:+-]+)\Z")
 _RANGE = re.compile(r"bytes=(?:(?P<first>[0-9]{1,18})-(?P<last>[0-9]{1,18})?|-(?P<suffix>[0-9]{1,18}))\Z")
@@ -42,7 +42,7 @@ class Registry:
     Immutable, so any number of threads may call it. The caller holds the layout `in_use`.
     """
 
-    def __init__(self, layout: Layout, images: Mapping[str, Sequence[Image]]) -> None:
+    def __init__(self, layout: Layout, images: Mapping[str, Sequence[OciImage]]) -> None:
         self.blobs = layout.blobs
         self._manifests = {
             name: {image.manifest.digest: image.manifest for image in named} for name, named in images.items() if named

@@ -18,7 +18,7 @@ from tfprov.errors import DeliveryError
 from tfprov.hosts.docker.engine import Engine
 from tfprov.images.engine_images import find_image, untag
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import DOCKER_CONFIG, Descriptor, Image, encode, write_manifest
+from tfprov.images.oci_spec import DOCKER_CONFIG, Descriptor, OciImage, encode, write_manifest
 from tfprov.images.registry_routes import Registry, Request, Response, error_response
 
 STAGE_SIZE = 32 * 1024 * 1024
@@ -33,7 +33,7 @@ def random_repository() -> str:
     return f"tfprov/{secrets.token_hex(16)}"
 
 
-def split_stages(layout: Layout, image: Image, size: int = STAGE_SIZE) -> tuple[Image, ...]:
+def split_stages(layout: Layout, image: OciImage, size: int = STAGE_SIZE) -> tuple[OciImage, ...]:
     """Return the stages of `image`, itself the last; they are stored in `layout` without a name.
 
     They depend on the image alone, so that a run continues the delivery that another run began.
@@ -48,7 +48,7 @@ def split_stages(layout: Layout, image: Image, size: int = STAGE_SIZE) -> tuple[
     return (*result, image)
 
 
-def _stage(layout: Layout, image: Image, number: int) -> Image:
+def _stage(layout: Layout, image: OciImage, number: int) -> OciImage:
     os, _, architecture = image.platform.partition("/")
     root = {"type": "layers", "diff_ids": image.diff_ids[:number]}
     config = encode({"architecture": architecture, "os": os, "config": {}, "history": [], "rootfs": root})
@@ -57,7 +57,7 @@ def _stage(layout: Layout, image: Image, number: int) -> Image:
     return layout.image(manifest)
 
 
-def untag_temporary(engine: Engine, image: Image) -> None:
+def untag_temporary(engine: Engine, image: OciImage) -> None:
     """Remove the names under which `engine` pulled `image`, in this run or in one that was killed.
 
     A stage is removed with its last name; its layers stay with the image that contains them.
@@ -68,7 +68,7 @@ def untag_temporary(engine: Engine, image: Image) -> None:
             untag(engine, name)
 
 
-def remove_stage(engine: Engine, stage: Image) -> None:
+def remove_stage(engine: Engine, stage: OciImage) -> None:
     """Remove a stage after the image is complete."""
     untag_temporary(engine, stage)
     facts = find_image(engine, stage)
@@ -238,7 +238,7 @@ class PushRegistry(Registry):
     def __init__(
         self,
         layout: Layout,
-        stages: Sequence[Image],
+        stages: Sequence[OciImage],
         layers_on_host: Collection[Descriptor],
         on_sent: Callable[[int], None],
     ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.importing.compose import is_compose, read_compose
 from tfprov.importing.emit import InventoryDraft, Key, Line
-from tfprov.importing.identify import ForeignTask, IdentifiedTask, Note, Notes, Setting, TargetHost, identify
+from tfprov.importing.identify import DroppedKey, ForeignTask, IdentifiedTask, Notes, Setting, TargetHost, identify
 from tfprov.importing.kubernetes import is_kubernetes, read_kubernetes
 from tfprov.importing.roles import Role, group_by_role, strategy_of, wiring_of, without_positions
 from tfprov.inventory.yaml_source import read_structure
@@ -93,7 +93,7 @@ class Conversion:
     """The text of an inventory, and notes on what is not carried over."""
 
     text: str
-    notes: tuple[Note, ...]
+    notes: tuple[DroppedKey, ...]
 
 
 def convert(data: bytes, name: str, home: Path, hosts: Sequence[TargetHost] = ()) -> Conversion:

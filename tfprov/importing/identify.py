@@ -58,7 +58,7 @@ class ForeignTask:
 
 
 @dataclass(frozen=True)
-class Note:
+class DroppedKey:
     """A part of the file that is not carried over: its position, and the reason or the fix."""
 
     at: Position
@@ -72,12 +72,12 @@ class Notes:
     """Collects the notes on what is not carried over, each once, and the problems that prevent the import."""
 
     def __init__(self) -> None:
-        self._notes: dict[Note, None] = {}
+        self._notes: dict[DroppedKey, None] = {}
         self.problems: list[Problem] = []
 
     def add(self, at: Position, what: str) -> None:
         """Add a note."""
-        self._notes[Note(at, what)] = None
+        self._notes[DroppedKey(at, what)] = None
 
     def drop(self, key: str, at: Position, why: str = "an inventory has no such setting") -> None:
         """Note that `key` is not carried over."""
@@ -87,7 +87,7 @@ class Notes:
         """Add a problem that prevents the import."""
         self.problems.append(Problem(at, what, fix))
 
-    def all(self) -> tuple[Note, ...]:
+    def all(self) -> tuple[DroppedKey, ...]:
         """Return the notes in the order of the file."""
         return tuple(sorted(self._notes, key=lambda note: note.at))
 

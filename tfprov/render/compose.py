@@ -17,7 +17,7 @@ from tfprov.render import options
 from tfprov.render.dns_names import long_name_problems, short_name
 from tfprov.render.options import Option, Values
 from tfprov.render.output import documents
-from tfprov.render.target import BaseTarget, Member, Rendering, RenderRequest
+from tfprov.render.target import BaseTarget, Member, RenderInput, RenderRequest
 from tfprov.settings.role_settings import data_path, resolve_path
 
 SHARED = "checkpoints"
@@ -46,7 +46,7 @@ class Service:
     memory: str | None
 
 
-def services(rendering: Rendering) -> list[Service]:
+def services(rendering: RenderInput) -> list[Service]:
     """Return every task as a service without its code."""
     rendered = []
     for member in rendering.members:
@@ -169,7 +169,7 @@ class Compose(BaseTarget):
         """Yield names that are too long."""
         yield from long_name_problems(request.first, map(short_name, request.cluster.tasks))
 
-    def values(self, rendering: Rendering) -> Mapping[str, object]:
+    def values(self, rendering: RenderInput) -> Mapping[str, object]:
         """Return the services, the chief's service, the volumes, and the secret variables."""
         rendered = [_with_code(service) for service in services(rendering)]
         chief = next(service for service in rendered if service.member.is_chief)

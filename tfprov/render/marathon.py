@@ -15,7 +15,7 @@ from tfprov.render.compose import relative_data
 from tfprov.render.dns_names import long_name_problems, short_name
 from tfprov.render.options import Option, Values
 from tfprov.render.quoting import as_word
-from tfprov.render.target import BaseTarget, Member, Rendering, RenderRequest
+from tfprov.render.target import BaseTarget, Member, RenderInput, RenderRequest
 from tfprov.settings.role_settings import RoleSettings
 
 FILE = "group.json"
@@ -108,7 +108,7 @@ class Marathon(BaseTarget):
                 what = f"{role.role} reads the chief's files, and on Mesos each task has its own directory"
                 yield Problem(role.group, what, "use `--set checkpoints=DIR`, a directory that all agents share")
 
-    def values(self, rendering: Rendering) -> Mapping[str, object]:
+    def values(self, rendering: RenderInput) -> Mapping[str, object]:
         """Return the apps."""
         return {
             "apps": [
@@ -136,7 +136,7 @@ def _by_port(task: Task) -> tuple[int, str, int]:
     return _job_order(task.job), task.job, task.index
 
 
-def _app(rendering: Rendering, member: Member) -> App:
+def _app(rendering: RenderInput, member: Member) -> App:
     settings, task = rendering.settings, rendering.cluster.find(member.task)
     assert task is not None, "members come from the cluster's tasks"
     command = " ".join(as_word(word) for word in member.command)
@@ -156,7 +156,7 @@ def _app(rendering: Rendering, member: Member) -> App:
     )
 
 
-def _volumes(rendering: Rendering, member: Member, task: Task) -> Iterator[Mapping[str, str]]:
+def _volumes(rendering: RenderInput, member: Member, task: Task) -> Iterator[Mapping[str, str]]:
     shared = rendering.settings["checkpoints"]
     if shared and (task.trains or task.reads):
         yield {"hostPath": str(shared), "containerPath": member.checkpoint_dir, "mode": "RW"}

@@ -19,7 +19,7 @@ from tfprov.render import options
 from tfprov.render.dns_names import long_name
 from tfprov.render.options import Option, Values
 from tfprov.render.quoting import render_templates
-from tfprov.render.target import WITH_GPUS, Data, Member, Rendering, RenderRequest, Target, find_target
+from tfprov.render.target import WITH_GPUS, DataPath, Member, RenderInput, RenderRequest, Target, find_target
 from tfprov.settings.role_settings import RoleSettings, data_dir, dataset_of
 from tfprov.templating.host_values import is_secret, is_template
 from tfprov.templating.magic_vars import add_task_variables
@@ -136,7 +136,9 @@ def _member(container: Container, request: RenderRequest) -> Member:
         pids=docker_options.pids,
         read_only=docker_options.read_only,
         mounts=tuple(Mount(mount.source, mount.target, mount.read_only) for mount in role.values.mounts),
-        data=Data(role.values.data.path or "", role.values.data.to) if role.values.data and role.reads_data else None,
+        data=DataPath(role.values.data.path or "", role.values.data.to)
+        if role.values.data and role.reads_data
+        else None,
         checkpoint_dir=container.checkpoint_dir,
         files_of=long_name(request.cluster.name, chief) if task.reads else None,
         code=request.codes.get((task.role, task.host)) if request.settings["code"] == "carried" else None,
@@ -233,7 +235,7 @@ def render(
         raise InvalidInput(problems)
     settings = target.complete_settings(request)
     request = replace(request, settings=settings)
-    rendering = Rendering(request.cluster, members(request), settings, roles[0].values.strategy, request)
+    rendering = RenderInput(request.cluster, members(request), settings, roles[0].values.strategy, request)
     values = {
         "rendering": rendering,
         "cluster": request.cluster,

@@ -20,7 +20,7 @@ from tfprov.model.cluster import Cluster, Task
 from tfprov.render import options
 from tfprov.render.dns_names import short_name
 from tfprov.render.options import Option, Values
-from tfprov.render.target import WITH_GPUS, BaseTarget, Member, Rendering, RenderRequest
+from tfprov.render.target import WITH_GPUS, BaseTarget, Member, RenderInput, RenderRequest
 from tfprov.settings.role_settings import RoleSettings, data_path, resolve_path
 
 DOMAIN = "slurm.invalid"
@@ -40,7 +40,7 @@ class Lookup(StrEnum):
 
 
 @dataclass(frozen=True)
-class Part:
+class WordPart:
     """A part of a word: `text`, or a `lookup` on the node. `rank` is the task of an ENDPOINT or HOST."""
 
     text: str = ""
@@ -48,7 +48,7 @@ class Part:
     rank: int = 0
 
 
-Word = tuple[Part, ...]
+Word = tuple[WordPart, ...]
 
 
 def address(task: Task) -> str:
@@ -67,12 +67,12 @@ class Words:
     def command(self, member: Member, *, own: bool) -> list[Word]:
         """Return the command line of `member`; `own` if its program is one of tfprov's."""
         port = f"--port={member.port}"
-        own_port = (Part("--port="), Part(lookup=Lookup.OWN_PORT))
+        own_port = (WordPart("--port="), WordPart(lookup=Lookup.OWN_PORT))
         words = [own_port if own and text == port else self.word(text) for text in member.program]
         for text in member.wiring_flags:
             name, _, value = text.partition("=")
             hosts = self._lists.get(value)
-            words.append((Part(f"{name}="), Part(lookup=hosts)) if hosts else (Part(text),))
+            words.append((WordPart(f"{name}="), WordPart(lookup=hosts)) if hosts else (WordPart(text),))
         return [*words, *map(self.word, member.flags)]
 
     def environment(self, member: Member) -> Mapping[str, Word]:
@@ -84,12 +84,12 @@ class Words:
         parts, end = [], 0
         for match in _ADDRESS.finditer(text):
             if match[1] in self._ranks:
-                parts.append(Part(text[end : match.start()]))
+                parts.append(WordPart(text[end : match.start()]))
                 lookup = Lookup.ENDPOINT if ":" in match[0] else Lookup.HOST
-                parts.append(Part(lookup=lookup, rank=self._ranks[match[1]]))
+                parts.append(WordPart(lookup=lookup, rank=self._ranks[match[1]]))
                 end = match.end()
-        parts.append(Part(text[end:]))
-        return tuple(part for part in parts if part.lookup or part.text) or (Part(),)
+        parts.append(WordPart(text[end:]))
+        return tuple(part for part in parts if part.lookup or part.text) or (WordPart(),)
 
 
 FILE = "job.sbatch"
@@ -173,7 +173,7 @@ class Slurm(BaseTarget):
                     reported.add(at)
                     yield problem
 
-    def values(self, rendering: Rendering) -> Mapping[str, object]:
+    def values(self, rendering: RenderInput) -> Mapping[str, object]:
         """Return the tasks with their words, and their resources."""
         members, words = rendering.members, Words(rendering.cluster)
         started = [_script_task(rendering, rank, member, words) for rank, member in enumerate(members)]
@@ -230,7 +230,7 @@ def _problems(role: RoleSettings, settings: Values) -> Iterator[tuple[Position, 
             yield at, Problem(at, what, "set the same `target`, or remove the mount")
 
 
-def _script_task(rendering: Rendering, rank: int, member: Member, words: Words) -> ScriptTask:
+def _script_task(rendering: RenderInput, rank: int, member: Member, words: Words) -> ScriptTask:
     task = rendering.cluster.find(member.task)
     assert task is not None, "members come from the cluster's tasks"
     role = rendering.request.role(task)

@@ -13,7 +13,7 @@ from tfprov.render import options
 from tfprov.render.compose import Service, check_services, relative_data, services, volume_names
 from tfprov.render.dns_names import long_name_problems, short_name
 from tfprov.render.options import Option, Values
-from tfprov.render.target import BaseTarget, Member, Rendering, RenderRequest
+from tfprov.render.target import BaseTarget, Member, RenderInput, RenderRequest
 
 FILE = "stack.yml"
 
@@ -69,7 +69,7 @@ class Swarm(BaseTarget):
         yield from relative_data(request, "the swarm's nodes")
         yield from request.refuse_all_gpus("a swarm counts GPUs")
 
-    def values(self, rendering: Rendering) -> Mapping[str, object]:
+    def values(self, rendering: RenderInput) -> Mapping[str, object]:
         """Return the services with their placement, the chief's service, the volumes, and the secret variables."""
         rendered = services(rendering)
         return {
@@ -85,7 +85,7 @@ class Swarm(BaseTarget):
             raise ValueError(f"{FILE}: `docker stack deploy` reads version 3")
 
 
-def _constraints(rendering: Rendering, member: Member) -> list[str]:
+def _constraints(rendering: RenderInput, member: Member) -> list[str]:
     settings, task = rendering.settings, rendering.cluster.find(member.task)
     is_pinned = member.is_chief or member.files_of is not None or member.role == "dispatcher"
     if settings["node"] and is_pinned:

@@ -34,7 +34,7 @@ WITH_GPUS = ("chief", "worker")
 
 
 @dataclass(frozen=True)
-class Data:
+class DataPath:
     """A task's data: `path` on its machine (absolute, or as in the inventory), mounted at `to` in its container."""
 
     path: str
@@ -71,7 +71,7 @@ class Member:
     pids: int
     read_only: bool
     mounts: tuple[Mount, ...]
-    data: Data | None
+    data: DataPath | None
     checkpoint_dir: str
     files_of: str | None
     code: Code | None
@@ -136,7 +136,7 @@ class RenderRequest:
 
 
 @dataclass(frozen=True)
-class Rendering:
+class RenderInput:
     """The input of templates. `cluster` has the addresses of the target; `request` has the settings with their lines."""
 
     cluster: Cluster
@@ -186,7 +186,7 @@ class Target(Protocol):
     def complete_settings(self, request: RenderRequest) -> Values:
         """Return the values of the options; unset ones may follow from the cluster."""
 
-    def values(self, rendering: Rendering) -> Mapping[str, object]:
+    def values(self, rendering: RenderInput) -> Mapping[str, object]:
         """Return the variables of the templates besides `cluster`, `name`, `members`, `chief` and `settings`."""
 
     def check(self, files: Mapping[str, str]) -> None:
@@ -224,7 +224,7 @@ class BaseTarget:
         """Yield nothing: every valid inventory can be rendered."""
         yield from ()
 
-    def values(self, rendering: Rendering) -> Mapping[str, object]:
+    def values(self, rendering: RenderInput) -> Mapping[str, object]:
         """Return no further variables."""
         return {}
 

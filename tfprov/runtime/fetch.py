@@ -63,7 +63,7 @@ class RetryableError(FetchError):
     """An error that the next try may not meet."""
 
 
-class Progress:
+class DownloadProgress:
     """Reports progress: `done` are the bytes of completed files, `received` those from the network."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ def main(directory: Path) -> int:
         threading.Thread(target=_leave_with_input, daemon=True).start()
         lock = _lock(directory)
         os.fchdir(lock)  # it may be renamed during the wait
-        progress = Progress()
+        progress = DownloadProgress()
         for file in request_line["files"]:
             fetch(file, Path(), progress, request_line.get("pause", 1.0))
         os.fsync(lock)  # the directory: its names have to survive a power cut
@@ -125,7 +125,7 @@ def _lock(directory: Path) -> int:
     return descriptor
 
 
-def fetch(file: dict[str, str], directory: Path, progress: Progress, pause: float) -> None:
+def fetch(file: dict[str, str], directory: Path, progress: DownloadProgress, pause: float) -> None:
     """Fetch the file into `directory` and verify it. Raises FetchError, or OSError when it cannot be written."""
     final, part = directory / file["name"], directory / f".{file['name']}.part"
     if not final.is_file() or _hash_file(final, progress).hexdigest() != file["sha256"]:
@@ -139,7 +139,7 @@ def fetch(file: dict[str, str], directory: Path, progress: Progress, pause: floa
     progress.done += final.stat().st_size
 
 
-def _receive_with_retries(file: dict[str, str], part: Path, progress: Progress, pause: float) -> None:
+def _receive_with_retries(file: dict[str, str], part: Path, progress: DownloadProgress, pause: float) -> None:
     tries, largest_size = 0, _size(part)
     while True:
         try:
@@ -153,7 +153,7 @@ def _receive_with_retries(file: dict[str, str], part: Path, progress: Progress, 
             time.sleep(pause * 2 ** (tries - 1))
 
 
-def _receive(file: dict[str, str], part: Path, progress: Progress) -> None:
+def _receive(file: dict[str, str], part: Path, progress: DownloadProgress) -> None:
     """Complete `part` and verify it; remove it when it does not match."""
     digest, begin = _hash_file(part, progress), _size(part)
     if begin and digest.hexdigest() == file["sha256"]:  # a previous fetch was killed just before the rename
@@ -187,7 +187,7 @@ def _is_resumed(response: Any, begin: int, part: Path) -> bool:
     raise RetryableError(f"the server ignores the requested range (answer {response.status})")
 
 
-def _copy(response: Any, out: BinaryIO, digest: Any, progress: Progress, position: int) -> None:
+def _copy(response: Any, out: BinaryIO, digest: Any, progress: DownloadProgress, position: int) -> None:
     left = response.length or 0
     size = position + left if left else 0
     free = shutil.disk_usage(out.fileno()).free
@@ -271,7 +271,7 @@ def _disk_error(error: OSError) -> FetchError:
     return FetchError(f"the data cannot be kept: {error.strerror or error}", "look at its disk")
 
 
-def _hash_file(path: Path, progress: Progress) -> Any:
+def _hash_file(path: Path, progress: DownloadProgress) -> Any:
     """Return the running sha256 of the file, or of nothing where it does not exist."""
     digest, position, size = hashlib.sha256(), 0, _size(path)
     if size:

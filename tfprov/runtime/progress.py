@@ -30,7 +30,7 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-class Reporter:
+class ProgressWriter:
     """Writes `progress.json` in a task's checkpoint directory, every EVERY seconds and when it is closed.
 
     `task` is a name such as `worker/1`; `examples` is the examples per step of this task, None if unknown. Never raises: a

@@ -3,7 +3,7 @@
 import pytest
 
 from tfprov.cli.progress_line import UnderWay, duration, progress_line
-from tfprov.formats.event_file import Progress
+from tfprov.formats.event_file import EventProgress
 from tfprov.model.plan import Action, ActionKind
 
 
@@ -75,7 +75,7 @@ def test_actions_of_one_kind_are_counted_and_a_few_are_named() -> None:
 
 def test_a_wait_is_shown_with_its_elapsed_time() -> None:
     under_way = UnderWay()
-    under_way.training = Progress(1, 0, None, None), None
+    under_way.training = EventProgress(1, 0, None, None), None
     under_way.await_("waiting for ps/0", 10)
     under_way.await_("waiting for ps/0", 12)
     assert under_way.text(10.5) == "waiting for ps/0"
@@ -93,15 +93,19 @@ def test_a_wait_is_shown_with_its_elapsed_time() -> None:
 @pytest.mark.parametrize(
     ("progress", "steps", "expected"),
     [
-        (Progress(50, 0, 0.5, 0.01234567), 2_000, "step 50 of 2,000 · 2.5% · 0.5 steps/s · loss 0.0123457 · ETA 1h 5m"),
-        (Progress(2844, 0, None, None), 200_000, "step 2,844 of 200,000 · 1.4%"),
-        (Progress(2001, 0, 10.0, None), 2000, "step 2,001 of 2,000 · 100.0% · 10.0 steps/s"),
-        (Progress(12, 0, 0.0, 1.5), 100, "step 12 of 100 · 12.0% · 0.0 steps/s · loss 1.5"),
-        (Progress(12, 0, 3.25, None), None, "step 12 · 3.2 steps/s"),
-        (Progress(12, 0, None, None), 0, "step 12"),
+        (
+            EventProgress(50, 0, 0.5, 0.01234567),
+            2_000,
+            "step 50 of 2,000 · 2.5% · 0.5 steps/s · loss 0.0123457 · ETA 1h 5m",
+        ),
+        (EventProgress(2844, 0, None, None), 200_000, "step 2,844 of 200,000 · 1.4%"),
+        (EventProgress(2001, 0, 10.0, None), 2000, "step 2,001 of 2,000 · 100.0% · 10.0 steps/s"),
+        (EventProgress(12, 0, 0.0, 1.5), 100, "step 12 of 100 · 12.0% · 0.0 steps/s · loss 1.5"),
+        (EventProgress(12, 0, 3.25, None), None, "step 12 · 3.2 steps/s"),
+        (EventProgress(12, 0, None, None), 0, "step 12"),
     ],
 )  # fmt: skip
-def test_progress_is_one_line(progress: Progress, steps: int | None, expected: str) -> None:
+def test_progress_is_one_line(progress: EventProgress, steps: int | None, expected: str) -> None:
     assert progress_line(progress, steps) == expected
 
 

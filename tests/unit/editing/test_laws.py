@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import MATRIX
 from tests.support.paths import ROOT
-from tfprov.editing.cst import CstNode, Entry, NodeKind, NodePath
+from tfprov.editing.cst import CollectionEntry, CstNode, NodeKind, NodePath
 from tfprov.editing.document import EditableFile, add_entry, parse_file, remove_entry, rename_key, replace_value
 from tfprov.editing.scalar_emitter import parse_value
 from tfprov.errors import InvalidInput
@@ -22,14 +22,14 @@ NAMES = st.from_regex(r"[a-z][a-z_0-9.-]{0,8}", fullmatch=True)
 SCALARS = st.one_of(TEXTS, st.integers(-999, 999), st.booleans(), st.none())
 
 
-def paths_below(node: CstNode, before: NodePath = ()) -> Iterator[tuple[NodePath, Entry]]:
+def paths_below(node: CstNode, before: NodePath = ()) -> Iterator[tuple[NodePath, CollectionEntry]]:
     """Yield every entry below `place` with the way to it."""
     for number, entry in enumerate(node.entries):
         yield (*before, number), entry
         yield from paths_below(entry.value, (*before, number))
 
 
-def sample(file: Path) -> tuple[EditableFile, list[tuple[NodePath, Entry]]]:
+def sample(file: Path) -> tuple[EditableFile, list[tuple[NodePath, CollectionEntry]]]:
     """Return a file and a fifth of its entries, different for each file; in `make matrix` all entries."""
     source = parse_file(file.read_bytes(), file.name)
     every = 1 if MATRIX else 5

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tfprov.formats.checkpoint import (
     NO_STEP,
-    Checkpoint,
+    CheckpointFiles,
     checkpoint_state,
     checkpoints,
     last_component,
@@ -30,7 +30,7 @@ def test_a_checkpoint_of_the_graph_api_has_an_index_shards_and_a_meta_file() -> 
     names = [*files("model.ckpt-448", 2), "model.ckpt-448.meta", "checkpoint", "graph.pbtxt", "events.out.tfevents.1.a"]
 
     assert checkpoints(names) == [
-        Checkpoint(
+        CheckpointFiles(
             prefix="model.ckpt-448",
             step=448,
             files=(

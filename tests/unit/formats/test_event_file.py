@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.event_files import event, sized, varint
-from tfprov.formats.event_file import Progress, Scalar, progress, scalars
+from tfprov.formats.event_file import EventProgress, EventScalar, progress, scalars
 from tfprov.formats.tfrecord import write_record
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -23,7 +23,7 @@ def file_of(*events: bytes) -> io.BytesIO:
     return stream
 
 
-def read(*events: bytes) -> list[Scalar]:
+def read(*events: bytes) -> list[EventScalar]:
     return list(scalars(file_of(*events)))
 
 
@@ -73,7 +73,7 @@ def test_a_tensor_of_one_number_is_a_scalar(tensor: bytes, value: float | None) 
 def test_unknown_fields_are_skipped() -> None:
     unknown = b"\xf8\x7f\x05" + b"\xf9\x7f" + bytes(8) + b"\xfd\x7f" + bytes(4) + sized(2047, b"later")
 
-    assert read(event(1.5, 2, {"x": 3.0}, rest=unknown)) == [Scalar(1.5, 2, "x", 3.0)]
+    assert read(event(1.5, 2, {"x": 3.0}, rest=unknown)) == [EventScalar(1.5, 2, "x", 3.0)]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_unknown_fields_are_skipped() -> None:
 def test_a_record_that_is_no_event_is_an_error_to_scalars_and_nothing_to_progress(message: bytes) -> None:
     with pytest.raises(ValueError, match=r"the message ends inside|unknown wire type"):
         read(message)
-    assert progress(file_of(event(1, 7, {}), message)) == Progress(7, 1.0, None, None)
+    assert progress(file_of(event(1, 7, {}), message)) == EventProgress(7, 1.0, None, None)
 
 
 def test_a_damaged_record_is_an_error_to_scalars() -> None:
@@ -109,7 +109,7 @@ def test_progress_comes_from_the_last_records() -> None:
         event(121, 41, rest=sized(7, b"\x08\x03")),
     )
 
-    assert progress(stream) == Progress(step=41, wall_time=121.0, steps_per_second=2.5, loss=2.0)
+    assert progress(stream) == EventProgress(step=41, wall_time=121.0, steps_per_second=2.5, loss=2.0)
 
 
 def test_without_a_rate_the_last_two_steps_give_it() -> None:
@@ -121,26 +121,26 @@ def test_without_a_rate_the_last_two_steps_give_it() -> None:
         event(106, 30, {"epoch_loss": 2.0}),
     )
 
-    assert progress(stream) == Progress(step=30, wall_time=106.0, steps_per_second=4.0, loss=2.0)
+    assert progress(stream) == EventProgress(step=30, wall_time=106.0, steps_per_second=4.0, loss=2.0)
 
 
 def test_the_last_record_wins_when_a_lost_ps_sets_training_back() -> None:
     back = [event(100, 448, {"loss": 1.0}), event(117, 401, {"loss": 1.5})]
 
-    assert progress(file_of(*back)) == Progress(401, 117.0, None, 1.5)
-    assert progress(file_of(*back, event(118, 411, {}))) == Progress(411, 118.0, 10.0, 1.5)
+    assert progress(file_of(*back)) == EventProgress(401, 117.0, None, 1.5)
+    assert progress(file_of(*back, event(118, 411, {}))) == EventProgress(411, 118.0, 10.0, 1.5)
 
 
 def test_a_graph_written_at_a_restart_is_no_step() -> None:
     graph = event(200, 0, rest=sized(4, b"graph"))
 
     assert progress(file_of(graph)) is None
-    assert progress(file_of(event(100, 448, {"loss": 1.0}), graph)) == Progress(448, 100.0, None, 1.0)
+    assert progress(file_of(event(100, 448, {"loss": 1.0}), graph)) == EventProgress(448, 100.0, None, 1.0)
 
 
 @pytest.mark.parametrize("tag", ["loss_scale", "lossy", "my_loss", "accuracy"])
 def test_other_tags_are_no_loss(tag: str) -> None:
-    assert progress(file_of(event(1, 1, {tag: 1.0}))) == Progress(1, 1.0, None, None)
+    assert progress(file_of(event(1, 1, {tag: 1.0}))) == EventProgress(1, 1.0, None, None)
 
 
 def test_a_loss_that_is_not_a_number_is_returned() -> None:
@@ -171,7 +171,9 @@ def test_of_a_large_file_only_the_tail_is_read() -> None:
     events = [event(step, step, {"loss": 1 / step, "a/long/tag": 0.0}) for step in range(1, 20_000)]
     stream = Counting(file_of(*events).getvalue())
 
-    assert progress(stream) == Progress(19_999, 19_999.0, 1.0, struct.unpack("<f", struct.pack("<f", 1 / 19_999))[0])
+    assert progress(stream) == EventProgress(
+        19_999, 19_999.0, 1.0, struct.unpack("<f", struct.pack("<f", 1 / 19_999))[0]
+    )
     assert stream.total < len(stream.getvalue()) / 4
 
 
@@ -180,14 +182,14 @@ def test_a_huge_last_record_does_not_hide_the_steps_before_it(size: int) -> None
     image = event(3, 3, {}, rest=sized(200, bytes(size)))
     before = [event(step, step, {"loss": 0.5}) for step in (1, 2)]
 
-    assert progress(file_of(*before, image)) == Progress(3, 3.0, 1.0, 0.5)
+    assert progress(file_of(*before, image)) == EventProgress(3, 3.0, 1.0, 0.5)
 
 
 def test_damage_in_the_middle_of_a_large_file_does_not_hide_its_end() -> None:
     content = bytearray(file_of(*(event(step, step, {"loss": 0.5}) for step in range(1, 9000))).getvalue())
     content[1000:1100] = bytes(100)
 
-    assert progress(io.BytesIO(content)) == Progress(8999, 8999.0, 1.0, 0.5)
+    assert progress(io.BytesIO(content)) == EventProgress(8999, 8999.0, 1.0, 0.5)
 
 
 @given(st.binary())
@@ -212,7 +214,7 @@ def test_a_flipped_bit_is_no_error_to_progress(bit: int) -> None:
 def test_zeros_at_the_end_as_after_a_lost_disk_are_no_error() -> None:
     events = [event(step, step, {"loss": 0.5}) for step in (1, 2)]
 
-    assert progress(io.BytesIO(file_of(*events).getvalue() + bytes(5000))) == Progress(2, 2.0, 1.0, 0.5)
+    assert progress(io.BytesIO(file_of(*events).getvalue() + bytes(5000))) == EventProgress(2, 2.0, 1.0, 0.5)
 
 
 @pytest.fixture(scope="module")

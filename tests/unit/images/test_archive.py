@@ -37,7 +37,7 @@ from tfprov.images.oci_spec import (
     OCI_INDEX,
     OCI_LAYER,
     OCI_MANIFEST,
-    Image,
+    OciImage,
     compression,
     digest_of,
     encode,
@@ -53,11 +53,11 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path / "images")
 
 
-def layer_contents(layout: Layout, data: bytes, name: str = "base", **how: Any) -> Image:
+def layer_contents(layout: Layout, data: bytes, name: str = "base", **how: Any) -> OciImage:
     return load(layout, io.BytesIO(data), name, where="a.tar", **how)
 
 
-def stored(layout: Layout, image: Image) -> list[bytes]:
+def stored(layout: Layout, image: OciImage) -> list[bytes]:
     """Return the layers as they are stored in the layout."""
     return [layout.blobs.path(layer.digest).read_bytes() for layer in image.layers]
 
@@ -314,7 +314,7 @@ def test_an_index_that_is_wrong_about_a_size_is_refused(layout: Layout) -> None:
 ARCHIVES = (tar(ONE), oci_archive(), oci_archive(compressed=True), gzip.compress(tar(ONE), mtime=0))
 
 
-def load_or_none(layout: Layout, data: bytes) -> Image | None:
+def load_or_none(layout: Layout, data: bytes) -> OciImage | None:
     try:
         return layer_contents(layout, data)
     except DeliveryError:

@@ -50,7 +50,7 @@ from tfprov.images.oci_spec import (
     OCI_CONFIG,
     OCI_LAYER,
     OCI_MANIFEST,
-    Image,
+    OciImage,
     digest_of,
     encode,
     write_manifest,
@@ -340,7 +340,7 @@ def test_the_pythonpath_of_the_image_is_kept(layout: Layout, path: str, becomes:
     assert append_runtime(layout, image, "again") == image
 
 
-def older_runtime(layout: Layout, base: Image, kept: Code | None) -> Image:
+def older_runtime(layout: Layout, base: OciImage, kept: Code | None) -> OciImage:
     """Return an image of an earlier tfprov: with another runtime, and with `kept` on it."""
     image = append(layout, base, code(tfprov__old=b"1"), "old", "/tfprov")
     config = settings(layout, image)

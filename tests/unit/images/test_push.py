@@ -17,7 +17,7 @@ from tfprov.errors import DeliveryError, HostError, Unreachable
 from tfprov.images.archive import CHUNK, load, stream_archive
 from tfprov.images.engine_images import explain_pull_error
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST, Descriptor, Image, encode
+from tfprov.images.oci_spec import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST, Descriptor, OciImage, encode
 from tfprov.images.preflight import check_disk_space, check_platform, disk_space_needed, format_size
 from tfprov.images.registry_routes import Request
 from tfprov.images.registry_server import PushRegistry, split_stages
@@ -33,7 +33,9 @@ def layout(tmp_path: Path) -> Layout:
 # --- the archive for `docker load` -----------------------------------------------------------------------------------
 
 
-def archive(layout: Layout, image: Image, layers: Sequence[Descriptor], reference: str | None = "tfprov/x:1") -> bytes:
+def archive(
+    layout: Layout, image: OciImage, layers: Sequence[Descriptor], reference: str | None = "tfprov/x:1"
+) -> bytes:
     pieces = list(stream_archive(layout, image, reference, layers))
     assert max(map(len, pieces)) <= CHUNK + tarfile.BLOCKSIZE, "the archive is streamed"
     return b"".join(pieces)
@@ -113,7 +115,7 @@ SIZES = [60, 10, 20, 80, 1, 1]
 """Sizes of layers, in units of 10 kB; a tar is a little larger than its content."""
 
 
-def image_of_sizes(layout: Layout, sizes: Sequence[int]) -> Image:
+def image_of_sizes(layout: Layout, sizes: Sequence[int]) -> OciImage:
     return load_image(layout, layers=[tar({str(number): b"x" * size * 10_000}) for number, size in enumerate(sizes)])
 
 
@@ -239,7 +241,7 @@ def test_all_stages_are_served(layout: Layout) -> None:
 # --- platform and disk space -----------------------------------------------------------------------------------------
 
 
-def image_for(layout: Layout, platform: str) -> Image:
+def image_for(layout: Layout, platform: str) -> OciImage:
     os, architecture = platform.split("/")
     document = json.loads(config(LAYERS[:1])) | {"os": os, "architecture": architecture}
     built = OciArchive()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.delivery_images import LAYERS, code, load_image
 from tfprov.images.code_layer import append
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import DOCKER_MANIFEST, Image
+from tfprov.images.oci_spec import DOCKER_MANIFEST, OciImage
 from tfprov.images.registry_routes import Registry, Request, Response
 
 HIDDEN = code(secret=b"of somebody else")
@@ -21,12 +21,12 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 
 
 @pytest.fixture(scope="module")
-def image(layout: Layout) -> Image:
+def image(layout: Layout) -> OciImage:
     return load_image(layout)
 
 
 @pytest.fixture(scope="module")
-def registry(layout: Layout, image: Image) -> Registry:
+def registry(layout: Layout, image: OciImage) -> Registry:
     append(layout, image, HIDDEN, "hidden")
     return Registry(layout, {"tfprov/linear": [image], "tfprov/nothing": []})
 
@@ -55,7 +55,7 @@ def test_the_root_identifies_a_registry(registry: Registry, target: str) -> None
     assert (get(registry, target).status, get(registry, target).body) == (200, b"{}")
 
 
-def test_a_manifest_by_its_digest(layout: Layout, registry: Registry, image: Image) -> None:
+def test_a_manifest_by_its_digest(layout: Layout, registry: Registry, image: OciImage) -> None:
     response = get(registry, f"/v2/tfprov/linear/manifests/{image.manifest.digest}")
     assert (response.status, response.length) == (200, image.manifest.size)
     assert response.headers["Content-Type"] == DOCKER_MANIFEST
@@ -63,7 +63,7 @@ def test_a_manifest_by_its_digest(layout: Layout, registry: Registry, image: Ima
     assert content(layout, response) == layout.blobs.read(image.manifest)
 
 
-def test_blobs_by_their_digest(layout: Layout, registry: Registry, image: Image) -> None:
+def test_blobs_by_their_digest(layout: Layout, registry: Registry, image: OciImage) -> None:
     for blob in (*image.layers, image.config):
         response = get(registry, f"/v2/tfprov/linear/blobs/{blob.digest}")
         assert (response.status, response.headers["Accept-Ranges"]) == (200, "bytes")
@@ -71,7 +71,7 @@ def test_blobs_by_their_digest(layout: Layout, registry: Registry, image: Image)
 
 
 @given(first=st.integers(0, 3000), last=st.integers(0, 3000))
-def test_a_range_returns_a_slice(layout: Layout, registry: Registry, image: Image, first: int, last: int) -> None:
+def test_a_range_returns_a_slice(layout: Layout, registry: Registry, image: OciImage, first: int, last: int) -> None:
     blob, size = image.layers[0], image.layers[0].size
     response = get(registry, f"/v2/tfprov/linear/blobs/{blob.digest}", range=f"bytes={first}-{last}")
     wanted = LAYERS[0][first : last + 1]
@@ -83,7 +83,7 @@ def test_a_range_returns_a_slice(layout: Layout, registry: Registry, image: Imag
 
 
 @given(number=st.integers(0, 20_000))
-def test_an_open_range_and_a_suffix_range(layout: Layout, registry: Registry, image: Image, number: int) -> None:
+def test_an_open_range_and_a_suffix_range(layout: Layout, registry: Registry, image: OciImage, number: int) -> None:
     target = f"/v2/tfprov/linear/blobs/{image.layers[0].digest}"
     rest, tail = (get(registry, target, range=f"bytes={it}") for it in (f"{number}-", f"-{number}"))
     assert rest.status == (206 if number < len(LAYERS[0]) else 416)
@@ -93,12 +93,12 @@ def test_an_open_range_and_a_suffix_range(layout: Layout, registry: Registry, im
 
 
 @pytest.mark.parametrize("text", ["", "bytes", "bytes=-", "bytes=a-b", "bytes=0-1,5-6", "lines=0-1", "bytes=5 -6"])
-def test_an_unsupported_range_is_ignored(registry: Registry, image: Image, text: str) -> None:
+def test_an_unsupported_range_is_ignored(registry: Registry, image: OciImage, text: str) -> None:
     response = get(registry, f"/v2/tfprov/linear/blobs/{image.layers[0].digest}", range=text)
     assert (response.status, response.length) == (200, image.layers[0].size)
 
 
-def test_if_range_with_another_etag_returns_the_whole_blob(registry: Registry, image: Image) -> None:
+def test_if_range_with_another_etag_returns_the_whole_blob(registry: Registry, image: OciImage) -> None:
     target = f"/v2/tfprov/linear/blobs/{image.layers[0].digest}"
     same = get(registry, target).headers["ETag"]
     assert get(registry, target, range="bytes=5-", if_range=same).status == 206
@@ -106,14 +106,14 @@ def test_if_range_with_another_etag_returns_the_whole_blob(registry: Registry, i
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "get"])
-def test_nothing_can_be_written(registry: Registry, image: Image, method: str) -> None:
+def test_nothing_can_be_written(registry: Registry, image: OciImage, method: str) -> None:
     for target in ("/v2/", "/v2/tfprov/linear/blobs/uploads/", f"/v2/tfprov/linear/manifests/{image.manifest.digest}"):
         response = get(registry, target, method)
         assert (response.status, error_code_of(response)) == (405, "UNSUPPORTED")
         assert response.headers["Allow"] == "GET, HEAD"
 
 
-def test_stored_images_outside_the_registry_are_unknown(layout: Layout, registry: Registry, image: Image) -> None:
+def test_stored_images_outside_the_registry_are_unknown(layout: Layout, registry: Registry, image: OciImage) -> None:
     hidden = layout.find("hidden")
     assert hidden
     repository = "/v2/tfprov/linear"
@@ -176,7 +176,7 @@ def test_any_other_target_is_unknown(registry: Registry, text: str) -> None:
     ],
 )
 def test_error_responses_have_code_and_message(
-    registry: Registry, image: Image, line: str, byte_range: str, message: str
+    registry: Registry, image: OciImage, line: str, byte_range: str, message: str
 ) -> None:
     method, target = line.split()
     response = get(registry, target.replace("CONFIG", image.config.digest), method, range=byte_range)
@@ -184,7 +184,7 @@ def test_error_responses_have_code_and_message(
     assert f"{error['code']}: {error['message']}" == message
 
 
-def test_if_range_is_compared_with_the_etag(registry: Registry, image: Image) -> None:
+def test_if_range_is_compared_with_the_etag(registry: Registry, image: OciImage) -> None:
     target = f"/v2/tfprov/linear/blobs/{image.config.digest}"
     assert get(registry, target, range="bytes=0-3", if_range='"of before"').status == 200
     etag = get(registry, target).headers["ETag"]

@@ -20,7 +20,7 @@ from tests.support.delivery_images import LAYERS, code, load_image, save_entries
 from tfprov.images.archive import load
 from tfprov.images.code_layer import append
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import Image
+from tfprov.images.oci_spec import OciImage
 from tfprov.images.registry_routes import Registry
 from tfprov.images.registry_server import CHUNK, MAX_HEAD, serve
 
@@ -33,12 +33,12 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 
 
 @pytest.fixture(scope="module")
-def image(layout: Layout) -> Image:
+def image(layout: Layout) -> OciImage:
     return load_image(layout, layers=[*LAYERS, LARGE])
 
 
 @pytest.fixture(scope="module")
-def registry(layout: Layout, image: Image) -> Registry:
+def registry(layout: Layout, image: OciImage) -> Registry:
     return Registry(layout, {"app": [image]})
 
 
@@ -103,7 +103,7 @@ def test_a_saved_image_arrives_unchanged(tmp_path: Path) -> None:
     client.close()
 
 
-def test_requests_may_be_pipelined_and_fragmented(client: Client, image: Image) -> None:
+def test_requests_may_be_pipelined_and_fragmented(client: Client, image: OciImage) -> None:
     request = f"GET /v2/app/blobs/{image.layers[0].digest} HTTP/1.1\r\nHost: h\r\nRange: bytes=5-9\r\n\r\n".encode()
     for byte in request * 3:
         client.socket.sendall(bytes([byte]))
@@ -111,7 +111,7 @@ def test_requests_may_be_pipelined_and_fragmented(client: Client, image: Image) 
     assert client.read_to_end().count(LAYERS[0][5:10]) == 3
 
 
-def test_a_head_has_the_headers_of_a_get_and_no_body(client: Client, image: Image) -> None:
+def test_a_head_has_the_headers_of_a_get_and_no_body(client: Client, image: OciImage) -> None:
     responses = []
     for method in ("HEAD", "GET"):
         client.send(f"{method} /v2/app/blobs/{image.layers[0].digest} HTTP/1.1")
@@ -212,14 +212,14 @@ def test_a_slow_sender_is_disconnected(registry: Registry) -> None:
     client.close()
 
 
-def test_a_client_that_does_not_read_is_disconnected(registry: Registry, image: Image) -> None:
+def test_a_client_that_does_not_read_is_disconnected(registry: Registry, image: OciImage) -> None:
     client = Client(registry, timeout=2)
     client.send(f"GET /v2/app/blobs/{image.layers[-1].digest} HTTP/1.1")
     assert client.result() < len(LARGE)
     client.close()
 
 
-def test_an_interrupted_transfer_is_resumed_with_a_range(registry: Registry, image: Image) -> None:
+def test_an_interrupted_transfer_is_resumed_with_a_range(registry: Registry, image: OciImage) -> None:
     layer = image.layers[-1]
     first = Client(registry)
     first.send(f"GET /v2/app/blobs/{layer.digest} HTTP/1.1")
@@ -234,7 +234,7 @@ def test_an_interrupted_transfer_is_resumed_with_a_range(registry: Registry, ima
     second.close()
 
 
-def test_progress_counts_every_byte_sent(registry: Registry, image: Image) -> None:
+def test_progress_counts_every_byte_sent(registry: Registry, image: OciImage) -> None:
     progress: list[int] = []
     client = Client(registry, progress=progress.append)
     client.send(f"GET /v2/app/blobs/{image.layers[-1].digest} HTTP/1.1", "Connection: close")
@@ -272,7 +272,7 @@ def test_a_missing_blob_is_404_and_a_truncated_one_closes_the_connection(tmp_pat
     client.close()
 
 
-def test_many_connections_at_once_in_little_memory(registry: Registry, image: Image) -> None:
+def test_many_connections_at_once_in_little_memory(registry: Registry, image: OciImage) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
 
     def accept() -> None:

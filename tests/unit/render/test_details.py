@@ -20,7 +20,7 @@ from tfprov.render.kubernetes import cluster_settings
 from tfprov.render.kubernetes.common import code_size_problem
 from tfprov.render.quoting import SHIPPED, Unquoted, as_json
 from tfprov.render.render import render
-from tfprov.render.slurm import DOMAIN, Lookup, Part, Words
+from tfprov.render.slurm import DOMAIN, Lookup, WordPart, Words
 from tfprov.render.target import find_target
 
 INVENTORY = """
@@ -258,13 +258,13 @@ def test_slurm_words_look_up_addresses_with_and_without_a_port() -> None:
     rank = {task.name: number for number, task in enumerate(cluster.tasks)}["worker/1"]
     name = f"worker-1.{DOMAIN}"
     assert words.word(f"a={name}:2222,{name} ps-7.{DOMAIN}") == (
-        Part("a="),
-        Part(lookup=Lookup.ENDPOINT, rank=rank),
-        Part(","),
-        Part(lookup=Lookup.HOST, rank=rank),
-        Part(f" ps-7.{DOMAIN}"),
+        WordPart("a="),
+        WordPart(lookup=Lookup.ENDPOINT, rank=rank),
+        WordPart(","),
+        WordPart(lookup=Lookup.HOST, rank=rank),
+        WordPart(f" ps-7.{DOMAIN}"),
     )
-    assert words.word("") == (Part(),)
+    assert words.word("") == (WordPart(),)
 
 
 def test_an_invalid_rendered_file_is_reported_as_an_error_of_the_users_template(tmp_path: Path) -> None:

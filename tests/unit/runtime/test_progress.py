@@ -19,7 +19,7 @@ from tfprov.runtime import join_cluster
 from tfprov.runtime.eager.evaluator import keep_best, new_checkpoints
 from tfprov.runtime.graph.task import shard_files
 from tfprov.runtime.placement import GreedyPlacement, ps_strategy_for
-from tfprov.runtime.progress import Reporter, say
+from tfprov.runtime.progress import ProgressWriter, say
 from tfprov.wiring import Wiring, WiringError, to_flags, to_names
 
 FILES = [f"train-{number}" for number in (3, 1, 0, 2)]
@@ -48,7 +48,7 @@ def test_say_writes_a_line_and_its_newline_at_once_without_a_buffer() -> None:
 
 
 def test_a_new_training_has_progress_before_its_first_step_and_at_its_end(tmp_path: Path) -> None:
-    reporter = Reporter(str(tmp_path / "saved"), "worker/1", examples=64)
+    reporter = ProgressWriter(str(tmp_path / "saved"), "worker/1", examples=64)
     reporter.begin(0)
     first = read_progress(tmp_path / "saved")
     assert abs(first.pop("at") - time.time()) < 60
@@ -71,7 +71,7 @@ def test_a_new_training_has_progress_before_its_first_step_and_at_its_end(tmp_pa
 
 
 def test_progress_is_written_while_a_step_hangs(tmp_path: Path) -> None:
-    reporter = Reporter(str(tmp_path), "worker/0")
+    reporter = ProgressWriter(str(tmp_path), "worker/0")
     reporter.begin(0)
     first = read_progress(tmp_path)["at"]
     until(lambda: read_progress(tmp_path)["at"] > first)
@@ -81,7 +81,7 @@ def test_progress_is_written_while_a_step_hangs(tmp_path: Path) -> None:
 
 
 def test_the_chief_reports_the_steps_lost_with_a_ps(tmp_path: Path) -> None:
-    reporter = Reporter(str(tmp_path), "worker/0")
+    reporter = ProgressWriter(str(tmp_path), "worker/0")
     reporter.begin(0)
     reporter.stepped(448)
     reporter.begin(401, restored=401)
@@ -92,7 +92,7 @@ def test_the_chief_reports_the_steps_lost_with_a_ps(tmp_path: Path) -> None:
 
 def test_a_restarted_chief_reads_its_previous_step_from_the_file(tmp_path: Path) -> None:
     (tmp_path / "progress.json").write_text('{"step": 448}')
-    reporter = Reporter(str(tmp_path), "worker/0")
+    reporter = ProgressWriter(str(tmp_path), "worker/0")
     reporter.begin(401, restored=401)
     reporter.close()
     assert (read_progress(tmp_path)["resumed"], read_progress(tmp_path)["lost"]) == (401, 448)
@@ -101,7 +101,7 @@ def test_a_restarted_chief_reads_its_previous_step_from_the_file(tmp_path: Path)
 @pytest.mark.parametrize("left", ['{"step": 400}', "{}", "[]", "no JSON", '{"step": "9999"}'])
 def test_no_steps_are_lost_if_the_previous_step_is_smaller_or_unreadable(tmp_path: Path, left: str) -> None:
     (tmp_path / "progress.json").write_text(left)
-    reporter = Reporter(str(tmp_path), "worker/0")
+    reporter = ProgressWriter(str(tmp_path), "worker/0")
     reporter.begin(401, restored=401)
     reporter.close()
     assert (read_progress(tmp_path)["resumed"], read_progress(tmp_path)["lost"]) == (401, None)
@@ -109,14 +109,14 @@ def test_no_steps_are_lost_if_the_previous_step_is_smaller_or_unreadable(tmp_pat
 
 def test_a_new_training_reports_no_lost_steps_of_an_earlier_one(tmp_path: Path) -> None:
     (tmp_path / "progress.json").write_text('{"step": 9999}')
-    reporter = Reporter(str(tmp_path), "worker/1")
+    reporter = ProgressWriter(str(tmp_path), "worker/1")
     reporter.begin(7)
     reporter.close()
     assert (read_progress(tmp_path)["resumed"], read_progress(tmp_path)["lost"]) == (None, None)
 
 
 def test_a_worker_that_lost_its_session_reports_the_step_it_resumes_at(tmp_path: Path) -> None:
-    reporter = Reporter(str(tmp_path), "worker/1")
+    reporter = ProgressWriter(str(tmp_path), "worker/1")
     reporter.begin(0)
     reporter.stepped(448)
     reporter.begin(403)
@@ -128,14 +128,14 @@ def test_a_directory_that_cannot_be_written_is_reported_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "saved").write_text("a file")
-    reporter = Reporter(str(tmp_path / "saved"), "worker/0")
+    reporter = ProgressWriter(str(tmp_path / "saved"), "worker/0")
     reporter.begin(0)
     reporter.close()
     assert capsys.readouterr().err.count("worker/0: progress cannot be written") == 1
 
 
 def test_a_remote_directory_gets_no_progress() -> None:
-    reporter = Reporter("gs://bucket/checkpoints", "worker/0")
+    reporter = ProgressWriter("gs://bucket/checkpoints", "worker/0")
     reporter.begin(0)
     reporter.close()
     assert not Path("gs:").exists()

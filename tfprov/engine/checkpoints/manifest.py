@@ -30,7 +30,7 @@ class GatheredCheckpoint:
 
 
 @dataclass(frozen=True)
-class Entry:
+class GatheredFile:
     """A gathered file; `modified` is its time on the host, to recognize changed files."""
 
     sha256: str
@@ -48,7 +48,7 @@ class Manifest:
     cluster: str
     run: str
     checkpoints: tuple[GatheredCheckpoint, ...] = ()
-    files: Mapping[str, Entry] = field(default_factory=dict)
+    files: Mapping[str, GatheredFile] = field(default_factory=dict)
     paths: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -113,6 +113,6 @@ def _decoded(data: Mapping[str, Any]) -> Manifest:
         cluster=data["cluster"],
         run=data["run"],
         checkpoints=tuple(GatheredCheckpoint(**saved) for saved in data["checkpoints"]),
-        files={name: Entry(**entry) for name, entry in data["files"].items()},
+        files={name: GatheredFile(**entry) for name, entry in data["files"].items()},
         paths=dict(data.get("paths", {})),
     )

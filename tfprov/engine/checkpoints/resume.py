@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.gather import check_target
-from tfprov.engine.checkpoints.manifest import Entry, GatheredCheckpoint
+from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, GatheredFile
 from tfprov.engine.checkpoints.shards import Survey, survey
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
@@ -33,7 +33,7 @@ class Resume:
     directory: Path
     run: str
     saved: GatheredCheckpoint
-    files: Mapping[str, Entry]
+    files: Mapping[str, GatheredFile]
 
     def check(self) -> None:
         """Raise GatherError if a file differs from the gathered one; reads all of them."""
@@ -169,7 +169,7 @@ def _for_task(context: Context, task: Task, run: str) -> Resume | None:
     return resume if decide(resume, chief, look) is None else None
 
 
-def _wrong(path: Path, entry: Entry) -> str | None:
+def _wrong(path: Path, entry: GatheredFile) -> str | None:
     """Return what is wrong with a gathered file, or None."""
     digest = hashlib.sha256()
     try:

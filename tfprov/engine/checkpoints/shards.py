@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from tfprov.engine.context import Context
 from tfprov.errors import HostError
-from tfprov.formats.checkpoint import NO_STEP, STATE, Checkpoint, checkpoints, last_component, parse_state, step_of
+from tfprov.formats.checkpoint import NO_STEP, STATE, CheckpointFiles, checkpoints, last_component, parse_state, step_of
 from tfprov.hosts.base import File, Runtime
 from tfprov.model.state import Observation, Observed, State
 
@@ -51,7 +51,7 @@ class CheckpointDir:
 class WholeCheckpoint:
     """A whole checkpoint: its index and shards all lie in `place`, and its `.meta`, if there is one, with the chief."""
 
-    checkpoint: Checkpoint
+    checkpoint: CheckpointFiles
     place: CheckpointDir
     chief: CheckpointDir
 
@@ -197,8 +197,8 @@ def _parts(prefix: str, place: CheckpointDir) -> dict[str, File]:
     return {name: place.files[name] for name in names if not name.endswith(".meta")}
 
 
-def _checkpoint(prefix: str, names: Iterable[str]) -> Checkpoint:
-    nothing = Checkpoint(prefix, step_of(prefix), (), (f"{prefix}.index",))
+def _checkpoint(prefix: str, names: Iterable[str]) -> CheckpointFiles:
+    nothing = CheckpointFiles(prefix, step_of(prefix), (), (f"{prefix}.index",))
     return next((checkpoint for checkpoint in checkpoints(names) if checkpoint.prefix == prefix), nothing)
 
 

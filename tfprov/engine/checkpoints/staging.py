@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from tfprov.atomic_write import Flush
 from tfprov.engine.checkpoints import manifest as manifests
-from tfprov.engine.checkpoints.manifest import Entry, Manifest
+from tfprov.engine.checkpoints.manifest import GatheredFile, Manifest
 from tfprov.engine.checkpoints.shards import CheckpointDir, Survey, WholeCheckpoint, survey
 from tfprov.engine.context import Context
 from tfprov.errors import HostError, Unreachable, printable
@@ -39,8 +39,8 @@ class Staging:
 
     def __init__(self, directory: Path, moved: Callable[[int, int], None]) -> None:
         self.directory, self._moved = directory, moved
-        self.entries: dict[str, Entry] = {}
-        self.placed: dict[str, Entry] = {}
+        self.entries: dict[str, GatheredFile] = {}
+        self.placed: dict[str, GatheredFile] = {}
         self.copied = self.size = 0
         self.last_error = ""
         self._made: set[Path] = set()
@@ -155,7 +155,7 @@ class Staging:
             sink.truncate(file.size - left)
         if left:
             raise HostError(host, f"{name} became shorter while it was copied")
-        self.entries[name] = Entry(digest.hexdigest(), file.size, file.modified)
+        self.entries[name] = GatheredFile(digest.hexdigest(), file.size, file.modified)
         self.copied += 1
         self.size += file.size
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tfprov.engine.artifacts import Artifact, Later
 from tfprov.engine.checks.check import gone, lost
-from tfprov.engine.checks.docker_host_rules import Part, architectures, judge, strays
+from tfprov.engine.checks.docker_host_rules import HostWork, architectures, judge, strays
 from tfprov.engine.checks.host_rules import Finding
 from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
@@ -20,7 +20,7 @@ from tfprov.hosts.ssh.host_keys import UnknownHostKey
 from tfprov.hosts.ssh.known_hosts import KeyStatus, add_key
 from tfprov.hosts.survey import available_images, survey
 from tfprov.images.engine_images import count_shared_layers
-from tfprov.images.oci_spec import Image
+from tfprov.images.oci_spec import OciImage
 from tfprov.images.preflight import disk_space_needed
 from tfprov.model.state import Container
 
@@ -69,9 +69,9 @@ class Collected:
         hosts = frozenset(host for host, answer in self.answers.items() if isinstance(answer, Unreachable))
         return hosts - self.context.left
 
-    def part(self, host: str) -> Part:
+    def part(self, host: str) -> HostWork:
         """Return the part of the cluster that is planned for a host."""
-        return Part(_wanted(self.context, host), self.needed.get(host, {}))
+        return HostWork(_wanted(self.context, host), self.needed.get(host, {}))
 
     def lacking(self, host: str) -> tuple[str, ...]:
         """Return the images of a host's tasks that it lacks; empty for a host without an engine."""
@@ -147,7 +147,7 @@ def _answer(context: Context, host: str) -> tuple[HostFacts | HostError, dict[st
     if host in context.unresponsive:  # each try can take the whole connect timeout
         return context.unresponsive[host], {}
     try:
-        facts = survey(context.machines[host], Part(_wanted(context, host)).images, _deliveries(context, host))
+        facts = survey(context.machines[host], HostWork(_wanted(context, host)).images, _deliveries(context, host))
         return facts, dict(_needed(context, facts)) if facts.engine else {}
     except HostError as error:
         return error, {}
@@ -160,7 +160,7 @@ def _needed(context: Context, facts: HostFacts) -> Iterator[tuple[str, int]]:
     """
     assert facts.engine is not None, "called only for hosts with an engine"
     counted: set[str] = set()
-    for name in Part(_wanted(context, facts.host)).images:
+    for name in HostWork(_wanted(context, facts.host)).images:
         artifact = _resolve_later(context.artifacts[name])
         if name not in facts.engine.images and isinstance(artifact, Layered) and (image := _image(artifact)):
             held = count_shared_layers(context.machines[facts.host].engine, image.diff_ids)
@@ -171,7 +171,7 @@ def _needed(context: Context, facts: HostFacts) -> Iterator[tuple[str, int]]:
 
 def _deliveries(context: Context, host: str) -> Deliveries:
     """Return the deliveries to a host, which all images of a context share."""
-    for name in Part(_wanted(context, host)).images:
+    for name in HostWork(_wanted(context, host)).images:
         artifact = _resolve_later(context.artifacts[name])
         if isinstance(artifact, Layered | Named):
             return artifact.workshop.delivered.on(host)
@@ -183,7 +183,7 @@ def _resolve_later(artifact: Artifact) -> Artifact:
     return artifact.once.get() if isinstance(artifact, Later) else artifact
 
 
-def _image(artifact: object) -> Image | None:
+def _image(artifact: object) -> OciImage | None:
     """Return the image of an artifact if it is built already, else None."""
     try:
         return artifact.workshop.layout.find(artifact.reference) if isinstance(artifact, Layered) else None

@@ -30,7 +30,7 @@ BRING = "`tfprov image deliver` brings it, or `tfprov check --deliver`"
 
 
 @dataclass(frozen=True)
-class Part:
+class HostWork:
     """The part of a cluster on one host: `wanted` are its containers, `needed` the bytes of each image that it lacks.
 
     `needed` leaves out images of unknown size.
@@ -55,7 +55,7 @@ class Part:
         return [(c.docker.address, c.task.port) for c in self.wanted if c.docker is not None and c.task.serves]
 
 
-def judge(facts: HostFacts, part: Part, cluster: Cluster) -> list[Finding]:
+def judge(facts: HostFacts, part: HostWork, cluster: Cluster) -> list[Finding]:
     """Return the findings of one host; `architectures` compares it with the others."""
     system, findings = facts.system, [ok("reach", facts.access)]
     if facts.engine is None:
@@ -77,7 +77,7 @@ def _engine(engine: EngineFacts) -> Finding:
     return ok("engine", what)
 
 
-def _disk(engine: EngineFacts, system: System, part: Part) -> Finding:
+def _disk(engine: EngineFacts, system: System, part: HostWork) -> Finding:
     lacking = [image for image in part.images if image not in engine.images]
     free, where = system.free, f"free in {engine.disk}"
     fix = "free some there, for example with `docker system prune`"
@@ -91,7 +91,7 @@ def _disk(engine: EngineFacts, system: System, part: Part) -> Finding:
     return ok("disk", f"{format_size(free)} {where}")
 
 
-def _memory(engine: EngineFacts, part: Part) -> Iterator[Finding]:
+def _memory(engine: EngineFacts, part: HostWork) -> Iterator[Finding]:
     limits = {task: options.memory for task, options in part.docker_options if options.memory}
     total, there = sum(limits.values()), f"{format_size(engine.memory)} in all"
     if limits and not engine.limits_memory:
@@ -104,7 +104,7 @@ def _memory(engine: EngineFacts, part: Part) -> Iterator[Finding]:
         yield ok("memory", there)
 
 
-def _cpus(engine: EngineFacts, part: Part) -> Iterator[Finding]:
+def _cpus(engine: EngineFacts, part: HostWork) -> Iterator[Finding]:
     limits = {task: options.cpus for task, options in part.docker_options if options.cpus}
     total, there = sum(limits.values()), f"{engine.cpus} in all"
     too_many = [f"{task} asks for {limit:g}" for task, limit in limits.items() if limit > engine.cpus]
@@ -118,7 +118,7 @@ def _cpus(engine: EngineFacts, part: Part) -> Iterator[Finding]:
         yield ok("cpus", there)
 
 
-def _gpus(engine: EngineFacts, system: System, part: Part) -> Iterator[Finding]:
+def _gpus(engine: EngineFacts, system: System, part: HostWork) -> Iterator[Finding]:
     wanted = {task: options.gpus for task, options in part.docker_options if options.gpus}
     if not wanted:
         return
@@ -135,7 +135,7 @@ def _gpus(engine: EngineFacts, system: System, part: Part) -> Iterator[Finding]:
         yield ok("gpus", f"{system.gpus} in all" if system.gpus is not None else "its engine can give GPUs")
 
 
-def _address(part: Part, system: System) -> Iterator[Finding]:
+def _address(part: HostWork, system: System) -> Iterator[Finding]:
     for address in dict.fromkeys(address for address, _ in part.published if not is_loopback(address)):
         if system.addresses is None:
             yield note("address", "not checked: neither `ip` nor /proc says which addresses it has")
@@ -147,7 +147,7 @@ def _address(part: Part, system: System) -> Iterator[Finding]:
             yield failed("address", what, "set `bind` to the one that leads to it, or correct `address`")
 
 
-def _ports(engine: EngineFacts, system: System, part: Part, cluster: str) -> Iterator[Finding]:
+def _ports(engine: EngineFacts, system: System, part: HostWork, cluster: str) -> Iterator[Finding]:
     theirs = [it for it in engine.containers if it.running and cluster not in (it.cluster, it.check)]
     ours = [it for it in engine.containers if it.running and it.cluster == cluster]
     listeners = system.listeners or ()
@@ -187,7 +187,7 @@ def strays(host: str, engine: EngineFacts, cluster: Cluster) -> Iterator[Finding
             yield note("containers", f"{it.task} {state} here and is not wanted here: `tfprov up` removes it")
 
 
-def _images(engine: EngineFacts, part: Part) -> Iterator[Finding]:
+def _images(engine: EngineFacts, part: HostWork) -> Iterator[Finding]:
     if not part.images:
         return
     lacking = [image for image in part.images if image not in engine.images]

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, cast
 from tfprov.engine.context import Context
 from tfprov.errors import HostError
 from tfprov.formats.checkpoint import checkpoints
-from tfprov.formats.event_file import Progress, last_step_drop, progress
+from tfprov.formats.event_file import EventProgress, last_step_drop, progress
 from tfprov.hosts.base import File, Runtime
 from tfprov.model.state import Observation, Observed
 
@@ -33,7 +33,7 @@ class Reached:
 
     step: int
     source: str
-    progress: Progress | None = None
+    progress: EventProgress | None = None
     file: str = ""
     size: int = 0
     saved: tuple[int, float] | None = None
@@ -54,7 +54,7 @@ def read_step_drop(
 
 def read_progress(
     context: Context, observation: Observation, files: Mapping[str, File] | None = None
-) -> Progress | None:
+) -> EventProgress | None:
     """Return the chief's progress, or None while it has written none; `files` are in its directory, if that is known."""
     reached = read_reached(context, observation, files)
     return reached.progress if reached is not None else None

@@ -20,8 +20,8 @@ from tfprov.engine.monitoring.straggler_monitor import StragglerMonitor
 from tfprov.engine.monitoring.task_progress import read_pace
 from tfprov.engine.monitoring.watch import Watch
 from tfprov.errors import HostError, TaskFailed, TfprovError
-from tfprov.formats.checkpoint import Checkpoint, checkpoints
-from tfprov.formats.event_file import Progress, progress
+from tfprov.formats.checkpoint import CheckpointFiles, checkpoints
+from tfprov.formats.event_file import EventProgress, progress
 from tfprov.model.state import Container, Observation, Observed, State
 from tfprov.planning.plan_text import join_names
 
@@ -107,7 +107,7 @@ def _unevaluated(context: Context, observation: Observation) -> str:
     return _behind(max(whole, key=lambda one: one.step), [one.step for one in read if one is not None])
 
 
-def _behind(last: Checkpoint, evaluated: Sequence[int]) -> str:
+def _behind(last: CheckpointFiles, evaluated: Sequence[int]) -> str:
     if not evaluated:
         return (
             f"has written no event file that says it evaluated {last.prefix}; `end: {{wait: 60}}` would wait for that"
@@ -125,7 +125,7 @@ class Standstill:
     state: tuple[int | None, bool] | None = None
     reported: bool = False
 
-    def update(self, reached: Progress | None, steps: int | None, *, others_done: bool, now: float) -> str:
+    def update(self, reached: EventProgress | None, steps: int | None, *, others_done: bool, now: float) -> str:
         """Return a note, once per standstill. `steps` is the number to train; `others_done`: all other workers ended."""
         step = reached.step if reached is not None else None
         state = step, others_done

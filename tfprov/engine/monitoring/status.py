@@ -13,7 +13,7 @@ from tfprov.engine.monitoring.failures import ended, last_log
 from tfprov.engine.monitoring.task_progress import Pace, Slowest, read_paces, settled, slowest, step_back
 from tfprov.engine.observe import locate, needs, observe
 from tfprov.errors import HostError, TaskFailed
-from tfprov.formats.event_file import Progress
+from tfprov.formats.event_file import EventProgress
 from tfprov.model.state import Observation, Observed, State
 
 _STRAY = "not in the inventory"
@@ -58,7 +58,7 @@ class Status:
     cluster: str
     chief: str
     rows: tuple[Row, ...]
-    progress: Progress | None
+    progress: EventProgress | None
     slowest: Slowest | None
     went_back: StepBack | None
     unreachable: Mapping[str, HostError]
@@ -176,9 +176,9 @@ def _with_logs(context: Context, rows: Iterable[Row]) -> list[Row]:
         return list(executor.map(completed, rows))
 
 
-def _from_pace(pace: Pace | None) -> Progress | None:
+def _from_pace(pace: Pace | None) -> EventProgress | None:
     """Return the progress of a chief without event files, from its pace: the step, without loss and rate."""
-    return Progress(pace.step, pace.at, None, None) if pace else None
+    return EventProgress(pace.step, pace.at, None, None) if pace else None
 
 
 FILE = "placement.json"
@@ -188,7 +188,7 @@ _DEVICE = re.compile(r"/job:(\w+)(?:/.*)?/task:(\d+)")
 
 
 @dataclass(frozen=True)
-class Variable:
+class PlacedVariable:
     """A variable of the model; `task` is the task that holds it, such as `ps/0`; empty if its device names no task."""
 
     name: str
@@ -210,7 +210,7 @@ class Share:
 class Placement:
     """All variables of a model, in the order in which its program made them."""
 
-    variables: tuple[Variable, ...]
+    variables: tuple[PlacedVariable, ...]
 
     @property
     def shares(self) -> Mapping[str, Share]:
@@ -250,11 +250,11 @@ def parse(data: bytes) -> Placement:
     return Placement(tuple(_variable(entry) for entry in json.loads(data)["variables"]))
 
 
-def _variable(entry: Mapping[str, Any]) -> Variable:
+def _variable(entry: Mapping[str, Any]) -> PlacedVariable:
     device, shape = str(entry["device"]), _shape(entry["shape"])
     match = _DEVICE.search(device)
     task = f"{match[1]}/{int(match[2])}" if match else ""
-    return Variable(str(entry["name"]), task, device, shape, int(entry["bytes"]))
+    return PlacedVariable(str(entry["name"]), task, device, shape, int(entry["bytes"]))
 
 
 def _shape(entry: Sequence[Any]) -> tuple[int | None, ...]:

@@ -10,7 +10,7 @@ import paramiko
 from tfprov.errors import Unreachable, printable
 from tfprov.hosts.ssh.client_config import SSH_PORT, Hop
 from tfprov.hosts.ssh.known_hosts import (
-    Entry,
+    HostKeyLine,
     KeyStatus,
     add_key,
     check_key,
@@ -39,7 +39,7 @@ class HostKeyPolicy(paramiko.MissingHostKeyPolicy):
     """Accepts or refuses the key of one hop. paramiko's client holds no host keys, so it calls this for every key."""
 
     hop: Hop
-    entries: tuple[Entry, ...]
+    entries: tuple[HostKeyLine, ...]
     accept_new: bool
 
     @classmethod
@@ -64,14 +64,14 @@ class HostKeyPolicy(paramiko.MissingHostKeyPolicy):
         if status is not KeyStatus.KNOWN:
             self._refuse(status, entry, key_type, data)
 
-    def _add_key(self, key_type: str, data: bytes) -> tuple[KeyStatus, Entry | None]:
+    def _add_key(self, key_type: str, data: bytes) -> tuple[KeyStatus, HostKeyLine | None]:
         try:
             return add_key(self.hop.known_hosts[0], self.hop.host_key_alias, self.hop.port, key_type, data)
         except OSError as error:
             problem = f"its key could not be recorded: {error.strerror}: {error.filename}"
             raise Unreachable(self.hop.label, problem) from error
 
-    def _refuse(self, status: KeyStatus, entry: Entry | None, key_type: str, data: bytes) -> NoReturn:
+    def _refuse(self, status: KeyStatus, entry: HostKeyLine | None, key_type: str, data: bytes) -> NoReturn:
         known_hosts, name = self.hop.known_hosts[0], known_hosts_name(self.hop.host_key_alias, self.hop.port)
         shown_key = f"{key_type} {fingerprint(data)}"
         scan_command = f"ssh-keyscan {_port_option(self.hop)}{self.hop.address} >> {known_hosts}"

@@ -22,7 +22,7 @@ REVOKED, AUTHORITY = "@revoked", "@cert-authority"
 
 
 @dataclass(frozen=True)
-class Entry:
+class HostKeyLine:
     """One line. `key` is the key blob (RFC 4253, 6.6); `marker` is empty for a plain line."""
 
     file: Path
@@ -69,16 +69,16 @@ def known_hosts_name(address: str, port: int) -> str:
     return address if port == SSH_PORT else f"[{address}]:{port}"
 
 
-def read_entries(files: Iterable[Path]) -> tuple[Entry, ...]:
+def read_entries(files: Iterable[Path]) -> tuple[HostKeyLine, ...]:
     """Return the entries of all files that exist. Raises OSError for an unreadable file."""
-    entries: list[Entry] = []
+    entries: list[HostKeyLine] = []
     for file in files:
         if file.exists():
             entries += parse_entries(file.read_bytes().decode("utf-8", errors="replace"), file)
     return tuple(entries)
 
 
-def parse_entries(text: str, file: Path) -> Iterator[Entry]:
+def parse_entries(text: str, file: Path) -> Iterator[HostKeyLine]:
     """Yield the lines that hold a key, skipping comments and malformed lines."""
     for number, line in enumerate(text.split("\n"), 1):
         fields = line.split()
@@ -89,12 +89,12 @@ def parse_entries(text: str, file: Path) -> Iterator[Entry]:
             key = base64.b64decode(fields[2], validate=True)
         except (binascii.Error, ValueError):
             continue
-        yield Entry(file, number, marker, tuple(fields[0].split(",")), fields[1], key)
+        yield HostKeyLine(file, number, marker, tuple(fields[0].split(",")), fields[1], key)
 
 
 def check_key(
-    entries: Sequence[Entry], address: str, port: int, key_type: str, key: bytes
-) -> tuple[KeyStatus, Entry | None]:
+    entries: Sequence[HostKeyLine], address: str, port: int, key_type: str, key: bytes
+) -> tuple[KeyStatus, HostKeyLine | None]:
     """Return the status of a server's key, with the entry that decided it.
 
     A key of an unlisted type counts as changed if another type is listed: an attacker in the middle would present one.
@@ -115,7 +115,7 @@ def check_key(
     return (KeyStatus.CERTIFIED, authority) if authority else (KeyStatus.UNKNOWN, None)
 
 
-def known_key_types(entries: Sequence[Entry], address: str, port: int) -> tuple[str, ...]:
+def known_key_types(entries: Sequence[HostKeyLine], address: str, port: int) -> tuple[str, ...]:
     """Return the key types listed for a server, to negotiate first."""
     names = (known_hosts_name(address, port), address)
     return tuple(
@@ -123,7 +123,7 @@ def known_key_types(entries: Sequence[Entry], address: str, port: int) -> tuple[
     )
 
 
-def add_key(file: Path, address: str, port: int, key_type: str, key: bytes) -> tuple[KeyStatus, Entry | None]:
+def add_key(file: Path, address: str, port: int, key_type: str, key: bytes) -> tuple[KeyStatus, HostKeyLine | None]:
     """Add the key of a new server to `file`. Return KNOWN, or the status by an entry that another run added meanwhile.
 
     The file is locked, read again, and appended to in one write, so that concurrent runs never mix lines. Raises OSError.

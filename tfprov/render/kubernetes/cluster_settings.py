@@ -10,9 +10,9 @@ from typing import Any
 from tfprov.images.code import Code
 from tfprov.images.code_layer import DIRECTORY, RUNTIME_DIRECTORY, runtime
 from tfprov.render.dns_names import dashed, dns_1123, subdomain
-from tfprov.render.kubernetes.wiring import Wiring
+from tfprov.render.kubernetes.wiring import PodWiring
 from tfprov.render.options import Option, Values, boolean, choice, integer, list_of, matching, pairs_of
-from tfprov.render.target import Member, Rendering
+from tfprov.render.target import Member, RenderInput
 
 _QUANTITY = r"[1-9][0-9]{0,8}(?:\.[0-9]{1,3})?(?:Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?"
 _LABEL = r"(?:[A-Za-z0-9.-]{1,253}/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
@@ -142,8 +142,8 @@ EMPTY_DIR: Json = {"emptyDir": {}}
 class PodSettings:
     """The settings that all pods of a cluster share."""
 
-    rendering: Rendering
-    wiring: Wiring
+    rendering: RenderInput
+    wiring: PodWiring
     bundle: Bundle | None
 
     def command(self, member: Member) -> list[str]:

@@ -11,10 +11,10 @@ from tfprov.render.dns_names import LONGEST, name_problems
 from tfprov.render.kubernetes import cluster_settings
 from tfprov.render.kubernetes.cluster_settings import PodSettings
 from tfprov.render.kubernetes.pod import Pod
-from tfprov.render.kubernetes.wiring import Wiring
+from tfprov.render.kubernetes.wiring import PodWiring
 from tfprov.render.options import Values
 from tfprov.render.output import objects, text_of
-from tfprov.render.target import BaseTarget, Rendering, RenderRequest
+from tfprov.render.target import BaseTarget, RenderInput, RenderRequest
 from tfprov.settings.role_settings import RoleSettings
 
 _WAIT_PROGRAM = Path(__file__).parents[2] / "runtime" / "wait_for_job.py"
@@ -25,7 +25,7 @@ _READERS = ("evaluator", "tensorboard")
 class View:
     """Variables of the templates for the objects of the whole cluster."""
 
-    rendering: Rendering
+    rendering: RenderInput
     pod_settings: PodSettings
 
     @cached_property
@@ -95,7 +95,7 @@ class KubeTarget(BaseTarget):
             )
         _check_options(request.settings)
 
-    def values(self, rendering: Rendering) -> Mapping[str, Any]:
+    def values(self, rendering: RenderInput) -> Mapping[str, Any]:
         """Return `kube` for the objects of the whole cluster, `pods`, and the shared `wiring` and `bundle`."""
         carried = rendering.settings["code"] == "carried"
         codes = [member.code for member in rendering.members if member.code]
@@ -103,9 +103,9 @@ class KubeTarget(BaseTarget):
         view = View(rendering, self.pod_settings(rendering, bundle))
         return {"kube": view, "pods": view.pods, "wiring": view.pod_settings.wiring, "bundle": bundle}
 
-    def pod_settings(self, rendering: Rendering, bundle: cluster_settings.Bundle | None) -> PodSettings:
+    def pod_settings(self, rendering: RenderInput, bundle: cluster_settings.Bundle | None) -> PodSettings:
         """Return the settings that all pods share."""
-        return PodSettings(rendering, Wiring(rendering.cluster), bundle)
+        return PodSettings(rendering, PodWiring(rendering.cluster), bundle)
 
     def check(self, files: Mapping[str, str]) -> None:
         """Check that every document is a Kubernetes object, and that no two have the same kind and name."""

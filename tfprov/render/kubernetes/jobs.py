@@ -8,7 +8,7 @@ from tfprov.render.kubernetes.cluster_settings import with_common
 from tfprov.render.kubernetes.common import KubeTarget
 from tfprov.render.kubernetes.pod import Pod
 from tfprov.render.options import Option, Values, choice
-from tfprov.render.target import Rendering
+from tfprov.render.target import RenderInput
 
 _KIND = Option(
     "kind",
@@ -28,7 +28,7 @@ class Kubernetes(KubeTarget):
         """Return the maximum characters of a member's name, which are fewer for a StatefulSet."""
         return _MAX_STATEFUL_SET_NAME if settings["kind"] == "StatefulSet" else super().longest(settings)
 
-    def values(self, rendering: Rendering) -> Mapping[str, Any]:
+    def values(self, rendering: RenderInput) -> Mapping[str, Any]:
         """Return also `watched`, the API path of the chief's Job if any other Job ends with it."""
         values = super().values(rendering)
         pods: list[Pod] = values["pods"]

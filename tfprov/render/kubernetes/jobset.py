@@ -10,7 +10,7 @@ from tfprov.render.kubernetes.cluster_settings import Json, with_common
 from tfprov.render.kubernetes.common import KubeTarget
 from tfprov.render.kubernetes.pod import Pod
 from tfprov.render.options import Option, Values, boolean, integer
-from tfprov.render.target import Rendering, RenderRequest
+from tfprov.render.target import RenderInput, RenderRequest
 
 JOBSET_OPTIONS = (
     Option("restarts", 3, "how often all tasks start again after one has failed for good", integer(0, 1000)),
@@ -39,7 +39,7 @@ class JobSet(KubeTarget):
             host = self.address(request.cluster.name, task, request.settings).partition(".")[0]
             yield host if task.role == "tensorboard" else f"{host}-xxxxx"
 
-    def values(self, rendering: Rendering) -> Mapping[str, Any]:
+    def values(self, rendering: RenderInput) -> Mapping[str, Any]:
         """Return also `replicated_jobs`, the pods `beside` the JobSet, and `success`, the jobs that end it."""
         values = super().values(rendering)
         pods: list[Pod] = values["pods"]

@@ -10,9 +10,9 @@ from tfprov.render.dns_names import long_name
 from tfprov.render.kubernetes.cluster_settings import ANY_NODE, ONE_NODE, Bundle, PodSettings, labels, with_common
 from tfprov.render.kubernetes.common import KubeTarget
 from tfprov.render.kubernetes.pod import Pod
-from tfprov.render.kubernetes.wiring import Wiring
+from tfprov.render.kubernetes.wiring import PodWiring
 from tfprov.render.options import Option, Values, choice, integer
-from tfprov.render.target import Member, Rendering, RenderRequest
+from tfprov.render.target import Member, RenderInput, RenderRequest
 
 REPLICAS = {"chief": "Chief", "worker": "Worker", "ps": "PS", "evaluator": "Evaluator"}
 """The replica types of a TFJob, by job."""
@@ -92,7 +92,7 @@ class ReplicaSettings(PodSettings):
 
 
 @dataclass(frozen=True)
-class Replica:
+class ReplicaSpec:
     """All tasks of one job, with the `pod` that they share."""
 
     kind: str
@@ -129,11 +129,11 @@ class TFJob(KubeTarget):
             return request.settings
         return {**request.settings, "access": ANY_NODE if _shares_chiefs_template(request) else ONE_NODE}
 
-    def pod_settings(self, rendering: Rendering, bundle: Bundle | None) -> PodSettings:
+    def pod_settings(self, rendering: RenderInput, bundle: Bundle | None) -> PodSettings:
         """Return the settings that all pods share."""
-        return ReplicaSettings(rendering, Wiring(rendering.cluster, shares=False), bundle)
+        return ReplicaSettings(rendering, PodWiring(rendering.cluster, shares=False), bundle)
 
-    def values(self, rendering: Rendering) -> Mapping[str, Any]:
+    def values(self, rendering: RenderInput) -> Mapping[str, Any]:
         """Return also `replicas`, the pods `beside` them, and `watched`, the API path that Jobs among those wait for."""
         if problems := list(_template_problems(rendering)):
             raise InvalidInput(problems)
@@ -149,15 +149,15 @@ class TFJob(KubeTarget):
         }
 
 
-def _replicas(pods: list[Pod]) -> Iterator[Replica]:
+def _replicas(pods: list[Pod]) -> Iterator[ReplicaSpec]:
     for job, kind in REPLICAS.items():
         of_job = [pod for pod in pods if pod.member.job == job]
         if of_job:
             # The last task: the first worker may be the chief, and the template must not depend on that.
-            yield Replica(kind, len(of_job), of_job[-1])
+            yield ReplicaSpec(kind, len(of_job), of_job[-1])
 
 
-def _template_problems(rendering: Rendering) -> Iterator[Problem]:
+def _template_problems(rendering: RenderInput) -> Iterator[Problem]:
     """Yield a problem for each task that differs from the first task of its job."""
     first: dict[str, Member] = {}
     for member, task in zip(rendering.members, rendering.cluster.tasks, strict=True):

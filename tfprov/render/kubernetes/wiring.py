@@ -8,8 +8,7 @@ from typing import Any
 
 from tfprov.model.cluster import Cluster
 from tfprov.render.target import Member
-from tfprov.wiring import FLAGS_VARIABLE, from_names, to_flags
-from tfprov.wiring import Wiring as TaskWiring
+from tfprov.wiring import FLAGS_VARIABLE, Wiring, from_names, to_flags
 
 _WORTH_SHARING = 4096
 """Minimum bytes of addresses that tasks share: a thousand tasks with a thousand addresses each are 50 MB."""
@@ -19,7 +18,7 @@ JOBS_VARIABLE = "TFPROV_JOBS"
 
 
 @dataclass(frozen=True)
-class Wiring:
+class PodWiring:
     """The wiring of the tasks of `cluster`. If it `shares`, a ConfigMap may hold the addresses for all of them."""
 
     cluster: Cluster
@@ -84,7 +83,7 @@ class Wiring:
     def command_with_index(self, member: Member, index: str) -> list[str]:
         """Return the command line with `index`, such as `$(TFPROV_INDEX)`, in place of the task's index."""
         names = from_names(member.env.get(FLAGS_VARIABLE, ""))
-        wiring_flags = to_flags(TaskWiring(member.job, member.index, self.spec), names) if member.wiring_flags else []
+        wiring_flags = to_flags(Wiring(member.job, member.index, self.spec), names) if member.wiring_flags else []
         index_flag = f"--{names.get('task_index', 'task_index')}="
         flags = [f"{index_flag}{index}" if flag.startswith(index_flag) else literal(flag) for flag in wiring_flags]
         return [*map(literal, member.program), *flags, *map(literal, member.flags)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfprov.runtime.eager.saver import Saver, variables_of, write_placement
 from tfprov.runtime.lazy_tensorflow import tensorflow
-from tfprov.runtime.progress import Reporter, say
+from tfprov.runtime.progress import ProgressWriter, say
 from tfprov.runtime.signals import Signals, leave
 
 
@@ -104,7 +104,7 @@ class Training(ABC):
         self.broadcast(variables)
         self.step = self._first = self._reported_step = self._saved = int(self.counter.numpy())
         self._saved_at = self._reported_at = time.monotonic()
-        self.report = Reporter(directory, self.name)
+        self.report = ProgressWriter(directory, self.name)
         self.report.begin(self.step, self.step or None)
         if restored:
             sys.stderr.write(f"tfprov: {self.name} goes on from {restored}\n")

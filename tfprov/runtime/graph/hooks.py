@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfprov.runtime.lazy_tensorflow import graph_api
-from tfprov.runtime.progress import Reporter, say
+from tfprov.runtime.progress import ProgressWriter, say
 from tfprov.runtime.signals import Signals
 
 
@@ -174,7 +174,7 @@ class StepRateHook(Hook):
 class ReportingHook(Hook):
     """Keeps `progress.json` up to date."""
 
-    def __init__(self, stop_hook: StopHook, reporter: Reporter) -> None:
+    def __init__(self, stop_hook: StopHook, reporter: ProgressWriter) -> None:
         self.stop_hook, self.reporter = stop_hook, reporter
 
     def after_create_session(self, _session: Any, _coordinator: Any, /) -> None:

@@ -9,7 +9,7 @@ from tfprov.runtime.graph.hooks import ProgressHook, ReleaseHook, ReportingHook,
 from tfprov.runtime.graph.session_creator import SessionContext, SessionCreator
 from tfprov.runtime.lazy_tensorflow import graph_api
 from tfprov.runtime.placement import PlacementFile
-from tfprov.runtime.progress import Reporter
+from tfprov.runtime.progress import ProgressWriter
 from tfprov.runtime.signals import Signals, die, leave
 
 THREAD_GRACE = 3
@@ -42,7 +42,7 @@ def training_session(context: SessionContext, options: SessionOptions, signals: 
     stop_hook = StopHook(options.train_steps, context.replicas, signals)
     scaffold = _make_scaffold(context, options)
     creator = SessionCreator(context, scaffold, options.config, options.max_wait_secs, stop_hook)
-    reporter = Reporter(context.checkpoint_dir, context.name, options.examples_per_step)
+    reporter = ProgressWriter(context.checkpoint_dir, context.name, options.examples_per_step)
     hooks = _make_hooks(context, options, scaffold, stop_hook, reporter)
     with signals.handled(), contextlib.closing(reporter):
         try:
@@ -72,7 +72,7 @@ def _make_scaffold(context: SessionContext, options: SessionOptions) -> Any:
 
 
 def _make_hooks(
-    context: SessionContext, options: SessionOptions, scaffold: Any, stop_hook: StopHook, reporter: Reporter
+    context: SessionContext, options: SessionOptions, scaffold: Any, stop_hook: StopHook, reporter: ProgressWriter
 ) -> list[Any]:
     hooks: list[Any] = [stop_hook, ReportingHook(stop_hook, reporter)]
     if context.is_chief:

@@ -18,7 +18,7 @@ from tfprov.cli.check import lines
 from tfprov.cli.output import Printer
 from tfprov.engine.checks.check import CheckReport, gone, in_order, lost
 from tfprov.engine.checks.collect import Collected
-from tfprov.engine.checks.docker_host_rules import Part, architectures, judge
+from tfprov.engine.checks.docker_host_rules import HostWork, architectures, judge
 from tfprov.engine.checks.host_rules import CHECKS, GIB, Finding, Verdict, clock, failed, local, note, ok, warning
 from tfprov.engine.checks.image_programs import as_root, is_root
 from tfprov.engine.checks.reachability import NOT_FROM_HOST, UNTRIED, Cell, Reason, failures, reasons, table
@@ -49,7 +49,7 @@ def judged(
     facts = HostFacts(
         "h1", "SSH as trainer", system, ClockOffset(0, 0.1), engine, "" if engine else "no engine; start it"
     )
-    part = Part(
+    part = HostWork(
         wanted or (container(PS), container(WORKER)), {name.replace("_", "/"): it for name, it in needed.items()}
     )
     return [(it.verdict, str(it)) for it in judge(facts, part, CLUSTER) if it.check == check]
@@ -61,7 +61,7 @@ def there(name: str, *published: tuple[str, int], running: bool = True, **labels
 
 def test_a_host_that_is_fine() -> None:
     facts = HostFacts("h1", "SSH as trainer", SYSTEM, ClockOffset(0.2, 0.1), ENGINE)
-    findings = judge(facts, Part((container(PS), container(WORKER))), CLUSTER)
+    findings = judge(facts, HostWork((container(PS), container(WORKER))), CLUSTER)
     assert {it.verdict for it in findings} == {Verdict.OK}
     assert {it.check: it.what for it in findings} == {
         "reach": "SSH as trainer",
@@ -81,7 +81,7 @@ def test_without_an_engine_the_machine_is_judged_all_the_same() -> None:
     facts = HostFacts(
         "h1", "SSH as plain", SYSTEM, ClockOffset(99, 0.1), None, "plain may not use Docker; add the user"
     )
-    findings = {it.check: it for it in judge(facts, Part((container(PS),)), CLUSTER)}
+    findings = {it.check: it for it in judge(facts, HostWork((container(PS),)), CLUSTER)}
     assert findings["engine"] == failed("engine", "plain may not use Docker", "add the user")
     assert findings["clock"].verdict is Verdict.WARNING
     assert set(findings) == {"reach", "engine", "cpu", "clock", "address"}
@@ -147,7 +147,7 @@ def test_room_on_the_disk(
     engine: EngineFacts, free: int | None, needed: int | None, verdict: Verdict, words: str
 ) -> None:
     facts = HostFacts("h1", "", replace(SYSTEM, free=free), None, engine)
-    part = Part((container(PS),), {} if needed is None else {IMAGE: needed})
+    part = HostWork((container(PS),), {} if needed is None else {IMAGE: needed})
     (expected,) = (it for it in judge(facts, part, CLUSTER) if it.check == "disk")
     assert expected.verdict is verdict
     assert words in str(expected)
@@ -156,7 +156,7 @@ def test_room_on_the_disk(
 def test_two_images_on_one_disk_need_room_for_both() -> None:
     other = replace(container(WORKER), docker=DockerOptions("tfprov/linear:2", address="10.0.0.11"))
     facts = HostFacts("h1", "", replace(SYSTEM, free=4 * GIB), None, BARE)
-    part = Part((container(PS), other), {IMAGE: 3 * GIB, "tfprov/linear:2": 2 * GIB})
+    part = HostWork((container(PS), other), {IMAGE: 3 * GIB, "tfprov/linear:2": 2 * GIB})
     (expected,) = (it for it in judge(facts, part, CLUSTER) if it.check == "disk")
     assert expected.what == "only 4.0 GiB free in /var/lib/docker, and the image needs 5.0 GiB"
 

@@ -10,7 +10,7 @@ from tests.support.event_files import event, sized
 from tests.support.split_training import SplitTraining
 from tfprov.engine.monitoring.chief_progress import read_progress, tail_of, train_steps
 from tfprov.engine.observe import observe
-from tfprov.formats.event_file import Progress, progress
+from tfprov.formats.event_file import EventProgress, progress
 from tfprov.formats.tfrecord import write_record
 from tfprov.hosts.memory import MemoryRuntime
 
@@ -49,7 +49,7 @@ def split(tmp_path: Path) -> SplitTraining:
     return SplitTraining(tmp_path, hosts={"w0": Metered("w0")}).runs()
 
 
-def read_counted(split: SplitTraining, data: bytes) -> tuple[Progress | None, int]:
+def read_counted(split: SplitTraining, data: bytes) -> tuple[EventProgress | None, int]:
     """Return what is read of a file of the chief, and how many bytes were moved for it."""
     chief = split.hosts["w0"]
     assert isinstance(chief, Metered)

@@ -9,7 +9,7 @@ from tests.support.event_files import event
 from tests.support.memory_lab import MemoryLab
 from tfprov.engine.monitoring.follow import STANDSTILL, Standstill, wait_for_ends
 from tfprov.engine.observe import observe
-from tfprov.formats.event_file import Progress
+from tfprov.formats.event_file import EventProgress
 from tfprov.formats.tfrecord import write_record
 from tfprov.model.state import Observation
 
@@ -93,7 +93,7 @@ def test_workers_that_run_on_after_the_chief_are_named_once() -> None:
 
 
 def test_a_chief_that_does_not_end_after_its_last_step_is_named_once() -> None:
-    before, last = (Progress(step, 0.0, None, None) for step in (1990, 2000))
+    before, last = (EventProgress(step, 0.0, None, None) for step in (1990, 2000))
     hang = "for 30 s and has not ended: a thread or a child of its program may still run"
     rows = [
         # what it has reached, of how many steps, whether the others are done, after how many seconds: what is told

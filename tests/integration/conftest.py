@@ -37,15 +37,17 @@ FAILED = pytest.StashKey[bool]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """There is one lab: all who use it run one after the other, in one of pytest's processes.
+    """There is one lab: all tests that use it run one after the other, in one of pytest's processes.
 
-    So do those that use the engine alone, and those that train without it: ten TensorFlows at once on two cores take
-    minutes to be imported.
+    So do trainings with TensorFlow on hosts, which have a lab of their own, tests that use the engine alone, and trainings
+    without it: ten TensorFlows at once on two cores take minutes to be imported.
     """
     for item in items:
         names = getattr(item, "fixturenames", ())
         if "_lab" in names:
             item.add_marker(pytest.mark.xdist_group("lab"))
+        elif "_training_lab" in names:
+            item.add_marker(pytest.mark.xdist_group("training-lab"))
         elif "private_engine" in names:
             item.add_marker(pytest.mark.xdist_group("engine"))
         elif item.get_closest_marker("tensorflow") and item.path.is_relative_to(Path(__file__).parent):
@@ -168,10 +170,25 @@ def _lab(private_engine: Engine, images: Images, tmp_path_factory: pytest.TempPa
     yield from testhosts.running(private_engine, images, tmp_path_factory.mktemp("home"))
 
 
+@pytest.fixture(scope="session")
+def _training_lab(private_engine: Engine, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    yield from testhosts.running(private_engine, images, tmp_path_factory.mktemp("home"), number=1)
+
+
 @pytest.fixture
 def lab(_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
     """Four hosts, as new: node1 to node4. Images that a test has put on them stay for the next one."""
-    _lab.restore()
-    yield _lab
+    yield from _restored(_lab, request)
+
+
+@pytest.fixture
+def training_lab(_training_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The same for trainings with TensorFlow, which take as long as all other tests on hosts together: node11 to node14."""
+    yield from _restored(_training_lab, request)
+
+
+def _restored(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    lab.restore()
+    yield lab
     if request.node.stash.get(FAILED, False):
-        _lab.save(FAILURES / re.sub(r"[^\w.-]+", "-", request.node.nodeid.rpartition("/")[2]))
+        lab.save(FAILURES / re.sub(r"[^\w.-]+", "-", request.node.nodeid.rpartition("/")[2]))

@@ -28,8 +28,8 @@ print(json.dumps({name: reader.get_tensor(name).tolist() for name in reader.get_
 
 
 @pytest.fixture
-def remote_cluster(lab: Lab, images: Images, tmp_path: Path, train_cache: Path) -> Iterator[LabCluster]:
-    for made in open_lab_cluster(lab, tmp_path):
+def remote_cluster(training_lab: Lab, images: Images, tmp_path: Path, train_cache: Path) -> Iterator[LabCluster]:
+    for made in open_lab_cluster(training_lab, tmp_path):
         made.env["XDG_CACHE_HOME"] = str(train_cache)
         yield made
 

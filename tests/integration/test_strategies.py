@@ -177,10 +177,12 @@ def test_as_processes(local_cluster: LocalCluster, digits: Path, case: Case) -> 
 
 
 @pytest.fixture
-def remote_cluster(lab: Lab, images: Images, tmp_path: Path, train_cache: Path, digits: Path) -> Iterator[LabCluster]:
-    for host in lab.hosts:
+def remote_cluster(
+    training_lab: Lab, images: Images, tmp_path: Path, train_cache: Path, digits: Path
+) -> Iterator[LabCluster]:
+    for host in training_lab.hosts:
         host.put("/srv/digits", {path.name: path.read_bytes() for path in digits.iterdir()})
-    for made in open_lab_cluster(lab, tmp_path):
+    for made in open_lab_cluster(training_lab, tmp_path):
         made.env["XDG_CACHE_HOME"] = str(train_cache)
         yield made
 

@@ -1,4 +1,4 @@
-"""The lab: four test hosts on a network of their own, created once and reset for every test."""
+"""A lab: four test hosts on a network of their own, created once and reset for every test."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -18,14 +18,15 @@ FIRST_ADDRESS = 11
 
 
 class Lab:
-    """`hosts` are node1 to node4; `env` is what a command needs to know the keys of all of them.
+    """`hosts` are node1 to node4; `env` has the variables with which a command knows the keys of all of them.
 
-    `directory` becomes the home of a user: `.ssh` with a key, and a known_hosts with every host's.
+    `directory` becomes the home of a user: `.ssh` with a key, and a known_hosts with every host's. Labs of one engine have
+    different numbers; hosts of the second are node11 to node14.
     """
 
-    def __init__(self, engine: Engine, images: Images, directory: Path) -> None:
-        self.engine, self.images, self.home = engine, images, directory
-        self.subnet = list(engine.network.subnet.subnets(new_prefix=24))[1]
+    def __init__(self, engine: Engine, images: Images, directory: Path, number: int = 0) -> None:
+        self.engine, self.images, self.home, self.number = engine, images, directory, number
+        self.subnet = list(engine.network.subnet.subnets(new_prefix=24))[1 + number]
         self._ssh = directory / ".ssh"
         self._ssh.mkdir(mode=0o700, parents=True)
         private, public = new_key()
@@ -39,8 +40,9 @@ class Lab:
     def _network(self) -> str:
         pool = IPAMPool(subnet=str(self.subnet), gateway=str(self.subnet[1]))
         options = {"com.docker.network.driver.mtu": str(self.engine.network.mtu)}
-        self.engine.client.networks.create("lab", ipam=IPAMConfig(pool_configs=[pool]), options=options)
-        return "lab"
+        name = f"lab{self.number or ''}"
+        self.engine.client.networks.create(name, ipam=IPAMConfig(pool_configs=[pool]), options=options)
+        return name
 
     @property
     def env(self) -> dict[str, str]:
@@ -61,7 +63,7 @@ class Lab:
 
     def _new(self, disk: str | None = None) -> Host:
         number = len(self.hosts)
-        host = Host(self.bed, f"node{number + 1}", str(self.subnet[FIRST_ADDRESS + number]), disk)
+        host = Host(self.bed, f"node{self.number * 10 + number + 1}", str(self.subnet[FIRST_ADDRESS + number]), disk)
         self.hosts.append(host)
         self.bed.known_hosts.write_text("".join(f"{host.address} {host.public_key}\n" for host in self.hosts))
         return host
@@ -122,9 +124,9 @@ def each(do: Callable[[Host], Any], hosts: Iterable[Host]) -> None:
         list(pool.map(do, hosts))
 
 
-def running(engine: Engine, images: Images, directory: Path) -> Iterator[Lab]:
+def running(engine: Engine, images: Images, directory: Path, number: int = 0) -> Iterator[Lab]:
     """Yield a lab that is removed afterwards: for a fixture."""
-    lab = Lab(engine, images, directory)
+    lab = Lab(engine, images, directory, number)
     try:
         lab.start()
         yield lab

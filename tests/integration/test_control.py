@@ -73,10 +73,10 @@ from pathlib import Path
 from typing import Any
 from tfprov.engine.lock.holder import LockHolder
 from tfprov.engine.lock.host_lock import HostLock
-from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.host import SSHHost
 from tfprov.hosts.ssh.client_config import SSHTarget
 name, address, key, known = sys.argv[1:]
-ssh = SSH(SSHTarget(name, address, user="trainer", key_files=(Path(key),), known_hosts=(Path(known),)))
+ssh = SSHHost(SSHTarget(name, address, user="trainer", key_files=(Path(key),), known_hosts=(Path(known),)))
 lock = HostLock(ssh, "linear", LockHolder.current("run"), "theirs")
 lock.take()
 print("held", flush=True)

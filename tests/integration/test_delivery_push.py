@@ -403,7 +403,7 @@ from tests.support.delivery import random_image
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, write_manifest
 from tfprov.hosts.machine import SSHMachine
-from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.host import SSHHost
 from tfprov.hosts.ssh.client_config import SSHTarget
 from tests.support.delivery_images import config
 import tarfile
@@ -411,16 +411,16 @@ import tarfile
 directory, key, known, size, *hosts = sys.argv[1:]
 layout = Layout(Path(directory))
 way = {"key_files": (Path(key),), "known_hosts": (Path(known),)}
-machines = [SSHMachine(SSH(SSHTarget(*host.split(","), 22, "trainer", **way))) for host in hosts]
+machines = [SSHMachine(SSHHost(SSHTarget(*host.split(","), 22, "trainer", **way))) for host in hosts]
 
-def told(sent, total): pass
+def ignore_progress(sent, total): pass
 
 def memory(kind):  # not getrusage, whose peak begins with that of the process that started this one
     status = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in status if line.startswith(kind))
 
 for machine in machines:  # the libraries are loaded, the connections are made
-    push(machine, layout, random_image(layout, 1000), "tfprov/push-test:warm", told)
+    push(machine, layout, random_image(layout, 1000), "tfprov/push-test:warm", ignore_progress)
 
 with layout.blobs.receive() as blob:
     info = tarfile.TarInfo("data")
@@ -437,7 +437,7 @@ layout.blobs.write(written, manifest.media_type)
 image = layout.image(manifest)
 
 before = memory("VmRSS")
-ways = [push(machine, layout, image, "tfprov/push-test:large", told).way for machine in machines]
+ways = [push(machine, layout, image, "tfprov/push-test:large", ignore_progress).way for machine in machines]
 print(json.dumps([ways, before, memory("VmHWM")]))
 for machine in machines:
     machine.close()

@@ -78,6 +78,13 @@ class Cluster:
         return self._by_name.get("chief/0") or self._by_name["worker/0"]
 
     @cached_property
+    def ranks(self) -> Mapping[str, int]:
+        """The rank of each task that trains, by its name: the chief has 0. A ps has none."""
+        names = [task.name for task in self.tasks if task.trains and task.job != "ps"]
+        names.sort(key=lambda name: name != self.chief.name)  # stable: the others keep the order of their index
+        return {name: rank for rank, name in enumerate(names)}
+
+    @cached_property
     def data_service(self) -> str | None:
         """The address of tf.data's service, `grpc://10.0.0.12:2222`; None without one."""
         dispatcher = self.find("dispatcher/0")

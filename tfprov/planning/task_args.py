@@ -44,15 +44,12 @@ def cluster_variables(cluster: Cluster, task: Task) -> dict[str, str | int]:
 
     Tasks that train have a rank, the chief 0; a ps and tasks outside of the ClusterSpec have none.
     """
-    order = [other.name for other in cluster.tasks if other.trains and other.job != "ps"]
-    order.sort(key=lambda name: name != cluster.chief.name)  # stable: the others keep the order of their index
-    rank = {"rank": order.index(task.name)} if task.name in order else {}
     return {
         "ps_hosts": ",".join(cluster.spec.get("ps", ())),
         "worker_hosts": ",".join(cluster.spec.get("worker", ())),
         "chief_address": cluster.chief.endpoint,
-        "world_size": len(order),
-        **rank,
+        "world_size": len(cluster.ranks),
+        **({"rank": cluster.ranks[task.name]} if task.name in cluster.ranks else {}),
     }
 
 

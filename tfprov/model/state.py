@@ -141,6 +141,12 @@ class Observed:
     """Why its image differs from the delivered one; empty if it does not."""
 
     @property
+    def strategy(self) -> str:
+        """The strategy in its spec; empty for the default, and for a label that tfprov did not write."""
+        wiring = self.spec.get("wiring")
+        return str(wiring.get("strategy", "")) if isinstance(wiring, Mapping) else ""
+
+    @property
     def finished(self) -> bool:
         """Whether it ended by itself with exit code 0, which is not drift."""
         return self.state is State.EXITED and self.exit_code == 0 and not self.stopped

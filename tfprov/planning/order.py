@@ -83,9 +83,7 @@ class _Index:
                 yield from (other for other in self.delivered_to[action.host] if other.kind == ActionKind.DELIVER)
             case ActionKind.STOP if _is_ps(action):  # a ps outlives all tasks that train with it
                 yield from (stop for stop in self.of_kind[ActionKind.STOP] if not _is_ps(stop))
-            case ActionKind.STOP if (
-                action.subject in self.servers
-            ):  # without them, the chief cannot save when it is stopped
+            case ActionKind.STOP if action.subject in self.servers:  # without them, the chief cannot save
                 yield from (stop for stop in self.of_kind[ActionKind.STOP] if _job(stop) == "chief")
             case ActionKind.STOP if _feeds(action):  # so that no task waits for data
                 yield from (stop for stop in self.of_kind[ActionKind.STOP] if _trains(stop))

@@ -48,12 +48,11 @@ def plan_teardown(cluster: str, seen: Observation, selects: Callable[[Observed],
 
 def servers_of_chief(seen: Observation) -> frozenset[str]:
     """Return the workers that run as servers of the chief, which alone knows when to stop and what to save."""
-    strategies = {c.task: c.spec.get("wiring", {}).get("strategy") for c in seen.containers() if _is_worker(c)}
-    return frozenset(task for task, strategy in strategies.items() if strategy in DRIVEN_BY_CHIEF)
-
-
-def _is_worker(container: Observed) -> bool:
-    return container.task.partition("/")[0] == "worker"
+    return frozenset(
+        container.task
+        for container in seen.containers()
+        if container.task.startswith("worker/") and container.strategy in DRIVEN_BY_CHIEF
+    )
 
 
 def plan_deliveries(cluster: str, wanted: Sequence[Container], seen: Observation) -> Plan:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,13 @@ from tests.support.inventories import inventory, roles
 from tests.support.memory_cluster import HASHES, Runtimes, make_context, run_up
 from tests.support.paths import ROOT
 from tfprov.engine.observe import observe, plan
+from tfprov.engine.rollback import plan_rollback
 from tfprov.errors import InvalidInput
 from tfprov.model.plan import ActionKind
-from tfprov.model.state import Container, DockerOptions, Mount
+from tfprov.model.state import Container, DockerOptions, HostState, Mount, Observation, Observed, State
 from tfprov.planning.desired import desired_containers
 from tfprov.planning.plan_text import summary
-from tfprov.planning.reconcile import plan_teardown
+from tfprov.planning.reconcile import plan_teardown, servers_of_chief
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
 from tfprov.settings.provenance import explain
@@ -357,8 +359,23 @@ def test_workers_that_only_serve_the_chief_are_stopped_after_it(strategy: str, w
     run_up(make_context(text, (), hosts))
     changed = make_context(text.replace("steps: 5", "steps: 6"), (), hosts)
     seen = observe(changed)
-    for made in plan(changed, seen), plan_teardown("lab", seen, lambda _container: True, remove=True):
+    nothing = replace(seen, hosts={})
+    started = [(container.task, container.host) for container in seen.containers()]
+    plans = [
+        plan(changed, seen),
+        plan_teardown("lab", seen, lambda _container: True, remove=True),
+        plan_rollback("lab", nothing, seen, started),
+    ]
+    for made in plans:
         stops = {action.subject: action for action in made.actions if action.kind == ActionKind.STOP}
         assert (stops["chief/0"].id in stops["worker/1"].needs) is waits
         assert stops["chief/0"].needs == ()
         assert {stops["worker/0"].id, stops["chief/0"].id} <= set(stops["ps/0"].needs)
+
+
+def test_a_spec_that_others_wrote_names_no_strategy() -> None:
+    seen = Observed("worker/0", "h1", State.RUNNING, {})
+    labels: list[object] = [None, [], "in_graph", {"strategy": ["in_graph"]}, {"strategy": None}]
+    for wiring in labels:
+        observation = Observation({"h1": HostState("h1", (replace(seen, spec={"wiring": wiring}),))})
+        assert servers_of_chief(observation) == frozenset(), wiring

@@ -16,6 +16,7 @@ from typing import Any
 import docker
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import Mount
 
@@ -309,7 +310,21 @@ class Host:
     def pause(self) -> None:
         """Freeze all of it: connections stay open and nothing answers."""
         self.disturbed = True
-        self._made.pause()
+        until(self._freezes, f"{self.name} to freeze")
+
+    def _freezes(self) -> bool:
+        """Freeze it; return False where runc gave up, which thaws it again.
+
+        With cgroup v1, freezing is a race with the processes that the host starts at that moment: after a thousand
+        tries runc leaves the next try to its caller.
+        """
+        try:
+            self._made.pause()
+        except APIError as error:
+            if "unable to freeze" not in str(error):
+                raise
+            return False
+        return True
 
     def unpause(self) -> None:
         """Let it go on."""

@@ -232,7 +232,19 @@ def test_every_package_has_a_layer() -> None:
 
 
 def test_the_command_line_starts_without_what_only_a_verb_needs() -> None:
-    slow = ("pydantic", "yaml", "jinja2", "rich", "fabric", "paramiko", "docker", "ruamel", "tensorflow", "numpy", "pyarrow")
+    slow = (
+        "pydantic",
+        "yaml",
+        "jinja2",
+        "rich",
+        "fabric",
+        "paramiko",
+        "docker",
+        "ruamel",
+        "tensorflow",
+        "numpy",
+        "pyarrow",
+    )
     program = f"import sys, tfprov.cli.main; print([name for name in {slow} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -107,4 +107,4 @@ def parse(block: Block, row: int, parser: Callable[[bytes], Parsed], message: st
         return parser(block.record(row))
     except ValueError as error:
         fix = "check record_type; ByteArray reads any bytes"
-        raise InvalidRecord(*block.place(row), f"it is not a {message}: {error}", fix) from error
+        raise InvalidRecord(*block.place(row), f"it is no valid {message}: {error}", fix) from error

@@ -158,6 +158,8 @@ class _Walker:
         if not self._others or not sum(map(len, self._others)):
             return []
         keys, values = self._keys_and_values(_ordered(_concatenated(self._others)))
+        if not len(keys):
+            return []
         numbers = self._keys.look_up(ranges(self._wire, keys.starts, keys.ends - keys.starts))
         order = np.argsort(numbers, kind="stable")
         bounds = np.flatnonzero(np.diff(numbers[order], prepend=-2))

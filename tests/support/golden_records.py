@@ -27,8 +27,6 @@ VALUES: Sequence[Mapping[str, Any]] = [
 LISTS: Sequence[Mapping[str, Any]] = [
     {"id": row, "steps": [[row, -row], [], [1]], "words": [["a"], ["b", "c"]]} for row in range(3)
 ]
-    {"id": row, "steps": [[row, -row], [], [1]], "words": [["a"], ["b", "c"]]} for row in range(3)
-]
 
 
 def feature(tf: Any, value: Any) -> Any:

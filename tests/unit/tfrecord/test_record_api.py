@@ -29,7 +29,7 @@ def test_shards_hold_every_row_once_and_appear_together(tmp_path: Path) -> None:
         raise RuntimeError("no more")
 
     with pytest.raises(RuntimeError):
-        tfrecord.write(tmp_path / "other", fails(), shards=2)  # type: ignore[arg-type]
+        tfrecord.write(tmp_path / "other", fails(), shards=2)
     assert list((tmp_path / "other").iterdir()) == []
 
 

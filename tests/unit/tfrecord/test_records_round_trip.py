@@ -70,7 +70,7 @@ def test_every_type_and_nesting_is_read_as_it_was_written() -> None:
         columns["fixed"] = pa.array([[values[0]] * 3] * ROWS, pa.list_(leaf, 3))
         columns["large"] = pa.array([values] * ROWS, pa.large_list(leaf))
         table = pa.table(columns)
-        nested = [None, [], [[]], [[values[0]], [], values]] * 3
+        nested: list[Any] = [None, [], [[]], [[values[0]], [], values]] * 3
         deep = pa.table(
             {"deep": pa.array(nested, pa.list_(pa.list_(leaf))), "context": pa.array(values[:1] * 12, leaf)}
         )

@@ -97,7 +97,7 @@ def _write(path: str) -> None:
 
 def _encode(path: str) -> None:
     from tfprov.tfrecord.encode import encode_batch  # noqa: PLC0415
-    from tfprov.tfrecord.frame_records import framed  # noqa: PLC0415
+    from tfprov.tfrecord.framing import framed  # noqa: PLC0415
     from tfprov.tfrecord.reading import read_table  # noqa: PLC0415
 
     batches = read_table(path).to_batches(max_chunksize=8192)

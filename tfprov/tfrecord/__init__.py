@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tfprov.tfrecord.reading import infer_schema as infer_schema
     from tfprov.tfrecord.reading import read as read
     from tfprov.tfrecord.reading import read_table as read_table
-    from tfprov.tfrecord.verify import Verdict as Verdict
-    from tfprov.tfrecord.verify import verify as verify
+    from tfprov.tfrecord.verdicts import Verdict as Verdict
+    from tfprov.tfrecord.verdicts import verify as verify
     from tfprov.tfrecord.writing import write as write
 
 _MODULES = {
@@ -33,8 +33,8 @@ _MODULES = {
     "infer_schema": "reading",
     "read": "reading",
     "read_table": "reading",
-    "Verdict": "verify",
-    "verify": "verify",
+    "Verdict": "verdicts",
+    "verify": "verdicts",
     "write": "writing",
 }
 

@@ -146,6 +146,14 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
     """Yield number, wire type, start and end of the content of each field."""
     position, size = 0, len(data)
     while position < size:
+        tag = data[position]
+        if tag & 7 == _SIZED and 8 <= tag < 128 and position + 1 < size and data[position + 1] < 128:
+            start = position + 2  # nearly every field: one byte of tag, and one of length
+            position = start + data[start - 1]
+            if position > size:
+                raise ValueError("a field is longer than its message")
+            yield tag >> 3, _SIZED, start, position
+            continue
         tag, position = _varint(data, position, size)
         number, wire = tag >> 3, tag & 7
         start, position = _skip(data, position, size, wire)

@@ -1,15 +1,18 @@
-"""TFRecord framing: a stream of bytes becomes blocks of whole records, with every checksum verified.
+"""TFRecord framing: bytes to blocks of whole records, with every checksum verified, and records to bytes.
 
 Memory is bounded by the size of a block, or of the largest record if that is larger: a length is believed only after
 its checksum was verified and it was compared with the maximum, and even then the buffer grows with the data that
 arrives, not with the length.
 """
 
+import itertools
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tfprov.errors import one_line
@@ -166,3 +169,31 @@ def _intact(data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], crc
     words = np.ndarray((len(data) - 3,), "<u4", data, strides=(1,))
     correct = (words[starts - 4] == length_crcs(ends - starts)) & (words[ends] == crcs)
     return len(starts) if correct.all() else int(correct.argmin())
+
+
+def framed(records: pa.Array) -> bytes:
+    """Return the bytes of a TFRecord file with an array of large binaries without nulls."""
+    if not len(records):
+        return b""
+    _, offset_buffer, data = records.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int64)[records.offset : records.offset + len(records) + 1]
+    octets = b"" if data is None else data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
+    bounds = (offsets - offsets[0]).tolist()
+    bodies = [crc32c(octets[start:end]) for start, end in itertools.pairwise(bounds)]
+    lengths = np.diff(offsets)
+    headers = np.empty(len(records), np.dtype([("length", "<u8"), ("crc", "<u4")]))
+    headers["length"], headers["crc"] = lengths, length_crcs(lengths)
+    footers = masked(np.array(bodies, np.uint32)).astype("<u4")
+    joined = pc.binary_join_element_wise(
+        _fixed(headers, 12), records, _fixed(footers, 4), pa.scalar(b"", pa.large_binary())
+    )
+    _, offset_buffer, data = joined.buffers()
+    whole = np.frombuffer(offset_buffer, np.int64)[joined.offset : joined.offset + len(joined) + 1]
+    result: bytes = data.slice(int(whole[0]), int(whole[-1] - whole[0])).to_pybytes()
+    return result
+
+
+def _fixed(values: "np.ndarray[tuple[int], np.dtype[np.generic]]", size: int) -> pa.Array:
+    offsets = np.arange(0, size * len(values) + 1, size)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values.tobytes())]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(values), buffers)

@@ -12,7 +12,7 @@ from tfprov.tfrecord.compression import codec_of, compressor
 from tfprov.tfrecord.encode import encode_batch
 from tfprov.tfrecord.errors import SchemaError
 from tfprov.tfrecord.files import FileError, PathLike, expand, written
-from tfprov.tfrecord.frame_records import framed
+from tfprov.tfrecord.framing import framed
 
 _ROWS = 8192
 """Rows encoded at a time."""

@@ -14,8 +14,7 @@ from tfprov import tfrecord
 from tfprov.tfrecord.column_types import columns_of
 from tfprov.tfrecord.decode import decode_block
 from tfprov.tfrecord.encode import encode_batch
-from tfprov.tfrecord.frame_records import framed
-from tfprov.tfrecord.framing import read_blocks
+from tfprov.tfrecord.framing import framed, read_blocks
 
 ROWS = 70
 """More than are parsed one by one."""

@@ -95,6 +95,7 @@ VERBS = {
     "down": ("play", "Gather once more, stop everything in order, and remove it."),
     "inventory": ("inventory.group", "Show, explain and edit the inventory."),
     "image": ("images", "Build, deliver, list and prune images on their own."),
+    "records": ("records", "Show and verify TFRecord files."),
     "render": ("render", "Write the cluster for Kubernetes, Kubeflow, Compose, Swarm, Marathon or Slurm."),
     "import": ("import_", "Make an inventory of a Compose file, a TFJob, or Kubernetes objects."),
     "play": ("play", "Play a playbook, or show one that ships with tfprov."),

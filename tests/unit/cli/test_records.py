@@ -1,0 +1,53 @@
+"""`tfprov records`: lines of JSON, schemas, verdicts and statistics of record files."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.support.golden_records import FOLDER, LISTS
+from tfprov.cli.records import records_command
+from tfprov.errors import TfprovError
+
+PLAIN = str(FOLDER / "plain.tfrecord")
+
+
+def records(*words: str) -> Result:
+    return CliRunner().invoke(records_command, words)
+
+
+def test_records_are_printed_as_lines_of_json() -> None:
+    head = records("head", "-n", "2", PLAIN, "--columns", "int,text,blobs")
+    assert [json.loads(line) for line in head.stdout.splitlines()] == [
+        {"int": -5, "text": "é 0", "blobs": []},
+        {"int": 995, "text": "é 1", "blobs": ["//////8="]},
+    ]
+    cat = records("cat", "--record-type", "SequenceExample", str(FOLDER / "sequence.tfrecord"))
+    assert [json.loads(line) for line in cat.stdout.splitlines()] == LISTS
+
+
+def test_schema_and_statistics_are_printed_for_people_and_programs() -> None:
+    schema = json.loads(records("schema", PLAIN, "--json").stdout)
+    assert schema["ints"] == "list<item: int64>"
+    assert records("schema", PLAIN).stdout.splitlines()[:2] == ["COLUMN  TYPE", "big     int64"]
+    statistics = json.loads(records("stats", PLAIN, "--json", "--columns", "maybe,floats").stdout)
+    assert statistics["records"] == 50
+    assert statistics["columns"]["maybe"] == {"type": "int64", "missing": 25, "min": 1, "max": 49}
+    assert records("stats", PLAIN, "--columns", "text").stdout.splitlines()[0] == "50 records"
+
+
+def test_damaged_files_are_verified_and_salvaged(tmp_path: Path) -> None:
+    path = tmp_path / "cut"
+    path.write_bytes(Path(PLAIN).read_bytes()[:-1])
+    verified = records("verify", str(path), PLAIN)
+    assert isinstance(verified.exception, TfprovError)
+    assert [line.partition(": ")[2].partition(",")[0] for line in verified.stdout.splitlines()] == ["damaged", "whole"]
+    assert json.loads(records("verify", "--json", PLAIN).stdout)[0]["records"] == 50
+    salvaged = records("cat", "--salvage", str(path))
+    assert len(salvaged.stdout.splitlines()) == 49
+    assert salvaged.stderr.startswith(
+        f"warning: dropped this record and the rest of the file: {path}: record 49 at byte "
+    )
+    with pytest.raises(TfprovError, match="record 49"):
+        raise records("cat", str(path)).exception or AssertionError

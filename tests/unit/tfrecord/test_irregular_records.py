@@ -1,0 +1,147 @@
+"""Records as other writers make them: by protobuf's rules, among regular ones and alone."""
+
+import io
+import struct
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.support.event_files import sized, varint
+from tests.support.record_files import entry, example, floats, frame, ints, sequence, texts
+from tfprov import tfrecord
+from tfprov.tfrecord.column_types import columns_of
+from tfprov.tfrecord.decode import decode_block
+from tfprov.tfrecord.errors import InvalidRecord
+from tfprov.tfrecord.framing import read_blocks
+
+SCHEMA = pa.schema([("i", pa.list_(pa.int64())), ("f", pa.list_(pa.float32())), ("s", pa.list_(pa.binary()))])
+REGULAR = example({"i": ints(1, -2), "f": floats(0.5), "s": texts(b"a", b"b")})
+GROUP = varint(9 << 3 | 3) + varint(1 << 3) + varint(5) + varint(9 << 3 | 4)
+UNPACKED = sized(3, b"\x08" + varint(7) + b"\x08" + varint(-1))
+IRREGULAR: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "empty record": (b"", {}),
+    "no features": (sized(1, b""), {}),
+    "unpacked integers": (example({"i": UNPACKED}), {"i": [7, -1]}),
+    "unpacked floats": (example({"f": sized(2, b"\x0d" + struct.pack("<f", 0.25))}), {"f": [0.25]}),
+    "packed twice": (example({"i": sized(3, sized(1, b"\x01") + sized(1, b"\x02\x03"))}), {"i": [1, 2, 3]}),
+    "value before key": (sized(1, sized(1, sized(2, ints(4)) + sized(1, b"i"))), {"i": [4]}),
+    "repeated entry": (sized(1, entry("i", ints(1)) + entry("i", ints(2))), {"i": [2]}),
+    "features in two parts": (example({"i": ints(1)}) + example({"f": floats(2)}), {"i": [1], "f": [2.0]}),
+    "list in two parts": (example({"i": ints(1) + ints(2)}), {"i": [1, 2]}),
+    "another list last": (example({"i": floats(1) + ints(2)}), {"i": [2]}),
+    "unknown fields": (b"\x28\x05" + GROUP + example({"i": ints(3), "x": texts(b"y")}) + sized(7, b"z"), {"i": [3]}),
+    "unknown field in a feature": (example({"i": ints(3) + b"\x28\x05"}), {"i": [3]}),
+    "no list": (example({"i": b"", "f": floats()}), {"f": []}),
+    "other order": (example({"s": texts(b"c"), "i": ints(9)}), {"s": [b"c"], "i": [9]}),
+    "long varint of a length": (b"\x0a\x85\x00" + entry("f", b"")[:5].ljust(5), {}),
+    "many values": (
+        example({"i": ints(*range(300)), "s": texts(*[b"v"] * 200)}),
+        {"i": [*range(300)], "s": [b"v"] * 200},
+    ),
+    "long key": (example({"k" * 200: ints(1), "i": ints(5)}), {"i": [5]}),
+}
+del IRREGULAR["long varint of a length"]
+
+
+def decoded(records: list[bytes], schema: pa.Schema, record_type: str = "Example") -> list[dict[str, Any]]:
+    blocks = read_blocks(io.BytesIO(b"".join(map(frame, records))), "file")
+    columns = columns_of(schema, record_type)
+    return [row for block in blocks for row in decode_block(block, columns, record_type).to_pylist()]
+
+
+def test_irregular_records_are_read_by_protobufs_rules() -> None:
+    nothing = dict.fromkeys(SCHEMA.names)
+    expected = [nothing | values for _, values in IRREGULAR.values()]
+    records = [record for record, _ in IRREGULAR.values()]
+    regular = {"i": [1, -2], "f": [0.5], "s": [b"a", b"b"]}
+
+    alone = decoded(records, SCHEMA)
+    among = decoded([REGULAR] * 40 + records * 3 + [REGULAR] * 40, SCHEMA)
+
+    wrong = [name for name, row, want in zip(IRREGULAR, alone, expected, strict=True) if row != want]
+    assert wrong == []
+    assert among == [regular] * 40 + expected * 3 + [regular] * 40
+
+
+def test_only_the_columns_that_are_asked_for_are_decoded() -> None:
+    broken = sized(3, sized(1, b"\xff"))  # a number that is cut off
+    records = [example({"bad": broken, "i": ints(number)}) for number in range(50)]
+    assert decoded(records, pa.schema([("i", pa.int64())])) == [{"i": number} for number in range(50)]
+    with pytest.raises(InvalidRecord, match=r"^file: record 0 at byte 0: it is no valid Example: a number is cut off"):
+        decoded(records, pa.schema([("bad", pa.int64())]))
+
+
+MISFITS = [
+    (example({"x": ints(1, 2)}), pa.int64(), "has 2 values, and int64 holds one; use list<int64>"),
+    (example({"x": floats(1)}), pa.int64(), "has floats, and its type is int64; infer the schema"),
+    (example({"x": texts(b"1")}), pa.float32(), "has bytes, and its type is float"),
+    (example({"x": ints(300)}), pa.int8(), "does not fit int8 .*; use a wider type"),
+    (example({"x": texts(b"\xff")}), pa.string(), "does not fit string .*; read it as binary"),
+]
+
+
+def test_values_that_do_not_fit_the_schema_are_one_error_with_the_record() -> None:
+    fits = {pa.int64(): ints(1), pa.int8(): ints(1), pa.float32(): floats(1), pa.string(): texts(b"a")}
+    for record, data_type, message in MISFITS:
+        schema = pa.schema([("x", data_type)])
+        records = [example({"x": fits[data_type]})] * 45
+        offset = sum(len(each) + 16 for each in records)
+        with pytest.raises(InvalidRecord, match=f"^file: record 45 at byte {offset}: column `x` {message}"):
+            decoded([*records, record, *records], schema)
+
+
+def test_integers_are_promoted_to_floats_and_strings() -> None:
+    records = [example({"x": ints(3)}), example({"x": floats(0.5)})]
+    assert decoded(records, pa.schema([("x", pa.float64())])) == [{"x": 3.0}, {"x": 0.5}]
+    assert decoded(records, pa.schema([("x", pa.string())])) == [{"x": "3"}, {"x": "0.5"}]
+
+
+def test_schema_of_the_connector_and_of_linkedin() -> None:
+    """Also: what the connectors do wrong. Booleans are read again, empty feature lists have a type, columns an order."""
+    dense = [
+        {"z": ints(1), "b": floats(1), "t": texts("é".encode()), "raw": texts(b"\xff"), "none": ints(), "l": ints(1)}
+    ] * 40
+    last = {"l": ints(1, 2), "z": floats(1), "m": ints(1)}
+    schemas = {}
+    for rules in ("connector", "linkedin"):
+        path = Path("inference")
+        schemas[rules] = infer([example(each) for each in [*dense, last]], rules, str(path))
+    expected = [
+        ("b", pa.float32()), ("l", pa.list_(pa.int64())), ("m", pa.int64()), ("none", pa.string()), ("raw", pa.binary()),
+        ("t", pa.string()), ("z", pa.float32()),
+    ]  # fmt: skip
+    assert schemas["connector"] == pa.schema(expected)
+    assert schemas["linkedin"] == pa.schema([(name, pa.null() if name == "none" else kind) for name, kind in expected])
+
+
+def infer(records: list[bytes], rules: str, name: str, record_type: str = "Example") -> pa.Schema:
+    from tfprov.tfrecord.inference import Inference  # noqa: PLC0415
+
+    inference = Inference(record_type, rules)
+    for block in read_blocks(io.BytesIO(b"".join(map(frame, records))), name):
+        inference.add(block)
+    return inference.schema()
+
+
+def test_empty_feature_lists_have_a_type_and_can_be_read() -> None:
+    records = [
+        sequence({"c": ints(1)}, {"empty": [], "one": [ints(1, 2), ints()], "none": [b"", b""]}),
+        sequence({}, {"one": [ints(3)]}),
+    ]
+    for rules, unset in (("connector", pa.string()), ("linkedin", pa.null())):
+        schema = infer(records, rules, "x", "SequenceExample")
+        nested = {
+            name: pa.list_(pa.list_(kind)) for name, kind in (("empty", unset), ("none", unset), ("one", pa.int64()))
+        }
+        assert schema == pa.schema({"c": pa.int64(), **nested})
+        rows = decoded(records, schema, "SequenceExample")
+        assert [row["one"] for row in rows] == [[[1, 2], []], [[3]]]
+
+
+def test_booleans_are_read_again(tmp_path: Path) -> None:
+    table = pa.table({"flag": [True, None, False]})
+    tfrecord.write(tmp_path / "a", table)
+    assert tfrecord.read_table(tmp_path / "a", schema=table.schema).equals(table)
+    assert tfrecord.read_table(tmp_path / "a")["flag"].to_pylist() == [1, None, 0]

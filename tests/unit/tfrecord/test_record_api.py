@@ -1,0 +1,106 @@
+"""tfprov.tfrecord as users call it: files, directories, shards, columns, and errors of options."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import tfprov
+from tfprov import tfrecord
+from tfprov.errors import TfprovError
+
+TABLE = pa.table({"a": list(range(1000)), "b": [f"text {number}" for number in range(1000)]})
+
+
+def test_shards_hold_every_row_once_and_appear_together(tmp_path: Path) -> None:
+    files = tfrecord.write(tmp_path / "out", TABLE, shards=3, compression="gzip")
+    assert [Path(file).name for file in files] == [f"part-0000{number}-of-00003.tfrecord.gz" for number in range(3)]
+    (tmp_path / "out" / "_SUCCESS").touch()
+    table = tfrecord.read_table(tmp_path / "out", columns=["a"], schema=TABLE.schema)
+    assert sorted(table["a"].to_pylist()) == list(range(1000))
+    assert tfrecord.read_table(f"{tmp_path}/out/part-*").num_rows == 1000
+    with pytest.raises(TfprovError, match="the directory has record files; remove them"):
+        tfrecord.write(tmp_path / "out", TABLE, shards=2)
+
+    def fails() -> object:
+        yield TABLE.to_batches()[0]
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError):
+        tfrecord.write(tmp_path / "other", fails(), shards=2)
+    assert list((tmp_path / "other").iterdir()) == []
+
+
+def test_a_file_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(b"old")
+    bad = pa.table({"a": pa.array([[1], [None]], pa.list_(pa.int64()))})
+    with pytest.raises(tfrecord.SchemaError, match="column `a` has a null inside a list"):
+        tfrecord.write(path, bad)
+    assert [each.name for each in tmp_path.iterdir()] == ["x.tfrecord"]
+    assert path.read_bytes() == b"old"
+    tfrecord.write(path, TABLE)
+    assert tfrecord.read_table(path).equals(TABLE)
+
+
+def test_paths_with_a_scheme_go_through_fsspec() -> None:
+    tfrecord.write("memory://records/one/x.tfrecord.gz", TABLE)
+    assert tfrecord.read_table("memory://records/one/x.tfrecord.gz").equals(TABLE)
+    assert tfrecord.read_table("memory://records/one").equals(TABLE)
+    with pytest.raises(TfprovError, match="memory://records/none: "):
+        tfrecord.read_table("memory://records/none")
+
+
+def test_batches_and_columns_are_what_was_asked_for(tmp_path: Path) -> None:
+    tfrecord.write(tmp_path / "x", TABLE)
+    batches = list(tfrecord.read(tmp_path / "x", columns=["b", "a"], batch_rows=300))
+    assert [batch.num_rows for batch in batches] == [300, 300, 300, 100]
+    assert batches[0].schema.names == ["b", "a"]
+    assert sum(batch.num_rows for batch in tfrecord.read(tmp_path / "x", columns=[])) == 1000
+    assert tfrecord.infer_schema(tmp_path / "x", sample_records=1) == TABLE.schema
+
+
+def test_wrong_options_and_types_are_one_error_with_the_fix(tmp_path: Path) -> None:
+    tfrecord.write(tmp_path / "x", TABLE)
+    deep = pa.table({"x": pa.array([[[1]]])})
+    calls = {
+        "there is no column `c`; the columns are a, b": lambda: tfrecord.read_table(tmp_path / "x", columns=["c"]),
+        "columns must be a list": lambda: tfrecord.read_table(tmp_path / "x", columns="a"),
+        "unknown compression `lzma`; use auto, none, gzip or zlib": lambda: tfrecord.read_table(
+            tmp_path / "x", compression="lzma"
+        ),
+        "unknown record type `Row`; use Example": lambda: tfrecord.read_table(tmp_path / "x", record_type="Row"),
+        "unknown rules `mine` for inference; use connector or linkedin": lambda: tfrecord.read_table(
+            tmp_path / "x", rules="mine"
+        ),
+        "missing: No such file or directory; check the path": lambda: tfrecord.read_table(tmp_path / "missing"),
+        "there are no files; check the path": lambda: tfrecord.read_table(f"{tmp_path}/*.none"),
+        "has 2 levels of lists, and Example has 1; use the record type SequenceExample": lambda: tfrecord.write(
+            tmp_path / "y", deep
+        ),
+        "has the type timestamp.* cast it to int64 or string": lambda: tfrecord.write(
+            tmp_path / "y", pa.table({"t": pa.array([1], pa.timestamp("s"))})
+        ),
+        "ByteArray records have one column": lambda: tfrecord.write(tmp_path / "y", TABLE, record_type="ByteArray"),
+    }
+    for message, call in calls.items():
+        with pytest.raises(TfprovError, match=message) as caught:
+            call()  # type: ignore[no-untyped-call]
+        assert "\n" not in str(caught.value)
+
+
+def test_without_the_extra_one_line_says_what_to_install() -> None:
+    program = (
+        "import sys, tfprov, tfprov.tfrecord\n"
+        "print([name for name in ('numpy', 'pyarrow', 'fsspec') if name in sys.modules])\n"
+        "sys.modules['pyarrow'] = None\n"
+        "try: tfprov.tfrecord.read\n"
+        "except tfprov.TfprovError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == (
+        "[]\nrecord files need the package `pyarrow`, which is not installed; pip install 'tfprov[data]'\n"
+    )
+    assert tfprov.tfrecord.read is tfrecord.read

@@ -1,0 +1,166 @@
+"""Files to read and to write: plain paths by the standard library, paths with a scheme (`s3://…`) by fsspec.
+
+A file that is written has its name only when it is whole: it is written beside, flushed, and renamed.
+"""
+
+import contextlib
+import glob
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tfprov.atomic_write import sync
+from tfprov.errors import TfprovError, one_line
+from tfprov.tfrecord.extra import require
+
+PathLike = str | os.PathLike[str]
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_HIDDEN = (".", "_")
+"""First characters of files that a directory of records has beside them, such as `_SUCCESS`."""
+
+
+class FileError(TfprovError):
+    """A file that cannot be opened or written."""
+
+
+def expand(paths: PathLike | Iterable[PathLike]) -> list[str]:
+    """Return the files that paths mean: of a directory its files, of a pattern those that match, in order of name."""
+    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    return [file for path in several for file in _expand(os.fspath(path))]
+
+
+def _expand(path: str) -> list[str]:
+    if _SCHEME.match(path):
+        return _expand_url(path)
+    if Path(path).is_dir():
+        files = sorted(str(each) for each in Path(path).iterdir() if each.is_file() and each.name[0] not in _HIDDEN)
+    elif not Path(path).exists() and glob.has_magic(path):
+        files = sorted(name for name in glob.glob(path, recursive=True) if Path(name).is_file())  # noqa: PTH207  as typed
+    else:
+        files = [path]
+    return _some(path, files)
+
+
+def _expand_url(path: str) -> list[str]:
+    with _as_file_error(path):
+        files, root = require("fsspec").core.url_to_fs(path)
+        if glob.has_magic(root):
+            names = files.glob(root)
+        elif files.isdir(root):
+            names = [each["name"] for each in files.ls(root, detail=True) if each["type"] == "file"]
+            names = [name for name in names if name.rpartition("/")[2][:1] not in _HIDDEN]
+        else:
+            return [path]
+        return _some(path, sorted(files.unstrip_protocol(name) for name in names))
+
+
+def _some(path: str, files: Sequence[str]) -> list[str]:
+    if not files:
+        raise FileError(f"{one_line(path)}: there are no files", "check the path")
+    return list(files)
+
+
+@contextmanager
+def opened(path: str) -> Iterator[BinaryIO]:
+    """Open a file to read; raises FileError."""
+    with contextlib.ExitStack() as stack:
+        with _as_file_error(path):
+            if _SCHEME.match(path):
+                stream: Any = stack.enter_context(require("fsspec").open(path, "rb"))
+            else:
+                stream = stack.enter_context(Path(path).open("rb", buffering=0))
+        yield stream
+
+
+@contextmanager
+def written(paths: Sequence[str]) -> Iterator[list[BinaryIO]]:
+    """Open files to write; all get their names at the end, and none of them after an error."""
+    with contextlib.ExitStack() as stack:
+        outputs = [stack.enter_context(_part(path)) for path in paths]
+        yield [output.stream for output in outputs]
+        for path, output in zip(paths, outputs, strict=True):
+            with _as_file_error(path):
+                output.finish()
+        for path, output in zip(paths, outputs, strict=True):
+            with _as_file_error(path):
+                output.rename()
+
+
+class _LocalPart:
+    """A file beside `path`, on its way to that name."""
+
+    def __init__(self, path: str) -> None:
+        self._target = Path(os.path.realpath(path))  # a link still leads to the file
+        self._target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, self._name = tempfile.mkstemp(
+            prefix=f".{self._target.name[:200]}.", suffix=".part", dir=self._target.parent
+        )
+        self.stream: BinaryIO = os.fdopen(descriptor, "wb")
+        umask = os.umask(0)
+        os.umask(umask)
+        os.fchmod(descriptor, self._target.stat().st_mode & 0o777 if self._target.exists() else 0o666 & ~umask)
+
+    def finish(self) -> None:
+        self.stream.flush()
+        os.fsync(self.stream.fileno())
+        self.stream.close()
+
+    def rename(self) -> None:
+        Path(self._name).replace(self._target)
+        sync(self._target.parent)
+
+    def discard(self) -> None:
+        with contextlib.suppress(OSError):
+            self.stream.close()
+        Path(self._name).unlink(missing_ok=True)
+
+
+class _RemotePart:
+    """A file under a name of its own in the directory of `path`, on fsspec's file system."""
+
+    def __init__(self, path: str) -> None:
+        self._files, self._target = require("fsspec").core.url_to_fs(path)
+        directory, _, name = self._target.rpartition("/")
+        self._name = f"{directory}/.{name}.{os.urandom(4).hex()}.part"
+        self._files.makedirs(directory, exist_ok=True)
+        self.stream: BinaryIO = self._files.open(self._name, "wb")
+
+    def finish(self) -> None:
+        self.stream.close()
+
+    def rename(self) -> None:
+        self._files.mv(self._name, self._target)
+
+    def discard(self) -> None:
+        with contextlib.suppress(Exception):
+            self.stream.close()
+        with contextlib.suppress(Exception):
+            if self._files.exists(self._name):
+                self._files.rm(self._name)
+
+
+@contextmanager
+def _part(path: str) -> Iterator[_LocalPart | _RemotePart]:
+    with _as_file_error(path):
+        part = _RemotePart(path) if _SCHEME.match(path) else _LocalPart(path)
+    try:
+        yield part
+    finally:
+        part.discard()
+
+
+@contextmanager
+def _as_file_error(path: str) -> Iterator[None]:
+    try:
+        yield
+    except TfprovError:
+        raise
+    except ImportError as error:  # fsspec's file system needs a package, which its message names
+        raise FileError(f"{one_line(path)}: {one_line(str(error))}") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise FileError(f"{one_line(path)}: {one_line(reason or type(error).__name__)}", "check the path") from error

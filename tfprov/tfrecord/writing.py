@@ -1,0 +1,87 @@
+"""Arrow tables and batches to record files."""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from tfprov.errors import one_line
+from tfprov.tfrecord.column_types import EXAMPLE, columns_of, record_type_of
+from tfprov.tfrecord.compression import codec_of, compressor
+from tfprov.tfrecord.encode import encode_batch
+from tfprov.tfrecord.errors import SchemaError
+from tfprov.tfrecord.files import FileError, PathLike, expand, written
+from tfprov.tfrecord.framing import framed
+
+_ROWS = 8192
+"""Rows encoded at a time."""
+_BYTES = 16 << 20
+"""Bytes of a batch encoded at a time, so that large values do not multiply in memory."""
+_EXTENSIONS = {"none": "", "gzip": ".gz", "zlib": ".zlib"}
+
+
+def write(
+    path: PathLike,
+    batches_or_table: "pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]",
+    record_type: str = EXAMPLE,
+    compression: str | None = None,
+    shards: int | None = None,
+) -> list[str]:
+    """Write rows as records, and return the names of the files; a null is a missing feature.
+
+    Without `shards`, `path` is one file, which is replaced once the new one is whole; `compression` as for `read`. With
+    `shards`, `path` is a directory without record files, and gets `part-00000-of-00010.tfrecord` and so on, compressed
+    only if `compression` says so; rows are dealt out evenly, and all files appear together at the end.
+
+    Raises SchemaError for types and values that records cannot have.
+    """
+    record_type = record_type_of(record_type)
+    name = os.fspath(path)
+    codec = codec_of("" if shards else name, compression)
+    files = [name] if shards is None else _shard_names(name, shards, codec)
+    with written(files) as streams:
+        _write_all(streams, _pieces(batches_or_table, record_type), record_type, codec)
+    return files
+
+
+def _shard_names(directory: str, shards: int, codec: str) -> list[str]:
+    if not 1 <= shards <= 99999:
+        raise SchemaError(f"shards must be between 1 and 99999, not {shards}")
+    try:
+        old = [file for file in expand(directory) if file.rpartition("/")[2].startswith("part-")]
+    except FileError:  # a directory that is not there, or has no files
+        old = []
+    if old:
+        raise FileError(f"{one_line(directory)}: the directory has record files", "remove them, or name another one")
+    extension = _EXTENSIONS[codec]
+    return [f"{directory.rstrip('/')}/part-{number:05}-of-{shards:05}.tfrecord{extension}" for number in range(shards)]
+
+
+def _pieces(
+    source: "pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]", record_type: str
+) -> Iterator[pa.RecordBatch]:
+    if isinstance(source, pa.Table):
+        columns_of(source.schema, record_type)  # a table without rows has a schema as well
+        batches: Iterable[pa.RecordBatch] = source.to_batches(max_chunksize=_ROWS)
+    else:
+        batches = [source] if isinstance(source, pa.RecordBatch) else source
+    for batch in batches:
+        rows = max(1, min(_ROWS, batch.num_rows * _BYTES // max(batch.nbytes, 1)))
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+
+def _write_all(streams: list[BinaryIO], pieces: Iterator[pa.RecordBatch], record_type: str, codec: str) -> None:
+    sinks = [compressor(stream, codec) for stream in streams]
+    first = 0
+    for piece in pieces:
+        records = encode_batch(piece, record_type)
+        start, bounds = 0, [len(records) * (number + 1) // len(sinks) for number in range(len(sinks))]
+        for number, stop in enumerate(bounds):
+            if stop > start:
+                sinks[(first + number) % len(sinks)][0](framed(records.slice(start, stop - start)))
+                start = stop
+        first = (first + 1) % len(sinks)
+    for _, finish in sinks:
+        finish()

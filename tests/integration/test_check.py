@@ -249,11 +249,13 @@ def test_a_wrong_address_is_found(three: LabCluster) -> None:
     inventory = yaml.safe_load(three.inventory.read_text())
     wrong = {"address": one.address, "bind": two.address, "port": 2223}
     inventory["all"]["children"]["worker"]["hosts"]["node2"]["tfprov"] = wrong
+    inventory["all"]["vars"]["tfprov"]["data_service"] = {"address": f"{one.address}:22"}  # sshd answers there
     three.inventory.write_text(yaml.safe_dump(inventory))
     result = check(three, code=1)
     assert {pair for pair, outcome in outcomes(result).items() if outcome == "refused"} == {
         (f"node{n}", "worker/0") for n in (1, 2, 3)
     }
+    assert {outcomes(result)[f"node{n}", "data_service/0"] for n in (1, 2, 3)} == {"ok"}
 
 
 def test_an_image_without_python_lets_the_host_try(remote_cluster: LabCluster, tiny_archive: Path) -> None:

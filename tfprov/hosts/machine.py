@@ -135,14 +135,15 @@ class LocalMachine:
 
     def is_listening(self, address: str, port: int) -> bool:
         """See Machine."""
-        return _is_listening(address, port)
+        return is_listening(address, port)
 
     def close(self) -> None:
         """See Machine."""
         self.engine.close()
 
 
-def _is_listening(address: str, port: int) -> bool:
+def is_listening(address: str, port: int) -> bool:
+    """Whether a server listens at `address` and `port` as this machine sees it."""
     try:
         with socket.create_connection((address, port), CONNECT) as connection:
             return peer_is_listening(connection)

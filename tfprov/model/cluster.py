@@ -60,6 +60,8 @@ class Cluster:
 
     name: str
     tasks: tuple[Task, ...]
+    outside_data_service: str | None = None
+    """The address and port of the dispatcher of a tf.data service that is not part of the cluster."""
 
     @cached_property
     def spec(self) -> Mapping[str, tuple[str, ...]]:
@@ -88,7 +90,16 @@ class Cluster:
     def data_service(self) -> str | None:
         """The address of tf.data's service, `grpc://10.0.0.12:2222`; None without one."""
         dispatcher = self.find("dispatcher/0")
-        return f"grpc://{dispatcher.endpoint}" if dispatcher else None
+        address = dispatcher.endpoint if dispatcher else self.outside_data_service
+        return f"grpc://{address}" if address else None
+
+    @property
+    def outside_service(self) -> Task | None:
+        """The dispatcher outside of the cluster as what `check` tries to reach; None without one."""
+        if self.outside_data_service is None:
+            return None
+        address, _, port = self.outside_data_service.rpartition(":")
+        return Task("data_service", 0, "data_service", address, address, int(port))
 
     def wiring(self, task: Task) -> Wiring:
         """Return the wiring of `task`: its job, its index and the ClusterSpec."""

@@ -69,6 +69,24 @@ def _repository_error(name: str) -> str | None:
     return f"must be at most {MAX_IMAGE_NAME} characters long" if len(name) > MAX_IMAGE_NAME else None
 
 
+def check_endpoint(value: str) -> str:
+    """Check the address and port of a server outside of the cluster, with or without `grpc://`."""
+    address, colon, port = value.removeprefix("grpc://").rpartition(":")
+    if not colon or not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
+        raise InvalidValue(f"must be an address and a port, such as `10.0.0.20:5050`, not {quote_value(value)}")
+    if reason := validators.address_error(address):
+        raise InvalidValue(reason)
+    return value
+
+
+def refuse_short_data_service(value: Any) -> Any:
+    """Refuse a bare address for `data_service`, and show the mapping to write."""
+    if not isinstance(value, str) or not value.strip():
+        return value
+    fix = f"write `data_service: {{address: {printable(value)}}}`"
+    raise InvalidValue(f"must be a mapping, not {quote_value(value)}", fix)
+
+
 _ID = "(?:[0-9]{1,10}|[A-Za-z_][A-Za-z0-9_.-]{0,31})"
 USER_PATTERN = f"^{_ID}(?::{_ID})?$"
 MAX_UID = 65534
@@ -202,6 +220,11 @@ ADDRESS = TextFormat(
     "a host name or an IPv4 address",
     rf"^(?!0\.0\.0\.0$)(?:{_IP_V4}|(?![0-9.]*$){_LABEL}(?:\.{_LABEL})*)$",
     validators.check_address,
+)
+ENDPOINT = TextFormat(
+    "an address and a port",
+    rf"^(?:grpc://)?(?:{_IP_V4}|(?![0-9.]*:){_LABEL}(?:\.{_LABEL})*):(?:[1-9][0-9]{{0,3}}|[1-5][0-9]{{4}}|6[0-4][0-9]{{3}}|65[0-4][0-9]{{2}}|655[0-2][0-9]|6553[0-5])$",
+    check_endpoint,
 )
 IP_V4 = TextFormat("an IPv4 address of the host", f"^{_IP_V4}$", validators.check_ipv4)
 MEMORY = TextFormat(

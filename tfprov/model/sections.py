@@ -81,6 +81,20 @@ class Checkpoints(StrictModel):
     )
 
 
+class DataService(StrictModel):
+    """A tf.data service that is not part of the cluster."""
+
+    address: Annotated[Line, field_types.ENDPOINT] = Field(
+        description="The address and port of its dispatcher, which every host that reads the data must reach.",
+        examples=["10.0.0.20:5050"],
+    )
+
+    @property
+    def endpoint(self) -> str:
+        """The address and port without a scheme."""
+        return self.address.removeprefix("grpc://")
+
+
 class End(StrictModel):
     """What happens when the chief is done."""
 

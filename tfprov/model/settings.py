@@ -12,6 +12,7 @@ from tfprov.model.sections import (
     ClusterName,
     Count,
     Data,
+    DataService,
     End,
     EnvName,
     FlagName,
@@ -149,6 +150,12 @@ class Settings(StrictModel):
         "tensorboard do not get it. Default: none.",
         examples=[{"path": "/data/mnist"}],
     )
+    data_service: Annotated[DataService | None, BeforeValidator(field_types.refuse_short_data_service)] = Field(
+        None,
+        description="A tf.data service that runs outside of the cluster. Programs get its address in "
+        "TFPROV_DATA_SERVICE, as they do with a group `dispatcher`; a group `data_worker` joins it. Default: none.",
+        examples=[{"address": "10.0.0.20:5050"}],
+    )
     address: Address | None = Field(
         None,
         description="The name or IPv4 address under which the other tasks reach this host. Default: "
@@ -281,7 +288,7 @@ class Settings(StrictModel):
         return {**implied, **values}
 
 
-SHARED = ("cluster", "image", "runtime", "strategy", "wiring")
+SHARED = ("cluster", "image", "runtime", "strategy", "wiring", "data_service")
 """Settings that must be the same for every task of an inventory."""
 
 CONTAINER_ONLY = ("memory", "cpus", "gpus", "pids", "user", "read_only", "mounts", "bind", "allow_insecure_network")

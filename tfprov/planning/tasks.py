@@ -62,8 +62,13 @@ def check_gpus(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
 
 
 def check_data_service(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
-    """Yield a problem if only one of the two roles of tf.data's service is present."""
+    """Yield a problem if only one of the two roles of tf.data's service is present, or a second service."""
     by_name = {role.role: role for role in roles}
+    if roles[0].values.data_service:
+        if "dispatcher" in by_name:
+            what = "`data_service` is a service outside of the cluster, and the group `dispatcher` one of its own"
+            yield Problem(roles[0].at("data_service"), what, "remove one of them")
+        return
     for name, other in (("dispatcher", "data_worker"), ("data_worker", "dispatcher")):
         if name in by_name and other not in by_name:
             yield Problem(by_name[name].group, f"`{name}` without a {other}", f"put a host into the group `{other}`")
@@ -101,7 +106,8 @@ def assign_tasks(roles: Sequence[RoleSettings]) -> Cluster:
             # No task connects to a tensorboard, so its address is the one it is published on.
             address = (role.bind_address or role.address) if role.role == "tensorboard" else role.address
             tasks.append(Task(job, index, role.role, role.host, address, ports.take(role)))
-    return Cluster(roles[0].values.cluster, tuple(tasks))
+    service = roles[0].values.data_service
+    return Cluster(roles[0].values.cluster, tuple(tasks), service.endpoint if service else None)
 
 
 def _problems(roles: Sequence[RoleSettings]) -> Iterator[Problem]:

@@ -40,7 +40,7 @@ def build_request(
         replace(task, address=target.address(planned.name, task, settings), port=ports[task.name])
         for task in planned.tasks
     ]
-    cluster = Cluster(planned.name, tuple(tasks))
+    cluster = replace(planned, tasks=tuple(tasks))
     first = {(task.role, task.host): task for task in reversed(tasks)}
     secrets = {place: _secrets(by_place[place], cluster, task) for place, task in first.items()}
     return RenderRequest(

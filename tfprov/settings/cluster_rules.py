@@ -1,6 +1,7 @@
 """Rules about all roles on all hosts together. Each yields the problems it finds."""
 
 import difflib
+import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as AbstractMapping
 
@@ -106,6 +107,29 @@ def check_loopback(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
         if role.values.bind is not None and is_loopback(role.values.bind):
             what = f"tasks in containers cannot reach a port that is published on {role.values.bind}"
             yield Problem(role.at("bind"), what, "leave `bind` out, or give an address of the host")
+
+
+_MOVING = re.compile(
+    r"(?:.*-)?(?:latest|nightly|devel|dev|edge|main|master|stable|rolling|testing|unstable|snapshot)(?:-.*)?"
+)
+"""Tags that their publishers move to other images, by the conventions of the registries' large projects."""
+
+
+def check_image_tags(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """Yield a warning for an image name whose tag moves: hosts that pull on different days get different images."""
+    image = roles[0].values.image
+    if image is None or image.name is None or "@" in image.name:
+        return
+    tag = image.name.rpartition("/")[2].partition(":")[2]
+    if not tag or _MOVING.fullmatch(tag):
+        what = f"the tag `{tag or 'latest'}` of `image.name` moves" + (
+            "" if tag else ", and it is the one without a tag"
+        )
+        yield Problem(
+            roles[0].at("image", "name"),
+            what,
+            "name a version, or a digest (`@sha256:…`), so that all hosts run the same",
+        )
 
 
 def check_processes(roles: Sequence[RoleSettings]) -> Iterator[Problem]:

@@ -67,13 +67,20 @@ def load(
 ) -> "tuple[Inventory, tuple[RoleSettings, ...]]":
     """Read the inventory in `sources` and check what it says under `tfprov:`. See load_inventory for the arguments."""
     # Here, because the schema takes a while to import, and whoever only shows an inventory does not check it.
-    from tfprov.settings.cluster_rules import check_processes, check_similar_groups  # noqa: PLC0415
+    from tfprov.settings.cluster_rules import (  # noqa: PLC0415
+        check_image_tags,
+        check_processes,
+        check_similar_groups,
+    )
     from tfprov.settings.resolve import resolve  # noqa: PLC0415
 
     inventory, problems = read_inventory(InventoryOptions(sources, extra, vault, warn, lookup_dirs))
     for problem in () if problems else check_similar_groups(inventory):
         warn(problem)
-    return inventory, resolve(inventory, problems, [check_processes])
+    roles = resolve(inventory, problems, [check_processes])
+    for problem in check_image_tags(roles):
+        warn(problem)
+    return inventory, roles
 
 
 def read_inventory(options: InventoryOptions) -> tuple[Inventory, list[Problem]]:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_output import SMALLEST, CommandResult, run_command, write_files
-from tfprov.errors import InvalidInput
-from tfprov.settings.load import load_inventory
+from tfprov.errors import InvalidInput, Problem
+from tfprov.settings.load import load, load_inventory
 
 SKIPPED = "warning: skipped, because it is not an inventory"
 ROLE = "put them into `worker` if they are to train"
@@ -150,3 +150,36 @@ def test_an_ansible_cfg_that_everybody_can_write_is_ignored(capsys: pytest.Captu
     assert result.lines == (
         "inv/ansible.cfg: warning: ignored: everybody can write into its directory; run `chmod o-w` on it",
     )
+
+
+def test_a_tag_that_moves_is_a_warning_at_its_line() -> None:
+    warnings: list[Problem] = []
+    Path("i.yml").write_text(SMALLEST.replace("command:", "image: {name: registry.example.com:5000/train}, command:"))
+    load(Path("i.yml"), warn=warnings.append)
+    (warning,) = warnings
+    assert (str(warning.at), warning.what, warning.fix) == (
+        "i.yml:3:39",
+        "the tag `latest` of `image.name` moves, and it is the one without a tag",
+        "name a version, or a digest (`@sha256:…`), so that all hosts run the same",
+    )
+
+
+MOVING = ("train:latest", "train:latest-gpu", "train:nightly", "tf:nightly-jupyter", "a/b:devel-gpu", "train:2-latest")
+FIXED = (
+    "train:1.0",
+    "train:2.18.0-gpu",
+    "train:latest@sha256:" + 64 * "0",
+    "train:main2",
+    "train:20260101",
+    "r:5000/a:v1",
+)
+
+
+def test_tags_that_move_are_known_by_their_names() -> None:
+    def warned(name: str) -> bool:
+        Path("i.yml").write_text(SMALLEST.replace("command:", f"image: {{name: '{name}'}}, command:"))
+        warnings: list[Problem] = []
+        load(Path("i.yml"), warn=warnings.append)
+        return bool(warnings)
+
+    assert [name for name in (*MOVING, *FIXED) if warned(name)] == list(MOVING)

@@ -151,6 +151,41 @@ def test_tasks_that_train_get_the_address_of_the_data_service() -> None:
     assert not any("TF_CONFIG" in container.env for container in tasks.values() if container.task.feeds)
 
 
+def test_a_data_service_outside_of_the_cluster_takes_the_dispatchers_place() -> None:
+    service = "data_service: {address: 'grpc://feed.example.com:5050'}"
+    without = SERVED.replace("dispatcher: {hosts: {h1: }}\n", "")
+    tasks = containers(without, service)
+    addresses = {name: container.env.get("TFPROV_DATA_SERVICE") for name, container in tasks.items()}
+    readers = ("worker/0", "worker/1", "worker/2", "data_worker/0", "data_worker/1")
+    assert {name: address for name, address in addresses.items() if address} == dict.fromkeys(
+        readers, "grpc://feed.example.com:5050"
+    )
+    assert tasks["data_worker/0"].argv[-1] == "--dispatcher=feed.example.com:5050"
+    alone = containers(without.replace("data_worker: {hosts: {h2: , h3: }}\n", ""), service)
+    assert alone["worker/0"].env["TFPROV_DATA_SERVICE"] == "grpc://feed.example.com:5050"
+    (problem,) = errors(SERVED.replace("MORE", service))
+    assert problem.partition("error: ")[2].startswith(
+        "`data_service` is a service outside of the cluster, and the group `dispatcher` one of its own"
+    )
+
+
+REFUSED_SERVICES = {
+    "feed:5050": "`data_service` must be a mapping, not `feed:5050`; write `data_service: {address: feed:5050}`",
+    "{address: feed}": "must be an address and a port, such as `10.0.0.20:5050`, not `feed`",
+    "{address: 'feed:0'}": "must be an address and a port",
+    "{address: 'feed:65536'}": "must be an address and a port",
+    "{address: '0.0.0.0:5050'}": "must be an address that other hosts can reach",
+    "{address: 'http://feed:5050'}": "must be a host name or an IPv4 address, not `http://feed`",
+    "{}": "`data_service.address` is missing",
+}
+
+
+def test_addresses_of_a_data_service_that_cannot_work_are_refused() -> None:
+    without = SERVED.replace("dispatcher: {hosts: {h1: }}\n", "")
+    for written, words in REFUSED_SERVICES.items():
+        assert words in errors(without.replace("MORE", f"data_service: {written}"))[0], written
+
+
 def test_a_command_of_the_own_group_wins() -> None:
     text = SERVED.replace(
         "dispatcher: {hosts: {h1: }}", "dispatcher: {hosts: {h1: }, vars: {tfprov: {command: [serve], flags: {v: 1}}}}"

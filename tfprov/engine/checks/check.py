@@ -1,11 +1,21 @@
 """The report of `check`, and the checks of the process runtime."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfprov.engine.checks.host_rules import CHECKS, IMPORTING, Finding, Verdict, failed, local, of_processes, warning
-from tfprov.engine.checks.reachability import Cell, judge
+from tfprov.engine.checks.host_rules import (
+    CHECKS,
+    IMPORTING,
+    Finding,
+    Verdict,
+    failed,
+    local,
+    of_processes,
+    ok,
+    warning,
+)
+from tfprov.engine.checks.reachability import NOT_FROM_HOST, OK, Cell, judge
 from tfprov.engine.context import Context
 from tfprov.engine.programs import Programs
 from tfprov.errors import HostError, TfprovError, Unreachable
@@ -100,4 +110,14 @@ def _of_processes(context: Context, runtime: Runtime) -> tuple[Finding, ...]:
     context.report.awaiting(IMPORTING)
     programs = of_processes(Programs.of(context), containers)
     context.report.awaiting("")
-    return in_order([*findings, *programs])
+    return in_order([*findings, *programs, *_outside_service(context)])
+
+
+def _outside_service(context: Context) -> Iterator[Finding]:
+    from tfprov.hosts.machine import is_listening  # noqa: PLC0415  the docker SDK, for this alone
+
+    if service := context.cluster.outside_service:
+        outcome = OK if is_listening(service.address, service.port) else NOT_FROM_HOST
+        yield judge(Cell(service.host, service, outcome)) or ok(
+            "network", f"data_service at {service.endpoint} answers"
+        )

@@ -127,7 +127,9 @@ def _try(collected: Collected, more: Findings, why: Reason | None, *, alone: boo
 def _aims(collected: Collected) -> list[Aim]:
     # No task connects to a TensorBoard.
     containers = [c for c in collected.context.wanted if not c.task.reads and collected.context.allows(c.task.host)]
-    return [_aim(collected, container) for container in containers]
+    aims = [_aim(collected, container) for container in containers]
+    service = collected.context.cluster.outside_service
+    return [*aims, Aim(service, runs=True)] if service and aims else aims
 
 
 def _source(collected: Collected, host: str) -> ProbeSource:

@@ -84,6 +84,9 @@ def judge(cell: Cell) -> Finding | None:
 
 def _why(cell: Cell) -> tuple[str, str]:
     task, own = cell.task, cell.host == cell.task.host
+    if task.role == "data_service":
+        what = cell.outcome if cell.outcome != NOT_FROM_HOST else "nothing answers there"
+        return what.removeprefix("error: "), "start the service, open its port, or correct `data_service.address`"
     open_port = (
         f"let its own containers (docker0) in at port {task.port}" if own else f"open port {task.port} on {task.host}"
     )

@@ -344,10 +344,13 @@ def test_processes_are_checked_by_the_same_verb(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     port = free_ports(2)
     with socket.create_server(("127.0.0.1", port)):
-        (tmp_path / "inventory.yml").write_text(INVENTORY.replace("PORT", str(port)))
+        text = INVENTORY.replace("PORT", f"{port}, data_service: {{address: '127.0.0.1:{port + 1}'}}")
+        (tmp_path / "inventory.yml").write_text(text)
         result = run_command(capsys, "check", "-i", str(tmp_path / "inventory.yml"))
     assert result.code == 1
     assert f"failed   localhost  127.0.0.1:{port} is taken by " in result.out
+    nobody = f"data_service/0 at 127.0.0.1:{port + 1}: nothing answers there; start the service, open its port, or"
+    assert f"failed   localhost  {nobody} correct `data_service.address`" in result.out
     assert result.out.startswith("here: 1 ps, 1 worker on 1 host\n\nCHECK")
     assert not (tmp_path / "state").exists(), "nothing is made"
     again = json.loads(run_command(capsys, "check", "--json", "-i", str(tmp_path / "inventory.yml")).out)

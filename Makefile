@@ -85,13 +85,13 @@ $(PEERS)/ready: bench/requirements.txt .ci/venv.sh
 # builds it is one of the locked packages.
 $(VENV)/ready-demo: $(INPUTS)
 	sh .ci/venv.sh "$(PYTHON)" $(VENV)
-	$(PIP) --require-hashes -r locks/demo.txt
+	$(PIP) --no-deps --require-hashes -r locks/demo.txt
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/ready-dev: $(INPUTS)
 	sh .ci/venv.sh "$(PYTHON)" $(VENV)
-	$(PIP) --require-hashes -r locks/dev.txt
+	$(PIP) --no-deps --require-hashes -r locks/dev.txt
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/ready-demo
 

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 @pytest.mark.parametrize(
-    "program", ["digits", "digits_in_graph", "digits_parameter_server", "digits_all_reduce", "mnist"]
+    "program", ["digits", "digits_in_graph", "digits_parameter_server", "digits_all_reduce", "digits_fit", "mnist"]
 )
 def test_a_program_imports_all_it_needs_and_ends_well(hosts: ProgramHosts, digits: Path, program: str) -> None:
     alone = hosts.start(PROGRAMS / f"{program}.py", f"--data_dir={digits}", "--train_steps=20", fresh=True)

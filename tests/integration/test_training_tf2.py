@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.paths import PROGRAMS
 from tests.support.programs import ProgramHosts, ProgramProcess, addresses, verify, whole
+from tests.support.waiting import until
 from tfprov.runtime.eager.member import greets
 from tfprov.wiring import Wiring, to_tf_config
 
@@ -62,11 +63,12 @@ class Training:
     arguments: tuple[str, ...]
     cluster: dict[str, tuple[str, ...]]
     running: dict[str, ProgramProcess] = field(default_factory=dict)
+    environ: dict[str, str] = field(default_factory=dict)
 
     def start(self, *others: str) -> None:
         for name in [*(f"{job}{index}" for job in self.cluster for index in range(len(self.cluster[job]))), *others]:
             wiring = Wiring(name[:-1], int(name[-1]), self.cluster)
-            environ = {"TF_CONFIG": to_tf_config(wiring), "TF_CPP_MIN_LOG_LEVEL": "1"}
+            environ = {"TF_CONFIG": to_tf_config(wiring), "TF_CPP_MIN_LOG_LEVEL": "1", **self.environ}
             if name in others:
                 environ["TFPROV_CHECKPOINT_DIR"] = str(self.saved())
             self.running[name] = self.hosts.start(self.program, *self.arguments, name=name, environ=environ)
@@ -213,6 +215,39 @@ def test_a_variable_is_split_among_ps_saved_whole_and_read_by_another_number_of_
     again = counter(addresses(ps=1, chief=1, worker=1), "--parameter_server", f"--train_steps={int(output[1]) + 5}")
     again.chief.ends()
     assert again.chief.times("weights") == pytest.approx(weights)
+
+
+def test_fit_of_keras_saves_resumes_and_ends_as_a_loop_does(hosts: ProgramHosts, digits: Path) -> None:
+    arguments = (f"--data_dir={digits}", "--train_steps=200", "--save_every_steps=50")
+    training = Training(hosts, PROGRAMS / "digits_fit.py", arguments, addresses(worker=2))
+    training.environ = {"TF_USE_LEGACY_KERAS": "1"}
+    training.start()
+    until(
+        lambda: training.saved().is_dir() and whole(training.saved()), "the first checkpoint", of=training.chief.popen
+    )
+    training.kill("worker1")
+    training.chief.ends(1)
+    assert "worker/0: lost worker/1" in training.chief.err
+    before = max(whole(training.saved()))
+    assert 50 <= before < 200
+    training.start("evaluator0")
+    training.chief.ends()
+    assert training.running["worker1"].wait(TIME) == 0
+    assert f"tfprov: worker/0 goes on from saved/model.ckpt-{before}" in training.chief.err
+    assert max(whole(training.saved())) == 200
+    progress = read(training.saved() / "progress.json")
+    assert (progress["step"], progress["resumed"]) == (200, before)
+    assert training.macro_f1() >= 0.7, "it has learned: who guesses has 0.1"
+
+
+def test_fit_of_keras_3_on_several_workers_ends_at_the_start_with_one_line(hosts: ProgramHosts, digits: Path) -> None:
+    training = Training(hosts, PROGRAMS / "digits_fit.py", (f"--data_dir={digits}",), addresses(worker=2))
+    training.start()
+    assert [process.wait(TIME) for process in training.running.values()] == [2, 2]
+    assert re.search(
+        r"^tfprov: error: worker/0: Model.fit of Keras 3\S+ cannot train on several workers: install .tf-keras==2",
+        training.chief.err.splitlines()[-1],
+    ), training.chief.err
 
 
 def test_a_lost_ps_ends_the_chief_with_one_line(counter: Callable[..., Training]) -> None:

@@ -24,7 +24,10 @@ ARCHITECTURES = {"x86_64", "aarch64", "arm64", "universal2"}
 INCLUDES = {"tool": (), "demo": ("tool",), "dev": ("demo",), "venv": ()}
 """The lock files, and which one each begins with."""
 TWINS = {"tensorflow": "tensorflow-cpu"}
-"""Packages built from the same sources, which need the same others: the second one is asked for both."""
+"""Packages built from the same sources, which need the same others: the second one is asked for both.
+
+Which of them is installed is for pyproject.toml to say: a package that needs the first one, such as tf-keras, takes either.
+"""
 BUILDS = ("editables",)
 """What hatchling needs for an editable installation; it asks for it while it builds, and pip fetches nothing then."""
 HEAD = """\
@@ -35,7 +38,7 @@ HEAD = """\
 PURPOSES = {
     "tool": "What tfprov itself needs: pip install -r locks/tool.txt",
     "demo": "What `make demo` installs: tfprov's own, TensorFlow and what builds a package of tfprov.",
-    "dev": "What `make test` installs.",
+    "dev": "What `make test` installs, with `pip install --no-deps`: tf-keras requires another build of TensorFlow.",
     "venv": "What makes a virtual environment where Python cannot.",
 }
 
@@ -105,7 +108,9 @@ def closure(wanted: Iterable[str], requires: Requires, versions: Mapping[str, st
         for each in {"", *requirement.extras}:
             if (name, each) not in needed:
                 needed.add((name, each))
-                left += [(Requirement(text), each) for text in requires[name]]
+                left += [
+                    (it, each) for it in map(Requirement, requires[name]) if canonicalize_name(it.name) not in TWINS
+                ]
     return {name for name, _ in needed}
 
 

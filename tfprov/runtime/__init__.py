@@ -22,6 +22,7 @@ A TF2 program chooses its strategy instead, and stays in eager execution:
         while not training.should_stop():
             training.run(learn, batches)               # learn(*batch) changes the variables and returns the loss
 
+`task.fit(model, make, train_steps=2000)` calls `fit` of a Keras model instead; among several workers it needs Keras 2.
 `task.batches(served(make))` reads through tf.data's service if the cluster has one.
 
 The same program without flags and without TF_CONFIG trains alone, on one machine. TensorFlow is imported by

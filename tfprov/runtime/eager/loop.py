@@ -52,6 +52,10 @@ class Training(ABC):
         if function not in self._compiled:
             self._compiled[function] = self.compile(function)
         self.take_step(self._compiled[function], batches)
+        self.after_step()
+
+    def after_step(self) -> None:
+        """Report and save what is due."""
         if self.step - self._reported_step >= self.options.progress_every_steps:
             self._report()
         self.report.step, self.report.steps = self.step, self.step - self._first

@@ -146,6 +146,10 @@ class EagerTask(ClusterTask, ABC):
             finally:
                 self._watch.stop()
 
+    def fit(self, model: Any, make: Batches, *, train_steps: int, **options: Any) -> None:
+        """Train a Keras model with its own `fit`: see `mirrored.Replica`; the tasks of other strategies end here."""
+        die(f"{self.name}: `fit` trains with `multi_worker_mirrored`; write the loop with `task.training`", 2)
+
     @abstractmethod
     def loop(self, options: TrainingOptions, signals: Signals) -> Training:
         """Return the training loop of the strategy."""

@@ -30,6 +30,9 @@ class Saver:
         self.directory = directory
         self.newest = repair(directory)
         self._checkpoint = train.Checkpoint(**objects)
+        # All replicas create it here: the chief's first save would create it alone, and within a strategy's scope, where
+        # `Model.fit` calls its callbacks, that is a joint operation.
+        assert self._checkpoint.save_counter is not None
         self._options = train.CheckpointOptions(experimental_io_device=io_device)
         # It writes the paths in the file `checkpoint` relative to it, and deletes only what it listed there.
         self._manager = train.CheckpointManager(self._checkpoint, directory, max_to_keep=keep, checkpoint_name=PREFIX)

@@ -37,6 +37,7 @@ import copy
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 _COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE),
@@ -136,7 +137,12 @@ def is_valid(mutant: Mutant, source: bytes) -> bool:
             compile(changed, mutant.path, "exec")
         except (SyntaxError, SyntaxWarning, ValueError):
             return False
-    return ast.dump(changed) != ast.dump(ast.parse(source))
+    return ast.dump(changed) != _dump(source)
+
+
+@lru_cache(maxsize=1)
+def _dump(source: bytes) -> str:
+    return ast.dump(ast.parse(source))  # the same for all mutants of a file
 
 
 def mutants(path: str, source: bytes) -> list[Mutant]:

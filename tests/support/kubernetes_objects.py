@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import yaml
-
+from tests.support.fast_yaml import read_all_yaml
 from tests.support.memory_cluster import packed
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.cluster import Cluster
@@ -40,7 +39,7 @@ def files_of(inventory: str, target: str, *settings: str) -> dict[str, str]:
 def objects_of(inventory: str, target: str, *settings: str) -> list[Json]:
     """Return the Kubernetes objects, in order."""
     (text,) = files_of(inventory, target, *settings).values()
-    return list(yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    return read_all_yaml(text)
 
 
 def cluster_of(inventory: str, target: str, *settings: str) -> Cluster:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from tests.support.fast_yaml import read_yaml
 from tests.support.slurm import Allocation
 from tfprov.model.cluster import Cluster
 from tfprov.wiring import from_flags, from_names, from_tf_config
@@ -61,7 +60,7 @@ def assert_wiring(inventory: str, cluster: Cluster, task_wirings: Sequence[TaskW
 def services(files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return the services of a Compose or stack file by their name."""
     (text,) = files.values()
-    task_wirings: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
+    task_wirings: dict[str, dict[str, Any]] = read_yaml(text)["services"]
     return task_wirings
 
 

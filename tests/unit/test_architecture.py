@@ -1,6 +1,7 @@
 """The house's rules, read from its own source: who may import whom, and who may print, exit and touch a machine."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import tfprov
+from tests.support.source_tree import nodes, statements, tree
 
 ROOT = Path(tfprov.__file__).parent
 LAYERS = (
@@ -53,24 +55,21 @@ Use = tuple[int, str]
 """A line, and the full name of what is imported or called there."""
 
 
-@cache
-def nodes(module: str) -> tuple[ast.AST, ...]:
-    """Return all that stands in a module; the module itself comes first."""
-    return tuple(ast.walk(ast.parse((ROOT / module).read_text(), module)))
-
-
 def part(module: str) -> str:
     """Return the package or module of tfprov that the file `module` is, or belongs to."""
     return Path(module).with_suffix("").parts[0]
 
 
-def imports(module: str) -> Iterator[Use]:
-    """Yield all that is imported, at whatever depth of the file."""
-    for node in nodes(module):
+@cache
+def imports(module: str) -> tuple[Use, ...]:
+    """Return all that is imported, at whatever depth of the file."""
+    uses: list[Use] = []
+    for node in statements(ROOT / module):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            uses += ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield from ((node.lineno, "." * node.level + f"{node.module}.{alias.name}") for alias in node.names)
+            uses += ((node.lineno, "." * node.level + f"{node.module}.{alias.name}") for alias in node.names)
+    return tuple(uses)
 
 
 def own_imports(module: str) -> Iterator[Use]:
@@ -88,11 +87,16 @@ def third_party_imports(module: str) -> Iterator[Use]:
             yield line, top
 
 
-def calls(module: str) -> Iterator[Use]:
-    """Yield the plain names of all that is called, as `print` or `sys.exit`."""
-    for node in nodes(module):
+def calls(module: str, names: Iterable[str]) -> Iterator[Use]:
+    """Yield the calls of `names`, which are plain, as `print` or `sys.exit`."""
+    last = {name.rpartition(".")[2] for name in names}
+    if not re.search(rf"\b({'|'.join(sorted(last))})\b", (ROOT / module).read_text()):
+        return
+    for node in nodes(ROOT / module):
         if isinstance(node, ast.Call):
-            yield node.lineno, ast.unparse(node.func)
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in last and (name := ast.unparse(node.func)) in names:
+                yield node.lineno, name
 
 
 def layer(name: str) -> int:
@@ -161,13 +165,13 @@ SUPERVISOR = "hosts/process/supervisor.py"
 
 
 def writes_to_the_console(module: str) -> Iterator[Use]:
-    yield from (use for use in calls(module) if use[1] in CONSOLE)
+    yield from calls(module, CONSOLE)
     yield from (use for use in third_party_imports(module) if use[1] in CONSOLE_LIBRARIES)
 
 
 def exits(module: str) -> Iterator[Use]:
-    yield from (use for use in calls(module) if use[1] in EXITS)
-    for node in nodes(module):
+    yield from calls(module, EXITS)
+    for node in statements(ROOT / module):
         if isinstance(node, ast.Raise) and node.exc and ast.unparse(node.exc).startswith("SystemExit"):
             yield node.lineno, "SystemExit"
 
@@ -222,8 +226,7 @@ def test_no_module_is_longer_than_300_lines() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    trees = {module: nodes(module)[0] for module in MODULES}
-    assert [m for m, tree in trees.items() if not (isinstance(tree, ast.Module) and ast.get_docstring(tree))] == []
+    assert [module for module in MODULES if not ast.get_docstring(tree(ROOT / module))] == []
 
 
 def test_every_package_has_a_layer() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.source_tree import statements
 from tfprov.cli.main import VERBS
 from tfprov.planning.tasks import assign_tasks
 from tfprov.playbook.parse import read_playbook
@@ -108,7 +109,7 @@ def test_every_promise_of_the_docs_names_tests_that_exist() -> None:
 def test_no_test_imports_another_one_and_no_two_have_the_same_name() -> None:
     names = Counter[str]()
     for path in TESTS:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in statements(path):
             if isinstance(node, ast.ImportFrom):
                 assert not re.match(r"tests\.(unit|integration)\b", node.module or ""), f"{path}:{node.lineno}"
             elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):

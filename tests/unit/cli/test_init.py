@@ -6,12 +6,14 @@ import select
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from tests.support.command_output import CommandResult, run_command
 from tests.support.paths import ROOT
 from tests.support.waiting import until
+from tfprov.cli.main import run
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
 
@@ -112,13 +114,29 @@ def test_a_link_to_nowhere_is_not_written_through(capsys: pytest.CaptureFixture[
 # -- on a terminal ------------------------------------------------------------------------------------------------------
 
 
-def talk(argv: list[str], answers: list[tuple[str, str]]) -> tuple[int, str]:
-    """Run `tfprov init` on a terminal, give each answer when its question is there; return the exit code and all text."""
+def run_on_terminal(*words: str) -> NoReturn:
+    """Run a verb in this process, a fork, with the standard streams that the terminal gave it."""
+    code = 1
+    try:
+        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode) for number, mode in enumerate(("r", "w", "w")))
+        code = run(list(words))
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def talk(argv: list[str], answers: list[tuple[str, str]], *, anew: bool = False) -> tuple[int, str]:
+    """Run `tfprov init` on a terminal, give each answer when its question is there; return the exit code and all text.
+
+    The process is a fork of this one, which has imported all of it, or with `anew` another Python.
+    """
     process, terminal = pty.fork()
-    if process == 0:
+    if process == 0 and anew:
         os.execve(
             sys.executable, [sys.executable, "-m", "tfprov", "init", *argv], {**os.environ, "PYTHONPATH": str(ROOT)}
         )
+    if process == 0:
+        run_on_terminal("init", *argv)
     text, ahead = "", list(answers)
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
@@ -146,7 +164,9 @@ def _sleeps(pid: int) -> bool:
 
 def test_three_questions() -> None:
     code, text = talk(
-        [], [("Name of the cluster", "night\n"), ("Machines", "me@a, me@b\n"), ("Command", "python t.py\n")]
+        [],
+        [("Name of the cluster", "night\n"), ("Machines", "me@a, me@b\n"), ("Command", "python t.py\n")],
+        anew=True,
     )
     assert code == 0
     assert text.lower().count("]: ") == 3

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.command_output import CommandResult, run_command
 from tests.support.examples import examples
+from tests.support.fast_yaml import read_all_yaml
 from tests.support.kubernetes_objects import files_of
 from tests.support.paths import CASES
 from tfprov.errors import InvalidInput
@@ -42,7 +43,7 @@ def settings(text: str, *path: str) -> Any:
     return value
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     pass
 
 
@@ -331,7 +332,7 @@ def paths_in(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str 
 
 
 FOREIGN = {
-    name: [one for one in yaml.safe_load_all((FILES / name).read_text()) if one]
+    name: [one for one in read_all_yaml((FILES / name).read_text()) if one]
     for name in ("compose.yml", "reference.yml", "tfjob.yml")
 }
 ODD = st.sampled_from(
@@ -349,7 +350,7 @@ def test_arbitrary_values_are_imported_noted_or_refused(name: str, data: st.Data
         for key in above:
             within = within[key]
         within[last] = copy.deepcopy(data.draw(ODD))
-    text = "---\n".join(yaml.safe_dump(one) for one in whole)
+    text = yaml.dump_all(whole, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
     with contextlib.suppress(InvalidInput):
         assert convert_text(text).text
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from tests.support.fast_yaml import read_yaml
 from tfprov.errors import InvalidInput, Position
 from tfprov.importing.convert import convert
 from tfprov.importing.identify import Notes, Setting, SourceText
@@ -19,7 +19,7 @@ TASK = "--task_index=0 --ps_hosts=p0:2222 --worker_hosts=w0:2222"
 def convert_text(text: str) -> tuple[dict[str, Any], list[str]]:
     """Return the inventory of a file, and the notes."""
     conversion = convert(text.encode(), "f.yml", Path("/home/me"))
-    return yaml.safe_load(conversion.text)["all"], [str(note) for note in conversion.notes]
+    return read_yaml(conversion.text)["all"], [str(note) for note in conversion.notes]
 
 
 def convert_value(function: Callable[[SourceText, Notes], Setting | None], text: str) -> tuple[object, list[str]]:

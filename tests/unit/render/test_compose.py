@@ -9,6 +9,7 @@ from hypothesis import given
 
 from tests.support.command_output import run_command
 from tests.support.examples import examples
+from tests.support.fast_yaml import read_yaml
 from tests.support.inventory_strategies import inventories
 from tests.support.kubernetes_objects import cluster_of, files_of
 from tests.support.rendered_wiring import IMAGE, assert_wiring, by_service, services
@@ -114,11 +115,11 @@ def test_readers_of_the_chiefs_files_share_its_volume(target: str) -> None:
         return [volume["source"] for volume in service["volumes"]]
 
     (text,) = files_of(ECOSYSTEM, target).values()
-    volumes_by_service = {name: volumes(service) for name, service in yaml.safe_load(text)["services"].items()}
+    volumes_by_service = {name: volumes(service) for name, service in read_yaml(text)["services"].items()}
     assert volumes_by_service == {
         "ps-0": ["checkpoints"], "worker-0": ["checkpoints"], "worker-1": ["worker-1"], "tensorboard-0": ["checkpoints"],
     }  # fmt: skip
-    assert yaml.safe_load(text)["volumes"] == {"checkpoints": {}, "worker-1": {}}
+    assert read_yaml(text)["volumes"] == {"checkpoints": {}, "worker-1": {}}
 
 
 def test_the_chief_and_readers_of_its_files_are_placed_on_one_node() -> None:
@@ -203,7 +204,7 @@ def test_compose_mounts_code_from_this_machine() -> None:
 def test_compose_builds_images() -> None:
     built = ECOSYSTEM.replace('{name: "img:v1"}', '{build: ./image, build_args: {PACKAGES: "a==1 $b"}}')
     (text,) = files_of(built, "compose").values()
-    service = yaml.safe_load(text)["services"]["ps-0"]
+    service = read_yaml(text)["services"]["ps-0"]
     assert service["image"] == "tfprov-compose/mnist"
     assert service["build"]["context"] == str(Path("image").absolute())
     assert service["build"]["args"] == {"PACKAGES": "a==1 $$b"}
@@ -269,4 +270,4 @@ def test_the_command_line_renders_a_compose_file(
     monkeypatch.chdir(tmp_path)
     Path("inventory.yml").write_text(ECOSYSTEM)
     assert run_command(capsys, "render", "compose", "-o", "compose.yml").code == 0
-    assert yaml.safe_load(Path("compose.yml").read_text())["services"]
+    assert read_yaml(Path("compose.yml").read_text())["services"]

@@ -1,12 +1,11 @@
 """A test that is skipped is red on machines that must run everything, and only there."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from tests.support.paths import ROOT
 
@@ -39,39 +38,47 @@ def test_known():
 }
 
 
-@pytest.mark.parametrize(
-    ("required", "expected"),
-    [
-        ((), "1 passed, 4 skipped, 1 xfailed"),
-        (("ENGINE",), "1 failed, 1 passed, 1 skipped, 1 xfailed, 2 errors"),
-        (("BROWSER",), "1 passed, 3 skipped, 1 xfailed, 1 error"),
-        (("ENGINE", "BROWSER"), "1 failed, 1 passed, 1 xfailed, 3 errors"),
-    ],
-    ids=["nothing", "engine", "browser", "both"],
-)
-def test_a_skip_is_red_where_nothing_may_be_left_out(tmp_path: Path, required: tuple[str, ...], expected: str) -> None:
+CASES = {
+    "nothing": ((), "1 passed, 4 skipped, 1 xfailed"),
+    "engine": (("ENGINE",), "1 failed, 1 passed, 1 skipped, 1 xfailed, 2 errors"),
+    "browser": (("BROWSER",), "1 passed, 3 skipped, 1 xfailed, 1 error"),
+    "both": (("ENGINE", "BROWSER"), "1 failed, 1 passed, 1 xfailed, 3 errors"),
+}
+"""What is required, and the last line of pytest."""
+SESSIONS = """
+import os, pytest, sys
+for required in sys.argv[1].split():
+    os.environ |= dict.fromkeys([f"TFPROV_TESTS_{name}" for name in required.split("+") if name], "required")
+    if not (process := os.fork()):  # pytest is imported once for all of them
+        code = pytest.main(sys.argv[2:])
+        sys.stdout.flush()
+        os._exit(code)
+    print(f"\\nSESSION {os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])}", flush=True)
+    for name in ("ENGINE", "BROWSER"):
+        os.environ.pop(f"TFPROV_TESTS_{name}", None)
+"""
+
+
+def test_a_skip_is_red_where_nothing_may_be_left_out(tmp_path: Path) -> None:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
-    variables = {f"TFPROV_TESTS_{name}": "required" for name in required}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TFPROV_TESTS_", "PYTEST_"))}
-    variables["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-ra",
-        "--continue-on-collection-errors",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "xdist.plugin",
-    ]
+    command = [sys.executable, "-c", SESSIONS, " ".join("+".join(required) or "+" for required, _ in CASES.values())]
+    command += ["-q", "-ra", "--continue-on-collection-errors", "-p", "no:cacheprovider", "-p", "xdist.plugin"]
     done = subprocess.run(
         [*command, "--rootdir", str(tmp_path), str(tmp_path)],
-        cwd=tmp_path, env=inherited | variables, capture_output=True, text=True, check=False,
+        cwd=tmp_path, env=inherited | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert expected in done.stdout, done.stdout
-    assert done.returncode == (1 if required else 0)
-    assert ("Nothing may be left out here" in done.stdout) is bool(required)
+    parts = re.split(r"\nSESSION (\d+)\n", done.stdout)
+    sessions = zip(CASES.items(), parts[::2], parts[1::2], strict=False)
+    assert len(parts) == 2 * len(CASES) + 1, done.stdout + done.stderr
+    wrong = {
+        name: printed
+        for (name, (required, expected)), printed, code in sessions
+        if expected not in printed
+        or int(code) != (1 if required else 0)
+        or ("Nothing may be left out here" in printed) is not bool(required)
+    }
+    assert wrong == {}

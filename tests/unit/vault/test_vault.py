@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.examples import MATRIX
 from tests.support.memory_cluster import make_context, run_up
 from tests.support.vaults import encrypt, value
 from tfprov.errors import HostError, InvalidInput, Position, Problem, hide_secret
@@ -106,7 +107,7 @@ def test_text_that_ansible_encrypts_is_decrypted_to_the_same_bytes() -> None:
         others = [("default", b"wrong"), (label or "default", password.encode())]
         for variant in (ciphertext, ciphertext.replace("\n", "\r\n"), ciphertext.strip() + "\n\n"):
             assert decrypt(variant, others) == text.encode("latin-1")
-        for position in range(len(ciphertext.split("\n", maxsplit=1)[0]) + 1, len(ciphertext), 97):
+        for position in range(len(ciphertext.split("\n", maxsplit=1)[0]) + 1, len(ciphertext), 97 if MATRIX else 291):
             changed = (
                 f"{ciphertext[:position]}{'0' if ciphertext[position] != '0' else '1'}{ciphertext[position + 1 :]}"
             )

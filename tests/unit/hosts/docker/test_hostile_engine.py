@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.support import hostile
+from tests.support.examples import quick
 from tests.support.hostile import ID, Endless, answered, engine, framed, recorded
 from tfprov.engine.checkpoints.staging import Staging
 from tfprov.engine.machines import _gateway
@@ -34,7 +35,7 @@ from tfprov.hosts.docker.state import parse_container
 from tfprov.hosts.survey import engine_facts
 from tfprov.images import engine_images
 
-MUTATIONS = 2_000
+MUTATIONS = quick(2_000)
 NASTY: tuple[Any, ...] = (
     None, True, 0, -1, 2**31, 2**63, 10**400, 1.5, float("inf"), float("nan"), "", "x", "\ud800", "\x1b[2J\r\n", "é" * 50,
     "2026-13-77T99:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", [], [None], [[]], {}, {"": None},

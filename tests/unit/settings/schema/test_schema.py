@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
@@ -17,6 +16,7 @@ from pydantic import BaseModel
 
 from tests.support.bad_files import INVENTORIES, PLAYBOOKS, expected
 from tests.support.command_output import run_command
+from tests.support.fast_yaml import read_yaml
 from tests.support.generated_files import generated_files
 from tests.support.paths import CASES, ROOT
 from tfprov.errors import InvalidInput, Position
@@ -200,7 +200,7 @@ def test_the_page_has_every_setting_with_a_yaml_example() -> None:
         for name, field in model.model_fields.items():
             assert field.examples
             assert f"{name}: {to_flow_yaml(field.examples[0])}\n" in page
-            assert yaml.safe_load(f"{name}: {to_flow_yaml(field.examples[0])}") == {name: field.examples[0]}
+            assert read_yaml(f"{name}: {to_flow_yaml(field.examples[0])}") == {name: field.examples[0]}
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_the_page_has_every_setting_with_a_yaml_example() -> None:
 def test_the_command_prints_it(options: tuple[str, ...], name: str, capsys: pytest.CaptureFixture[str]) -> None:
     printed = run_command(capsys, "inventory", "schema", *options)
     assert printed.code == 0
-    assert yaml.safe_load(printed.out) == SCHEMAS[name]
+    assert read_yaml(printed.out) == SCHEMAS[name]
 
 
 # What is valid passes.
@@ -230,7 +230,7 @@ def valid() -> Iterator[tuple[str, str, Any]]:
     for path in sorted([*(ROOT / "inventories").glob("*.yml"), *(ROOT / "playbooks").glob("*.yml")]):
         yield path.name, "playbook" if path.parent.name == "playbooks" else "inventory", plain(load_file(path))
     for path in sorted((CASES / "plan").glob("*.yml")):
-        yield f"plan/{path.stem}", "inventory", yaml.safe_load(path.read_text())["inventory"]
+        yield f"plan/{path.stem}", "inventory", read_yaml(path.read_text())["inventory"]
     for path in sorted((CASES / "inventory").rglob("*.yml")):
         try:
             content = plain(load_file(path))
@@ -279,7 +279,7 @@ all:
 
 
 def test_templates_and_encrypted_values_pass() -> None:
-    content = yaml.safe_load(TEMPLATED)
+    content = read_yaml(TEMPLATED)
     assert [error.message for error in Draft7Validator(SCHEMAS["inventory"]).iter_errors(content)] == []
 
 

@@ -12,6 +12,8 @@ first use.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from tfprov.tfrecord.converting.convert import Converted as Converted
+    from tfprov.tfrecord.converting.convert import convert as convert
     from tfprov.tfrecord.errors import DamagedFile as DamagedFile
     from tfprov.tfrecord.errors import InvalidRecord as InvalidRecord
     from tfprov.tfrecord.errors import RecordFileError as RecordFileError
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from tfprov.tfrecord.writing import write as write
 
 _MODULES = {
+    "Converted": "converting.convert",
+    "convert": "converting.convert",
     "DamagedFile": "errors",
     "InvalidRecord": "errors",
     "RecordFileError": "errors",

@@ -85,10 +85,10 @@ def _column(wire: Wire, features: Entries, lists: Entries, column: Column, count
         array, misfits = _nested(wire, lists, column.kind, count)
         return array, np.concatenate([misfits, features.rows])
     values = decode_as(wire, features, column.kind)
-    misfits = [values.irregular, lists.rows]
+    rows = [values.irregular, lists.rows]
     if column.depth == 0:
-        misfits.append(values.rows[values.counts > 1])
-    return array_of(column, values, count), np.concatenate(misfits)
+        rows.append(values.rows[values.counts > 1])
+    return array_of(column, values, count), np.concatenate(rows)
 
 
 def _nested(wire: Wire, lists: Entries, kind: Kind, count: int) -> tuple[pa.Array, Positions]:

@@ -94,7 +94,7 @@ def schema_command(as_json: bool, files: tuple[str, ...], salvage: bool, **optio
 @file_options
 def verify_command(as_json: bool, files: tuple[str, ...], compression: str) -> None:
     """Check the checksums of every record; exit code 1 if a file is damaged."""
-    verdicts = load("verdicts").verify(list(files), compression)
+    verdicts = load("inspection.verdicts").verify(list(files), compression)
     if as_json:
         click.echo(json_screened(json.dumps([verdict.to_dict() for verdict in verdicts], indent=2)))
     else:
@@ -111,7 +111,7 @@ def verify_command(as_json: bool, files: tuple[str, ...], compression: str) -> N
 @decode_options
 def stats_command(as_json: bool, **options: Any) -> None:
     """Print, for every column, its type, how many values are missing, and the range of numbers."""
-    statistics = load("statistics").Statistics()
+    statistics = load("inspection.statistics").Statistics()
     for batch in _batches(**options):
         statistics.add(batch)
     if as_json:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from tfprov.tfrecord.errors import InvalidRecord as InvalidRecord
     from tfprov.tfrecord.errors import RecordFileError as RecordFileError
     from tfprov.tfrecord.errors import SchemaError as SchemaError
+    from tfprov.tfrecord.inspection.verdicts import Verdict as Verdict
+    from tfprov.tfrecord.inspection.verdicts import verify as verify
     from tfprov.tfrecord.reading import RecordsDropped as RecordsDropped
     from tfprov.tfrecord.reading import infer_schema as infer_schema
     from tfprov.tfrecord.reading import read as read
     from tfprov.tfrecord.reading import read_table as read_table
-    from tfprov.tfrecord.verdicts import Verdict as Verdict
-    from tfprov.tfrecord.verdicts import verify as verify
     from tfprov.tfrecord.writing import write as write
 
 _MODULES = {
@@ -37,8 +37,8 @@ _MODULES = {
     "infer_schema": "reading",
     "read": "reading",
     "read_table": "reading",
-    "Verdict": "verdicts",
-    "verify": "verdicts",
+    "Verdict": "inspection.verdicts",
+    "verify": "inspection.verdicts",
     "write": "writing",
 }
 

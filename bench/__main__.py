@@ -27,7 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Figures, side by side with peers.")
     parser.add_argument("parts", nargs="*", metavar="|".join(PARTS), help="what to measure; all, when nothing is said")
     parser.add_argument(
-        "--peers", type=Path, default=Path("build/peers/bin"), help="where ansible-playbook and pyinfra are"
+        "--peers", type=Path, default=Path("build/peers/bin"), help="where the peers and their Python are"
     )
     parser.add_argument(
         "--small", action="store_true", help="deliver an image of a few MB: a look whether it all works"
@@ -53,7 +53,7 @@ def _figures(given: argparse.Namespace, parts: "list[str] | tuple[str, ...]") ->
     if "render" in parts:
         found += render.figures(given.rounds)
     if "tfrecord" in parts:
-        found += tfrecord.figures(given.rounds)
+        found += tfrecord.figures(given.rounds, given.peers.resolve())
     if "throughput" in parts:
         found += [*joining.figures(given.trainings), *throughput.figures(given.trainings)]
     if not {"noop", "delivery"} & set(parts):

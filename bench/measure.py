@@ -150,9 +150,9 @@ def _watched(pids: Sequence[int]) -> Iterator[dict[int, int]]:
         thread.join()
 
 
-def alone(module: str, words: Sequence[str], env: Mapping[str, str]) -> Ran:
+def alone(module: str, words: Sequence[str], env: Mapping[str, str], python: str = sys.executable) -> Ran:
     """Run a module of ours that measures itself with `itself`; its interpreter's start is not in the time."""
-    ran = run([sys.executable, "-m", module, *words], env, Path(__file__).parents[1])
+    ran = run([python, "-m", module, *words], env, Path(__file__).parents[1])
     told = json.loads(ran.output.splitlines()[-1])
     return Ran(told["seconds"], told["cpu"], told["peak"], ran.output)
 

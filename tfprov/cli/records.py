@@ -1,23 +1,28 @@
-"""`tfprov records`: show and verify TFRecord files."""
+"""`tfprov records`: show, verify and convert TFRecord files."""
 
-import base64
 import json
-import math
+import os
+import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
 import click
 
 from tfprov.cli.options import json_option
-from tfprov.cli.output import table
-from tfprov.cli.screening import json_screened
+from tfprov.cli.output import LiveLine, table
+from tfprov.cli.progress_line import duration
+from tfprov.cli.screening import Screened, json_screened
 from tfprov.errors import TfprovError, one_line
 from tfprov.planning.plan_text import format_count, format_size
 from tfprov.tfrecord.errors import DamagedFile
 from tfprov.tfrecord.extra import load
 
 _ROWS = 1024
+_REDRAW = 0.2
+"""Seconds between two redraws of the live line."""
 Command = Callable[..., None]
 
 
@@ -89,7 +94,7 @@ def schema_command(as_json: bool, files: tuple[str, ...], salvage: bool, **optio
 @file_options
 def verify_command(as_json: bool, files: tuple[str, ...], compression: str) -> None:
     """Check the checksums of every record; exit code 1 if a file is damaged."""
-    verdicts = load("verdicts").verify(list(files), compression)
+    verdicts = load("inspection.verdicts").verify(list(files), compression)
     if as_json:
         click.echo(json_screened(json.dumps([verdict.to_dict() for verdict in verdicts], indent=2)))
     else:
@@ -106,7 +111,7 @@ def verify_command(as_json: bool, files: tuple[str, ...], compression: str) -> N
 @decode_options
 def stats_command(as_json: bool, **options: Any) -> None:
     """Print, for every column, its type, how many values are missing, and the range of numbers."""
-    statistics = load("statistics").Statistics()
+    statistics = load("inspection.statistics").Statistics()
     for batch in _batches(**options):
         statistics.add(batch)
     if as_json:
@@ -125,6 +130,78 @@ def stats_command(as_json: bool, **options: Any) -> None:
         click.echo(line)
 
 
+@records_command.command("convert")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("destination")
+@click.option("--from", "source_format", metavar="FORMAT", help="Of the sources; without it, by their extension.")
+@click.option("--to", "destination_format", metavar="FORMAT", help="Of the destination: tfrecord, parquet, csv, ...")
+@click.option("--shards", type=click.IntRange(1, 99999), help="Write that many files into the directory DESTINATION.")
+@click.option("--shuffle", is_flag=True, help="Put the records into random order.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random order.")
+@click.option("--compression", help="Of the destination, such as gzip; without it, by the extension.")
+@click.option("--record-type", default="Example", show_default=True, help="Or SequenceExample, or ByteArray.")
+@click.option("--columns", help="Names with commas between; only these are converted.")
+@click.option("--overwrite", is_flag=True, help="Replace what is there.")
+@click.option("--salvage", is_flag=True, help="Go on without the rest of a damaged record file.")
+def convert_command(sources: tuple[str, ...], columns: str | None, salvage: bool, **options: Any) -> None:
+    """Convert between TFRecord, Parquet, CSV, JSON lines, NumPy files and directories of images.
+
+    Formats: tfrecord, parquet, csv, json, numpy, images. A directory of images has a directory for each class.
+    """
+    names = columns.split(",") if columns is not None else None
+    with _live_progress() as progress:
+        convert = load("converting.convert").convert
+        done = convert(sources, columns=names, salvage=_dropped if salvage else False, progress=progress, **options)
+    click.echo(
+        f"wrote {format_count(len(done.files), 'file')}, {done.records:,} record{'' if done.records == 1 else 's'}"
+    )
+
+
+@contextmanager
+def _live_progress() -> Iterator[Callable[[str, int, int | None], None] | None]:
+    """Yield a function that shows progress on the last line of a terminal; None for standard error that is none."""
+    raw = sys.stderr.raw if isinstance(sys.stderr, Screened) else sys.stderr
+    if not raw.isatty():
+        yield None
+        return
+    line = LiveLine(raw, lambda: os.get_terminal_size(raw.fileno()).columns)
+    meter = RowMeter(time.monotonic)
+
+    def show(what: str, done: int, count: int | None) -> None:
+        if (text := meter.text(what, done, count)) is not None:
+            line.show(text)
+
+    try:
+        yield show
+    finally:
+        line.show("")
+
+
+class RowMeter:
+    """The text of a line with the rows done, their rate and the time left, at most some times in a second."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._what, self._begin, self._shown = "", 0.0, float("-inf")
+
+    def text(self, what: str, done: int, count: int | None) -> str | None:
+        """Return the line; None if the last one is new enough."""
+        now = self._now()
+        if what != self._what:
+            self._what, self._begin, self._shown = what, now, float("-inf")
+        if now - self._shown < _REDRAW:
+            return None
+        self._shown = now
+        parts = [f"{what} {done:,}" + (f" of {count:,} records" if count else " records")]
+        if count:
+            parts.append(f"{100 * done // count}%")
+        if (seconds := now - self._begin) >= 1 and done:
+            parts.append(f"{done / seconds:,.0f} records/s")
+            if count:
+                parts.append(f"ETA {duration((count - done) * seconds / done)}")
+        return " · ".join(parts)
+
+
 def _batches(files: tuple[str, ...], columns: str | None, salvage: bool, **options: Any) -> Iterator[Any]:
     names = columns.split(",") if columns is not None else None
     yield from load("reading").read(
@@ -133,20 +210,10 @@ def _batches(files: tuple[str, ...], columns: str | None, salvage: bool, **optio
 
 
 def _lines(**options: Any) -> Iterator[str]:
+    plain = load("converting.json_lines").plain
     for batch in _batches(**options):
         for row in batch.to_pylist():
-            yield json_screened(json.dumps(_plain(row), ensure_ascii=False))
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: bytes in base64, and floats that JSON does not have as text."""
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+            yield json_screened(json.dumps(plain(row), ensure_ascii=False))
 
 
 def _dropped(damage: DamagedFile) -> None:

@@ -12,19 +12,23 @@ first use.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from tfprov.tfrecord.converting.convert import Converted as Converted
+    from tfprov.tfrecord.converting.convert import convert as convert
     from tfprov.tfrecord.errors import DamagedFile as DamagedFile
     from tfprov.tfrecord.errors import InvalidRecord as InvalidRecord
     from tfprov.tfrecord.errors import RecordFileError as RecordFileError
     from tfprov.tfrecord.errors import SchemaError as SchemaError
+    from tfprov.tfrecord.inspection.verdicts import Verdict as Verdict
+    from tfprov.tfrecord.inspection.verdicts import verify as verify
     from tfprov.tfrecord.reading import RecordsDropped as RecordsDropped
     from tfprov.tfrecord.reading import infer_schema as infer_schema
     from tfprov.tfrecord.reading import read as read
     from tfprov.tfrecord.reading import read_table as read_table
-    from tfprov.tfrecord.verdicts import Verdict as Verdict
-    from tfprov.tfrecord.verdicts import verify as verify
     from tfprov.tfrecord.writing import write as write
 
 _MODULES = {
+    "Converted": "converting.convert",
+    "convert": "converting.convert",
     "DamagedFile": "errors",
     "InvalidRecord": "errors",
     "RecordFileError": "errors",
@@ -33,8 +37,8 @@ _MODULES = {
     "infer_schema": "reading",
     "read": "reading",
     "read_table": "reading",
-    "Verdict": "verdicts",
-    "verify": "verdicts",
+    "Verdict": "inspection.verdicts",
+    "verify": "inspection.verdicts",
     "write": "writing",
 }
 

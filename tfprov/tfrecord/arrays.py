@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tfprov.errors import one_line
 from tfprov.tfrecord.column_types import Column
@@ -12,6 +13,7 @@ from tfprov.tfrecord.errors import InvalidRecord, column_label
 from tfprov.tfrecord.example_parser import Feature, Kind
 from tfprov.tfrecord.feature_lists import Values
 from tfprov.tfrecord.framing import Block
+from tfprov.tfrecord.wire import Positions
 
 _BASE = {Kind.BYTES: pa.large_binary(), Kind.FLOAT: pa.float32(), Kind.INT: pa.int64(), Kind.UNSET: pa.null()}
 """The type that each list is decoded to, before it is cast to the column's."""
@@ -38,17 +40,32 @@ def array_of(column: Column, values: Values, count: int) -> pa.Array:
         return items.take(pa.array(places, mask=places < 0))
     counts, missing = np.zeros(count, np.int64), np.ones(count, bool)
     counts[values.rows], missing[values.rows] = values.counts, False
-    offsets = np.zeros(count + 1, np.int32)
-    np.cumsum(counts, out=offsets[1:])
     mask = pa.array(missing) if missing.any() else None
-    return pa.ListArray.from_arrays(pa.array(offsets), items, mask=mask)
+    return pa.ListArray.from_arrays(pa.array(_offsets(counts)), items, mask=mask)
 
 
-def replaced(array: pa.Array, rows: Sequence[int], values: Sequence[Any]) -> pa.Array:
+def nested_array_of(rows: Positions, counts: Positions, inner: Values, count: int) -> pa.Array:
+    """Return `count` rows of lists of lists, null where `rows` has none: row `rows[i]` has the next `counts[i]` lists."""
+    items = inner.values if isinstance(inner.values, pa.Array) else pa.array(inner.values)
+    sizes = np.zeros(int(counts.sum()), np.int64)
+    sizes[inner.rows] = inner.counts
+    lists = pa.ListArray.from_arrays(pa.array(_offsets(sizes)), items)
+    outer, missing = np.zeros(count, np.int64), np.ones(count, bool)
+    outer[rows], missing[rows] = counts, False
+    return pa.ListArray.from_arrays(pa.array(_offsets(outer)), lists, mask=pa.array(missing) if missing.any() else None)
+
+
+def _offsets(sizes: Positions) -> NDArray[np.int32]:
+    offsets = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets
+
+
+def replaced(array: pa.Array, rows: Positions, values: pa.Array) -> pa.Array:
     """Return `array` with other values at `rows`."""
     places = np.arange(len(array))
     places[rows] = len(array) + np.arange(len(rows))
-    return pa.concat_arrays([array, pa.array(values, array.type)]).take(pa.array(places))
+    return pa.concat_arrays([array, values]).take(pa.array(places))
 
 
 def value_of(column: Column, feature: Feature | None, block: Block, row: int) -> Any:

@@ -3,20 +3,22 @@
 A regular Feature is one list that fills it: packed numbers, or bytes one after the other. Others are irregular.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from tfprov.tfrecord.example_parser import Kind
-from tfprov.tfrecord.walk import FEW, Entries
+from tfprov.tfrecord.walk import Entries
 from tfprov.tfrecord.wire import (
+    FEW,
     Mask,
     Positions,
     Wire,
     Words,
     contents,
+    fields_of,
     grouped_varints,
     ranges,
     single_varints,
@@ -116,33 +118,109 @@ def _bytes_lists(wire: Wire, lists: Entries, heads: Words, irregular: Positions)
     starts, sizes, whole = _items(lists, heads)
     if (whole & (starts + sizes == lists.ends)).all():  # one each
         return Values(lists.rows, np.ones(len(lists), np.int64), ranges(wire, starts, sizes), irregular)
-    return _ragged_bytes(wire, lists, irregular)
+    items = items_of(wire, lists)
+    irregular = np.concatenate([irregular, lists.rows[~items.regular]])
+    rows, counts = lists.rows[items.regular], items.counts[items.regular]
+    return Values(rows, counts, ranges(wire, items.starts, items.sizes), irregular)
 
 
-def _ragged_bytes(wire: Wire, lists: Entries, irregular: Positions) -> Values:
-    """Walk lists of bytes in lock-step, one item at a time."""
-    counts = np.zeros(len(lists), np.int64)
-    regular = np.ones(len(lists), bool)
-    parts: list[tuple[Positions, Positions, Positions]] = []
+@dataclass(frozen=True)
+class Items:
+    """The items of lists of bytes, or the Features of feature lists, which are the same on the wire.
+
+    The list `i` has the next `counts[i]` of `starts` and `sizes`; none if it is not `regular`.
+    """
+
+    counts: Positions
+    starts: Positions
+    sizes: Positions
+    regular: Mask
+
+
+def items_of(wire: Wire, lists: Entries) -> Items:
+    """Walk lists in lock-step, one item of each at a time; the last few lists are walked one by one."""
+    counts, regular = np.zeros(len(lists), np.int64), np.ones(len(lists), bool)
+    owners: list[Positions] = []
+    starts: list[Positions] = []
+    sizes: list[Positions] = []
     places, at = np.arange(len(lists)), lists.starts
     while len(places := places[(more := at < lists.ends[places])]):
         at = at[more]
-        if len(places) < FEW:
-            regular[places] = False
-            break
         left = Entries(places, at, lists.ends[places])
-        starts, sizes, whole = _items(left, wire.at(at))
-        regular[places[~whole]] = False
-        places, starts, sizes = places[whole], starts[whole], sizes[whole]
-        counts[places] += 1
-        parts.append((places, starts, sizes))
-        at = starts + sizes
-    kept = regular.nonzero()[0]
-    irregular = np.concatenate([irregular, lists.rows[~regular]])
-    if not parts:
-        return Values(lists.rows[kept], counts[kept], pa.array([], pa.large_binary()), irregular)
-    owners, starts, sizes = (np.concatenate([part[column] for part in parts]) for column in range(3))
-    whole = regular[owners]
-    starts, sizes = starts[whole], sizes[whole]
-    order = np.argsort(starts, kind="stable")
-    return Values(lists.rows[kept], counts[kept], ranges(wire, starts[order], sizes[order]), irregular)
+        if len(places) < FEW:
+            places, begin, size = _items_one_by_one(wire, left, regular)
+            at = lists.ends[places]
+        else:
+            begin, size, whole = _items(left, wire.at(at))
+            regular[places[~whole]] = False
+            places, begin, size = places[whole], begin[whole], size[whole]
+            at = begin + size
+        owners.append(places)
+        starts.append(begin)
+        sizes.append(size)
+    if not owners:
+        return Items(counts, counts[:0], counts[:0], regular)
+    owner, start, size = (np.concatenate(parts) for parts in (owners, starts, sizes))
+    whole = regular[owner]
+    owner, start, size = owner[whole], start[whole], size[whole]
+    order = np.argsort(start, kind="stable")
+    return Items(np.bincount(owner, minlength=len(lists)), start[order], size[order], regular)
+
+
+def _items_one_by_one(wire: Wire, left: Entries, regular: Mask) -> tuple[Positions, Positions, Positions]:
+    """Return list, start and size of all items that are left; clears `regular` for lists with anything else."""
+    owners: list[int] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    for place, start, end in zip(left.rows.tolist(), left.starts.tolist(), left.ends.tolist(), strict=True):
+        fields = fields_of(wire.data, start, end)
+        if fields is None:
+            regular[place] = False
+        else:
+            owners += [place] * len(fields[0])
+            starts += fields[0]
+            ends += fields[1]
+    begin = np.array(starts, np.int64)
+    return np.array(owners, np.int64), begin, np.array(ends, np.int64) - begin
+
+
+def decode_as(wire: Wire, entries: Entries, kind: Kind) -> Values:
+    """Return the values of Features as the values of one kind: integers also as floats, and both as text."""
+    values = decode(wire, entries, kind)
+    if not len(values.irregular):
+        return values
+    found = kinds(wire, entries)
+    parts = [decode(wire, entries.where((found == kind) | (found < 0)), kind)]
+    parts += [
+        _promoted(decode(wire, some, other), other, kind)
+        for other in (Kind.BYTES, Kind.FLOAT, Kind.INT)
+        if other != kind and len(some := entries.where(found == other))
+    ]
+    return _merged(parts)
+
+
+def _promoted(values: Values, kind: Kind, wanted: Kind) -> Values:
+    """Return values as those of another kind; only empty lists where they cannot be."""
+    if wanted == Kind.FLOAT and kind == Kind.INT:
+        return replace(values, values=values.values.astype(np.float32))
+    if wanted == Kind.BYTES:
+        texts = pa.array([str(value).encode() for value in values.values.tolist()], pa.large_binary())
+        return replace(values, values=texts)
+    empty = values.counts == 0
+    irregular = np.concatenate([values.irregular, values.rows[~empty]])
+    nothing = np.empty(0, np.float32 if wanted == Kind.FLOAT else np.int64)
+    return Values(values.rows[empty], values.counts[empty], nothing, irregular)
+
+
+def _merged(parts: list[Values]) -> Values:
+    """Return several parts as one, with the rows ascending."""
+    rows, counts = np.concatenate([part.rows for part in parts]), np.concatenate([part.counts for part in parts])
+    order = np.argsort(rows, kind="stable")
+    begins, sizes = (np.cumsum(counts) - counts)[order], counts[order]
+    places = np.arange(sizes.sum()) + np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
+    values = [part.values for part in parts]
+    if isinstance(values[0], pa.Array):
+        joined = pa.concat_arrays(values).take(pa.array(places))
+    else:
+        joined = np.concatenate(values)[places]
+    return Values(rows[order], sizes, joined, np.concatenate([part.irregular for part in parts]))

@@ -15,12 +15,16 @@ from typing import Any, BinaryIO
 
 from tfprov.atomic_write import sync
 from tfprov.errors import TfprovError, one_line
+from tfprov.tfrecord.errors import SchemaError
 from tfprov.tfrecord.extra import require
 
 PathLike = str | os.PathLike[str]
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _HIDDEN = (".", "_")
 """First characters of files that a directory of records has beside them, such as `_SUCCESS`."""
+
+
+MOST_SHARDS = 99999
 
 
 class FileError(TfprovError):
@@ -34,7 +38,7 @@ def expand(paths: PathLike | Iterable[PathLike]) -> list[str]:
 
 
 def _expand(path: str) -> list[str]:
-    if _SCHEME.match(path):
+    if SCHEME.match(path):
         return _expand_url(path)
     if Path(path).is_dir():
         files = sorted(str(each) for each in Path(path).iterdir() if each.is_file() and each.name[0] not in _HIDDEN)
@@ -69,7 +73,7 @@ def opened(path: str) -> Iterator[BinaryIO]:
     """Open a file to read; raises FileError."""
     with contextlib.ExitStack() as stack:
         with _as_file_error(path):
-            if _SCHEME.match(path):
+            if SCHEME.match(path):
                 stream: Any = stack.enter_context(require("fsspec").open(path, "rb"))
             else:
                 stream = stack.enter_context(Path(path).open("rb", buffering=0))
@@ -77,8 +81,8 @@ def opened(path: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def written(paths: Sequence[str]) -> Iterator[list[BinaryIO]]:
-    """Open files to write; all get their names at the end, and none of them after an error."""
+def written(paths: Sequence[str], old: Iterable[str] = ()) -> Iterator[list[BinaryIO]]:
+    """Open files to write; all get their names at the end, and none of them after an error. Then `old` are removed."""
     with contextlib.ExitStack() as stack:
         outputs = [stack.enter_context(_part(path)) for path in paths]
         yield [output.stream for output in outputs]
@@ -88,6 +92,29 @@ def written(paths: Sequence[str]) -> Iterator[list[BinaryIO]]:
         for path, output in zip(paths, outputs, strict=True):
             with _as_file_error(path):
                 output.rename()
+        for path in old:
+            with _as_file_error(path):
+                _remove(path)
+
+
+def _remove(path: str) -> None:
+    if SCHEME.match(path):
+        files, name = require("fsspec").core.url_to_fs(path)
+        files.rm(name)
+    else:
+        Path(path).unlink(missing_ok=True)
+
+
+def shard_paths(directory: str, shards: int, extension: str) -> tuple[list[str], list[str]]:
+    """Return the names of the files of a sharded output, and the files that the directory has already."""
+    if not 1 <= shards <= MOST_SHARDS:
+        raise SchemaError(f"shards must be between 1 and {MOST_SHARDS}, not {shards}")
+    try:
+        old = [file for file in expand(directory) if file.rpartition("/")[2].startswith("part-")]
+    except FileError:  # a directory that is not there, or has no files
+        old = []
+    name = directory.rstrip("/")
+    return [f"{name}/part-{number:05}-of-{shards:05}{extension}" for number in range(shards)], old
 
 
 class _LocalPart:
@@ -146,7 +173,7 @@ class _RemotePart:
 @contextmanager
 def _part(path: str) -> Iterator[_LocalPart | _RemotePart]:
     with _as_file_error(path):
-        part = _RemotePart(path) if _SCHEME.match(path) else _LocalPart(path)
+        part = _RemotePart(path) if SCHEME.match(path) else _LocalPart(path)
     try:
         yield part
     finally:

@@ -7,7 +7,7 @@ arrives, not with the length.
 
 import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +58,12 @@ class Block:
         return Block(
             self.file, self.offset, self.first + start, self.data, self.starts[start:stop], self.ends[start:stop]
         )
+
+    def with_records(self, records: Sequence[bytes]) -> "Block":
+        """Return a block with other bytes for the records, whose places in the file are lost."""
+        ends = np.cumsum(np.array([len(record) for record in records], np.int64))
+        starts = np.concatenate([np.zeros(1, np.int64), ends])[: len(records)]
+        return Block(self.file, self.offset, self.first, b"".join((*records, bytes(PADDING))), starts, ends)
 
     def record(self, index: int) -> bytes:
         """Return the bytes of one record."""

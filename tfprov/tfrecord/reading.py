@@ -58,7 +58,7 @@ def read(  # noqa: PLR0913  every one has a default
     codec_of("", compression)
     options: dict[str, Any] = {"compression": compression, "max_record_bytes": max_record_bytes, "salvage": salvage}
     if schema is None:
-        quiet = {**options, "salvage": _quietly(salvage)}
+        quiet = {**options, "salvage": quietly(salvage)}
         schema = infer_schema(files, rules=rules, record_type=record_type, **quiet)
     chosen = select(columns_of(schema, record_type), columns)
     return _batches(blocks(files, **options), chosen, record_type, batch_rows)
@@ -74,7 +74,7 @@ def read_table(path_or_paths: Paths, **options: Any) -> "pa.Table":
             if name in options
         }
         path_or_paths = expand(path_or_paths)
-        quiet = _quietly(options.get("salvage", False))
+        quiet = quietly(options.get("salvage", False))
         schema = options["schema"] = infer_schema(path_or_paths, salvage=quiet, **own)
     chosen = select(columns_of(schema, record_type_of(options.get("record_type", EXAMPLE))), columns)
     fields = pa.schema([(column.name, column.type) for column in chosen])
@@ -103,7 +103,7 @@ def infer_schema(  # noqa: PLR0913  every one has a default
     return inference.schema()
 
 
-def _quietly(salvage: bool | Damaged) -> bool | Damaged:
+def quietly(salvage: bool | Damaged) -> bool | Damaged:
     """Return `salvage` for a first pass: the second one reports the damage."""
     return (lambda _damage: None) if salvage else False
 

@@ -1,8 +1,9 @@
 """Where each feature of many Examples lies: all records of a block are walked in lock-step, one map entry at a time.
 
 Writers put the features of all records in the same order, nearly always: at each step, the key of the first record is
-expected in all of them, which a comparison of words shows. Entries with another key, and those of 128 bytes or more, are
-collected and looked up afterwards, all together. Records with anything else are irregular: `example_parser` reads them.
+expected in all of them, which a comparison of words shows. Entries with another key, those of 128 bytes or more, and all
+of the last few records are collected and looked up afterwards, all together. Records with anything else are irregular:
+`messages` brings them into this form. The feature lists of SequenceExamples are walked in the same way.
 """
 
 from collections.abc import Sequence
@@ -12,10 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfprov.tfrecord.wire import Mask, Positions, Wire, Words, low_bytes, ranges, small
+from tfprov.tfrecord.wire import FEW, Mask, Positions, Wire, Words, fields_of, low_bytes, ranges, small
 
-FEW = 32
-"""Records for which a step in lock-step takes longer than to parse them one by one."""
 _LENGTH_TAG, _KEY_TAG, _VALUE_TAG = 0x0A, 0x0A, 0x12
 _BYTE = np.uint64(0xFF)
 
@@ -77,10 +76,36 @@ class Walked:
     irregular: Mask
 
 
-def walk(wire: Wire, starts: Positions, ends: Positions, keys: Keys) -> Walked:
-    """Return where the features of the records lie, each an Example at `starts` to `ends`."""
-    walker = _Walker(wire, keys, len(starts))
-    walker.walk(starts, ends)
+def features_of_examples(wire: Wire, starts: Positions, ends: Positions) -> tuple[Entries, Positions]:
+    """Return the Features of Examples, and which records are irregular; an Example without any is left out."""
+    features, behind = _message(wire, Entries(np.arange(len(starts)), starts, ends), 0x0A)
+    regular = behind == ends
+    return features.where(regular[features.rows]), np.flatnonzero(~regular)
+
+
+def parts_of_sequence_examples(wire: Wire, starts: Positions, ends: Positions) -> tuple[Entries, Entries, Positions]:
+    """Return the contexts and the feature lists of SequenceExamples, and which records are irregular."""
+    rows = np.arange(len(starts))
+    context, behind = _message(wire, Entries(rows, starts, ends), 0x0A)
+    lists, behind = _message(wire, Entries(rows, behind, ends), 0x12)
+    regular = behind == ends
+    return context.where(regular[context.rows]), lists.where(regular[lists.rows]), np.flatnonzero(~regular)
+
+
+def _message(wire: Wire, places: Entries, tag: int) -> tuple[Entries, Positions]:
+    """Return the fields that begin at each place, if they have the tag, and the positions behind them."""
+    words = wire.at(places.starts)
+    length, size = small(words >> np.uint64(8))
+    inside = places.starts + 1 + size
+    has = ((words & _BYTE) == np.uint64(tag)) & (size > 0) & (inside + length <= places.ends)
+    behind = np.where(has, inside + length, places.starts)
+    return Entries(places.rows, inside, behind).where(has), behind
+
+
+def walk(wire: Wire, features: Entries, count: int, keys: Keys) -> Walked:
+    """Return where the values of each key lie in maps, each the Features or FeatureLists of one of `count` records."""
+    walker = _Walker(wire, keys, count)
+    walker.walk(features)
     return walker.result()
 
 
@@ -91,14 +116,22 @@ class _Walker:
         self._expected: dict[int, list[Entries]] = {}
         self._others: list[Entries] = []
 
-    def walk(self, starts: Positions, ends: Positions) -> None:
-        rows = np.arange(len(starts))
-        left = self._features(Entries(rows, starts, ends))
+    def walk(self, left: Entries) -> None:
         while len(left := left.where(left.starts < left.ends)):
             if len(left) < FEW:
-                self._irregular[left.rows] = True
+                self._few(left)
                 return
             left = self._step(left)
+
+    def _few(self, left: Entries) -> None:
+        """Keep all entries of the records that are left for `result`."""
+        for row, start, end in zip(left.rows.tolist(), left.starts.tolist(), left.ends.tolist(), strict=True):
+            fields = fields_of(self._wire.data, start, end)
+            if fields is None:
+                self._irregular[row] = True
+            else:
+                starts, ends = fields
+                self._others.append(Entries(np.full(len(starts), row), np.array(starts), np.array(ends)))
 
     def _drop(self, entries: Entries, regular: Mask) -> Entries:
         """Return the regular ones."""
@@ -106,15 +139,6 @@ class _Walker:
             return entries
         self._irregular[entries.rows[~regular]] = True
         return entries.where(regular)
-
-    def _features(self, records: Entries) -> Entries:
-        """Return the Features message, which is all of a regular Example; an empty record has none."""
-        records = records.where(records.starts < records.ends)
-        words = self._wire.at(records.starts)
-        length, size = small(words >> np.uint64(8))
-        inside = records.starts + 1 + size
-        regular = ((words & _BYTE) == _LENGTH_TAG) & (size > 0) & (inside + length == records.ends)
-        return self._drop(Entries(records.rows, inside, records.ends), regular)
 
     def _step(self, left: Entries) -> Entries:
         """Go on behind the next map entry of all records that are left."""
@@ -157,7 +181,7 @@ class _Walker:
     def _looked_up(self) -> list[tuple[int, Entries]]:
         if not self._others or not sum(map(len, self._others)):
             return []
-        keys, values = self._keys_and_values(_ordered(_concatenated(self._others)))
+        keys, values = self._keys_and_values(ordered(concatenated(self._others)))
         if not len(keys):
             return []
         numbers = self._keys.look_up(ranges(self._wire, keys.starts, keys.ends - keys.starts))
@@ -171,28 +195,30 @@ class _Walker:
         ]
 
     def _keys_and_values(self, entries: Entries) -> tuple[Entries, Entries]:
-        """Return the keys and the values of map entries: first the key, then the value, and nothing else."""
-        words = self._wire.at(entries.starts)
+        """Return the keys and the values of map entries: first the key, then the value; either may be left out."""
+        begins, ends = entries.starts, entries.ends
+        words = self._wire.at(begins)
         length, size = small(words >> np.uint64(8))
-        keys = entries.starts + 1 + size
-        key_ends = keys + length
-        regular = ((words & _BYTE) == _KEY_TAG) & (size > 0) & (key_ends < entries.ends)
+        named = (begins < ends) & ((words & _BYTE) == _KEY_TAG) & (size > 0)
+        keys = np.where(named, begins + 1 + size, begins)
+        key_ends = np.where(named, keys + length, begins)
+        regular = key_ends <= ends
         words = self._wire.at(np.where(regular, key_ends, 0))
         length, size = small(words >> np.uint64(8))
-        values = key_ends + 1 + size
-        regular &= ((words & _BYTE) == _VALUE_TAG) & (size > 0) & (values + length == entries.ends)
+        unset = key_ends == ends
+        values = np.where(unset, ends, key_ends + 1 + size)
+        regular &= unset | (((words & _BYTE) == _VALUE_TAG) & (size > 0) & (values + length == ends))
         self._irregular[entries.rows[~regular]] = True
         rows = entries.rows
-        return Entries(rows, keys, key_ends).where(regular), Entries(rows, values, entries.ends).where(regular)
+        return Entries(rows, keys, key_ends).where(regular), Entries(rows, values, ends).where(regular)
 
     def _joined(self, parts: Sequence[Entries]) -> Entries:
-        """Return the entries of one column; records that have it more than once are irregular."""
+        """Return the entries of one column: where a record has several, the last one."""
         if len(parts) == 1 and (parts[0].rows[1:] > parts[0].rows[:-1]).all():
             return parts[0]
-        entries = _ordered(_concatenated(parts))
-        again = entries.rows[1:] == entries.rows[:-1]
-        self._irregular[entries.rows[1:][again]] = True
-        return entries.where(~self._irregular[entries.rows])
+        entries = ordered(concatenated(parts))
+        last = np.append(entries.rows[1:] != entries.rows[:-1], True)
+        return entries.where(last)
 
 
 @dataclass(frozen=True)
@@ -241,7 +267,8 @@ def _places(rows: Positions, some: Positions) -> Positions:
     return np.searchsorted(rows, some)
 
 
-def _concatenated(parts: Sequence[Entries]) -> Entries:
+def concatenated(parts: Sequence[Entries]) -> Entries:
+    """Return several as one."""
     return Entries(
         np.concatenate([part.rows for part in parts]),
         np.concatenate([part.starts for part in parts]),
@@ -249,7 +276,7 @@ def _concatenated(parts: Sequence[Entries]) -> Entries:
     )
 
 
-def _ordered(entries: Entries) -> Entries:
+def ordered(entries: Entries) -> Entries:
     """Return them by position, which is also by record."""
     order = np.argsort(entries.starts, kind="stable")
     return Entries(entries.rows[order], entries.starts[order], entries.ends[order])

@@ -19,6 +19,10 @@ _LOW7 = tuple(np.uint64(0x7F << 8 * place) for place in range(8))
 LONGEST_LENGTH = 5
 """Bytes of the varint of a length: 35 bits, more than any record has."""
 LONGEST_VARINT = 10
+FIELD_1 = 0x0A
+"""The tag of a field with the number 1 and a length: nearly every field of these messages."""
+FEW = 256
+"""Ranges for which a step in lock-step takes longer than to go through the fields of each range."""
 
 
 @dataclass(frozen=True)
@@ -141,3 +145,34 @@ def grouped_varints(binaries: pa.Array) -> tuple[NDArray[np.int64], Positions]:
     if not (complete | (offsets[1:] == offsets[:-1]) | (offsets[1:] == 0)).all():
         raise ValueError("a number is cut off")
     return values, np.diff(ends, prepend=0)
+
+
+def fields_of(data: bytes, start: int, end: int) -> tuple[list[int], list[int]] | None:
+    """Return where the contents of the fields in a range begin and end; None unless all have number 1 and a length.
+
+    For few ranges with many fields, which take too many steps in lock-step.
+    """
+    starts: list[int] = []
+    ends: list[int] = []
+    while start < end:
+        size = data[start + 1]
+        if data[start] != FIELD_1:
+            return None
+        start += 2
+        if size > 127:
+            size, start = _length(data, start - 1)
+        starts.append(start)
+        start += size
+        ends.append(start)
+    return (starts, ends) if start == end else None
+
+
+def _length(data: bytes, start: int) -> tuple[int, int]:
+    """Return the varint at `start`, of at most 5 bytes, and the position behind it."""
+    value = 0
+    for place in range(LONGEST_LENGTH):
+        byte = data[start + place]
+        value |= (byte & 127) << 7 * place
+        if byte < 128:
+            return value, start + place + 1
+    return 1 << 62, start

@@ -10,8 +10,7 @@ from tfprov.errors import one_line
 from tfprov.tfrecord.column_types import EXAMPLE, columns_of, record_type_of
 from tfprov.tfrecord.compression import codec_of, compressor
 from tfprov.tfrecord.encode import encode_batch
-from tfprov.tfrecord.errors import SchemaError
-from tfprov.tfrecord.files import FileError, PathLike, expand, written
+from tfprov.tfrecord.files import FileError, PathLike, shard_paths, written
 from tfprov.tfrecord.framing import framed
 
 _ROWS = 8192
@@ -32,7 +31,8 @@ def write(
 
     Without `shards`, `path` is one file, which is replaced once the new one is whole; `compression` as for `read`. With
     `shards`, `path` is a directory without record files, and gets `part-00000-of-00010.tfrecord` and so on, compressed
-    only if `compression` says so; rows are dealt out evenly, and all files appear together at the end.
+    only if `compression` says so; all files appear together at the end. Each has the next part of a table's rows; of
+    batches, whose number of rows is not known, each file gets a part of every batch.
 
     Raises SchemaError for types and values that records cannot have.
     """
@@ -41,26 +41,22 @@ def write(
     codec = codec_of("" if shards else name, compression)
     files = [name] if shards is None else _shard_names(name, shards, codec)
     with written(files) as streams:
-        _write_all(streams, _pieces(batches_or_table, record_type), record_type, codec)
+        count = batches_or_table.num_rows if isinstance(batches_or_table, pa.Table | pa.RecordBatch) else None
+        _write_all(streams, pieces(batches_or_table, record_type), record_type, codec, count)
     return files
 
 
 def _shard_names(directory: str, shards: int, codec: str) -> list[str]:
-    if not 1 <= shards <= 99999:
-        raise SchemaError(f"shards must be between 1 and 99999, not {shards}")
-    try:
-        old = [file for file in expand(directory) if file.rpartition("/")[2].startswith("part-")]
-    except FileError:  # a directory that is not there, or has no files
-        old = []
+    files, old = shard_paths(directory, shards, f".tfrecord{_EXTENSIONS[codec]}")
     if old:
         raise FileError(f"{one_line(directory)}: the directory has record files", "remove them, or name another one")
-    extension = _EXTENSIONS[codec]
-    return [f"{directory.rstrip('/')}/part-{number:05}-of-{shards:05}.tfrecord{extension}" for number in range(shards)]
+    return files
 
 
-def _pieces(
+def pieces(
     source: "pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]", record_type: str
 ) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in pieces that are encoded one at a time."""
     if isinstance(source, pa.Table):
         columns_of(source.schema, record_type)  # a table without rows has a schema as well
         batches: Iterable[pa.RecordBatch] = source.to_batches(max_chunksize=_ROWS)
@@ -72,16 +68,24 @@ def _pieces(
             yield batch.slice(start, rows)
 
 
-def _write_all(streams: list[BinaryIO], pieces: Iterator[pa.RecordBatch], record_type: str, codec: str) -> None:
+def _write_all(
+    streams: list[BinaryIO], source: Iterator[pa.RecordBatch], record_type: str, codec: str, count: int | None
+) -> None:
+    """Write rows: of `count` rows the next part into each file, and otherwise a part of each piece into each file."""
     sinks = [compressor(stream, codec) for stream in streams]
-    first = 0
-    for piece in pieces:
+    done = turn = 0
+    for piece in source:
         records = encode_batch(piece, record_type)
-        start, bounds = 0, [len(records) * (number + 1) // len(sinks) for number in range(len(sinks))]
-        for number, stop in enumerate(bounds):
+        start = 0
+        for number in range(len(sinks)):
+            if count is None:
+                stop = len(records) * (number + 1) // len(sinks)
+            else:
+                stop = min(count * (number + 1) // len(sinks) - done, len(records))
             if stop > start:
-                sinks[(first + number) % len(sinks)][0](framed(records.slice(start, stop - start)))
+                sinks[(turn + number) % len(sinks)][0](framed(records.slice(start, stop - start)))
                 start = stop
-        first = (first + 1) % len(sinks)
+        done += len(records)
+        turn += 1 if count is None else 0
     for _, finish in sinks:
         finish()

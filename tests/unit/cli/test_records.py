@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.support.golden_records import FOLDER, LISTS
-from tfprov.cli.records import records_command
+from tfprov.cli.records import RowMeter, records_command
 from tfprov.errors import TfprovError
 
 PLAIN = str(FOLDER / "plain.tfrecord")
@@ -51,3 +51,26 @@ def test_damaged_files_are_verified_and_salvaged(tmp_path: Path) -> None:
     )
     with pytest.raises(TfprovError, match="record 49"):
         raise records("cat", str(path)).exception or AssertionError
+
+
+def test_convert_says_what_it_wrote_and_shows_progress_only_on_a_terminal(tmp_path: Path) -> None:
+    options = ("--shards", "2", "--shuffle", "--seed", "3", "--columns", "int,text")
+    done = records("convert", PLAIN, str(tmp_path / "out"), *options)
+    assert (done.stdout, done.stderr) == ("wrote 2 files, 50 records\n", "")
+    assert [path.name for path in sorted((tmp_path / "out").iterdir())] == [
+        f"part-0000{number}-of-00002.tfrecord" for number in range(2)
+    ]
+    back = records("convert", str(tmp_path / "out"), str(tmp_path / "x.csv"))
+    assert back.stdout == "wrote 1 file, 50 records\n"
+    rows = (tmp_path / "x.csv").read_text().splitlines()
+    assert rows[0] == '"int","text"'
+    assert sorted(rows[1:]) == sorted(f'{row * 1000 - 5},"é {row}"' for row in range(50))
+    again = records("convert", PLAIN, str(tmp_path / "x.csv"))
+    assert str(again.exception) == f"{tmp_path}/x.csv: it exists; name another destination, or pass --overwrite"
+
+    times = iter([0.0, 0.1, 2.0, 5.0])
+    meter = RowMeter(lambda: next(times))
+    steps = [("reading", 10, None), ("reading", 20, None), ("reading", 4000, None), ("writing", 1000, 4000)]
+    assert [meter.text(*step) for step in steps] == [
+        "reading 10 records", None, "reading 4,000 records · 2,000 records/s", "writing 1,000 of 4,000 records · 25%",
+    ]  # fmt: skip

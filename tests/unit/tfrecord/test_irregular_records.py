@@ -2,6 +2,7 @@
 
 import io
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tfprov.tfrecord.column_types import columns_of
 from tfprov.tfrecord.decode import decode_block
 from tfprov.tfrecord.errors import InvalidRecord
 from tfprov.tfrecord.framing import read_blocks
+from tfprov.tfrecord.inference import Inference
 
 SCHEMA = pa.schema([("i", pa.list_(pa.int64())), ("f", pa.list_(pa.float32())), ("s", pa.list_(pa.binary()))])
 REGULAR = example({"i": ints(1, -2), "f": floats(0.5), "s": texts(b"a", b"b")})
@@ -35,14 +37,17 @@ IRREGULAR: dict[str, tuple[bytes, dict[str, Any]]] = {
     "unknown field in a feature": (example({"i": ints(3) + b"\x28\x05"}), {"i": [3]}),
     "no list": (example({"i": b"", "f": floats()}), {"f": []}),
     "other order": (example({"s": texts(b"c"), "i": ints(9)}), {"s": [b"c"], "i": [9]}),
-    "long varint of a length": (b"\x0a\x85\x00" + entry("f", b"")[:5].ljust(5), {}),
+    "unknown field in an entry": (sized(1, sized(1, GROUP + sized(1, b"i") + sized(2, ints(6)))), {"i": [6]}),
+    "entry without a key": (sized(1, sized(1, sized(2, ints(6))) + entry("i", ints(8))), {"i": [8]}),
+    "entry without a value": (sized(1, sized(1, sized(1, b"i")) + entry("f", floats(2))), {"f": [2.0]}),
+    "unwanted key that is no text": (sized(1, sized(1, sized(1, b"\xff") + GROUP) + entry("i", ints(8))), {"i": [8]}),
+    "unwanted feature that is malformed": (example({"x": sized(3, b"\x0a\x05")}) + example({"i": ints(8)}), {"i": [8]}),
     "many values": (
         example({"i": ints(*range(300)), "s": texts(*[b"v"] * 200)}),
         {"i": [*range(300)], "s": [b"v"] * 200},
     ),
     "long key": (example({"k" * 200: ints(1), "i": ints(5)}), {"i": [5]}),
 }
-del IRREGULAR["long varint of a length"]
 
 
 def decoded(records: list[bytes], schema: pa.Schema, record_type: str = "Example") -> list[dict[str, Any]]:
@@ -63,6 +68,68 @@ def test_irregular_records_are_read_by_protobufs_rules() -> None:
     wrong = [name for name, row, want in zip(IRREGULAR, alone, expected, strict=True) if row != want]
     assert wrong == []
     assert among == [regular] * 40 + expected * 3 + [regular] * 40
+
+
+def test_irregular_sequence_examples_are_read_by_protobufs_rules() -> None:
+    schema = pa.schema(
+        [("c", pa.int64()), ("l", pa.list_(pa.list_(pa.float32()))), ("b", pa.list_(pa.list_(pa.binary())))]
+    )
+    cases: dict[str, tuple[bytes, dict[str, Any]]] = {
+        "regular": (sequence({"c": ints(1)}, {"l": [floats(1, 2), floats()]}), {"c": 1, "l": [[1.0, 2.0], []]}),
+        "empty": (b"", {}),
+        "lists first": (sequence({}, {"l": []})[2:] + example({"c": ints(2)}), {"c": 2, "l": []}),
+        "lists in two parts": (
+            sequence({}, {"l": [floats(1)]}) + sequence({}, {"b": [texts(b"x")]}), {"l": [[1.0]], "b": [[b"x"]]}
+        ),
+        "repeated list": (sized(2, entry("l", sized(1, floats(1))) + entry("l", sized(1, floats(2)))), {"l": [[2.0]]}),
+        "unpacked": (sequence({}, {"l": [floats(3), sized(2, b"\x0d" + struct.pack("<f", 0.5))]}), {"l": [[3.0], [0.5]]}),
+        "promoted": (
+            sequence({}, {"l": [ints(3), floats(0.5), b""], "b": [ints(1), texts(b"y")]}),
+            {"l": [[3.0], [0.5], []], "b": [[b"1"], [b"y"]]},
+        ),
+        "unknown fields": (sequence({"c": ints(5)}, {"l": [floats(1) + GROUP]}) + sized(9, b"z"), {"c": 5, "l": [[1.0]]}),
+        "many": (sequence({}, {"b": [texts(b"a", b"b")] * 300}), {"b": [[b"a", b"b"]] * 300}),
+    }  # fmt: skip
+    nothing = dict.fromkeys(schema.names)
+    for times in (1, 300):
+        rows = decoded([record for record, _ in cases.values()] * times, schema, "SequenceExample")
+        expected = [nothing | values for _, values in cases.values()] * times
+        assert [name for name, row, want in zip([*cases] * times, rows, expected, strict=True) if row != want] == []
+
+
+def test_lists_and_features_that_do_not_fit_a_column_are_one_error() -> None:
+    nested, flat = pa.list_(pa.list_(pa.int64())), pa.list_(pa.int64())
+    cases = [
+        (sequence({"x": ints(1)}, {"x": [ints(1)]}), flat, "is in the context and in the feature lists; rename one"),
+        (sequence({}, {"x": [ints(1)]}), flat, "is a feature list, and its type is list<item: int64>; use list<list"),
+        (sequence({"x": ints(1)}, {}), nested, "is in the context, and its type is list<item: list<item: int64>>; use"),
+        (sequence({}, {"x": [ints(1), texts(b"1")]}), nested, "has bytes, and its type is"),
+    ]  # fmt: skip
+    for record, data_type, message in cases:
+        with pytest.raises(InvalidRecord) as caught:
+            decoded([b"", record, b""], pa.schema([("x", data_type)]), "SequenceExample")
+        assert str(caught.value).startswith(f"file: record 1 at byte 16: column `x` {message}")
+
+
+HOSTILE = {
+    "many empty entries": [sized(1, b"\x0a\x00" * 300_000)],
+    "many entries of one key": [sized(1, entry("x", ints(1)) * 40_000)],
+    "unpacked numbers": [example({"x": sized(3, b"\x08\x01" * 300_000)})],
+    "many keys": [sized(1, b"".join(entry(f"k{record}-{key}", ints(1)) for key in range(30))) for record in range(300)],
+}
+
+
+def test_records_with_very_many_fields_take_the_time_of_their_size() -> None:
+    columns = columns_of(pa.schema([("x", pa.list_(pa.int64()))]), "Example")
+    slow = []
+    for name, records in HOSTILE.items():
+        start = time.process_time()
+        for block in read_blocks(io.BytesIO(b"".join(map(frame, records))), "file"):
+            Inference("Example", "connector").add(block)
+            decode_block(block, columns, "Example")
+        if (seconds := time.process_time() - start) > 1:  # usually 0.3 at most
+            slow.append(f"{name}: {seconds:.1f} s")
+    assert slow == []
 
 
 def test_only_the_columns_that_are_asked_for_are_decoded() -> None:
@@ -117,8 +184,6 @@ def test_schema_of_the_connector_and_of_linkedin() -> None:
 
 
 def infer(records: list[bytes], rules: str, name: str, record_type: str = "Example") -> pa.Schema:
-    from tfprov.tfrecord.inference import Inference  # noqa: PLC0415
-
     inference = Inference(record_type, rules)
     for block in read_blocks(io.BytesIO(b"".join(map(frame, records))), name):
         inference.add(block)

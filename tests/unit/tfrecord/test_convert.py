@@ -1,0 +1,231 @@
+"""Conversion of record files from and to other formats, with shards, shuffling and what must not be overwritten."""
+
+import gzip
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tfprov import tfrecord
+from tfprov.errors import TfprovError
+from tfprov.tfrecord.converting import shuffling
+from tfprov.tfrecord.converting.images import image_size
+from tfprov.tfrecord.converting.source import Source
+
+TABLE = pa.table(
+    {
+        "id": list(range(1000)),
+        "score": pa.array([None if row % 7 == 0 else row / 4 for row in range(1000)], pa.float32()),
+        "text": [f'é, "{row}"\n' for row in range(1000)],
+    }
+)
+NUMBERS = TABLE.drop_columns(["text"])
+
+
+def read(path: Path) -> pa.Table:
+    """Read a file of any format with the library of that format."""
+    if path.suffix == ".parquet":
+        return pq.read_table(path)
+    back = path.with_name("back.tfrecord")
+    tfrecord.convert(path, back, overwrite=True)
+    return tfrecord.read_table(back)
+
+
+def test_every_format_is_written_and_read_again(tmp_path: Path) -> None:
+    tfrecord.write(tmp_path / "x.tfrecord", TABLE)
+    wrong = []
+    for name in ("a.parquet", "a.csv", "a.csv.gz", "a.jsonl", "a.jsonl.gz", "a.npz", "a.tfrecord.gz"):
+        source = tmp_path / "x.tfrecord"
+        columns = ["id", "text"] if name == "a.npz" else None  # a null is NaN there
+        done = tfrecord.convert(source, tmp_path / name, columns=columns)
+        expected = TABLE if columns is None else TABLE.select(columns)
+        table = read(tmp_path / name)
+        if (
+            done.files != (str(tmp_path / name),)
+            or done.records != 1000
+            or not table.select(expected.column_names).equals(expected)
+        ):
+            wrong.append(name)
+    assert wrong == []
+    assert json.loads((tmp_path / "a.jsonl").read_text().splitlines()[8]) == {"id": 8, "score": 2.0, "text": 'é, "8"\n'}
+    tfrecord.convert(tmp_path / "a.parquet", tmp_path / "b.npz", columns=["score"])
+    with np.load(tmp_path / "b.npz") as arrays:
+        assert np.isnan(arrays["score"][:8]).tolist() == [True, *[False] * 6, True]
+
+
+def test_lists_and_bytes_in_the_formats_that_have_them(tmp_path: Path) -> None:
+    table = pa.table({"l": [[1, 2], [], [3]], "b": [b"\xff", b"", None], "p": [[0.5, 1.0], [2.0, 3.0], [4.0, 5.0]]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    tfrecord.convert(tmp_path / "x.parquet", tmp_path / "x.tfrecord")
+    tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / "y.parquet")
+    assert pq.read_table(tmp_path / "y.parquet").select(["l", "b", "p"]).to_pylist() == table.to_pylist()
+    tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / "y.jsonl", columns=["b", "l"])
+    assert [json.loads(line) for line in (tmp_path / "y.jsonl").read_text().splitlines()] == [
+        {"b": "/w==", "l": [1, 2]}, {"b": "", "l": []}, {"b": None, "l": [3]},
+    ]  # fmt: skip
+    tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / "y.npy", columns=["p"])
+    assert np.load(tmp_path / "y.npy").tolist() == [[0.5, 1.0], [2.0, 3.0], [4.0, 5.0]]
+
+
+def test_numpy_arrays_of_any_shape_and_layout_are_columns(tmp_path: Path) -> None:
+    images = np.arange(24, dtype=">u2").reshape(3, 2, 2, 2)
+    labels = np.array(["cat", "dog", "é"])
+    np.savez_compressed(tmp_path / "x.npz", image=images, label=labels, flag=np.array([True, False, True]))
+    tfrecord.convert(tmp_path / "x.npz", tmp_path / "x.tfrecord")
+    rows = tfrecord.read_table(tmp_path / "x.tfrecord").to_pylist()
+    assert rows[1] == {"image": list(range(8, 16)), "label": "dog", "flag": 0}
+    np.save(tmp_path / "x.npy", np.array([(1, 0.5), (2, 1.5)], [("a", "i4"), ("b", "f8")]))
+    tfrecord.convert(tmp_path / "x.npy", tmp_path / "y.jsonl")
+    assert (tmp_path / "y.jsonl").read_text() == '{"a": 1, "b": 0.5}\n{"a": 2, "b": 1.5}\n'
+
+
+def test_types_of_text_files_are_those_that_all_rows_fit(tmp_path: Path) -> None:
+    """The first block alone decides nothing: a column whose last value is no number is text."""
+    lines = [f"{row},,{row},{row % 2 == 0},{row}" for row in range(300_000)]
+    (tmp_path / "x.csv").write_text("\n".join(["a,b,c,d,e", *lines, "1.5,x,2,false,end"]))
+    tfrecord.convert(tmp_path / "x.csv", tmp_path / "x.parquet")
+    schema = pq.read_schema(tmp_path / "x.parquet")
+    assert [str(field.type) for field in schema] == ["double", "string", "int64", "bool", "string"]
+    with (tmp_path / "x.jsonl").open("w") as stream:
+        stream.writelines('{"a": 1, "b": [1]}\n' for _ in range(5000))
+        stream.write('\n{"a": 0.5, "c": "z"}\n')
+    tfrecord.convert(tmp_path / "x.jsonl", tmp_path / "y.parquet")
+    table = pq.read_table(tmp_path / "y.parquet")
+    assert table.slice(4999).to_pylist() == [{"a": 1.0, "b": [1], "c": None}, {"a": 0.5, "b": None, "c": "z"}]
+
+
+def png(height: int, width: int) -> bytes:
+    return b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", width, height)
+
+
+JPEG = b"\xff\xd8\xff\xe0\x00\x04ab\xff\xff\xc2\x00\x0b\x08" + struct.pack(">HH", 30, 40) + b"rest"
+SIZES = [
+    (png(3, 4), (3, 4)), (JPEG, (30, 40)), (b"GIF89a" + struct.pack("<HH", 5, 6), (6, 5)), (JPEG[:12], None), (b"", None),
+    (b"BM".ljust(18, b"\0") + struct.pack("<ii", 7, -8), (8, 7)), (b"RIFF\0\0\0\0WEBP", None), (png(1, 1)[:20], None),
+]  # fmt: skip
+
+
+def test_a_directory_of_images_becomes_records_and_records_a_directory(tmp_path: Path) -> None:
+    assert [image_size(data) for data, _ in SIZES] == [size for _, size in SIZES]
+    for name, data in {"dog/2.png": png(3, 4), "cat/1.JPG": JPEG, "dog/.hidden.png": b"", "dog/notes.txt": b""}.items():
+        (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "images" / name).write_bytes(data)
+    (tmp_path / "images" / "dog" / ".hidden.png").unlink()
+    tfrecord.convert(tmp_path / "images", tmp_path / "x.tfrecord")
+    cat, dog = tfrecord.read_table(tmp_path / "x.tfrecord").to_pylist()
+    assert cat == {"image": JPEG, "label": 0, "text": "cat", "height": 30, "width": 40}
+    assert dog == {"image": png(3, 4), "label": 1, "text": "dog", "height": 3, "width": 4}
+
+    tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / "out", destination_format="images")
+    written = {str(file.relative_to(tmp_path / "out")): file.read_bytes() for file in (tmp_path / "out").rglob("*.*")}
+    assert written == {"cat/0000000.jpg": JPEG, "dog/0000001.png": png(3, 4)}
+    with pytest.raises(TfprovError, match="it exists; name another destination, or pass --overwrite"):
+        tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / "out", destination_format="images")
+    tfrecord.convert(tmp_path / "images", tmp_path / "out", destination_format="images", overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "out", "x.tfrecord"]
+
+
+def test_shards_are_the_next_rows_each_and_replace_others_only_when_asked(tmp_path: Path) -> None:
+    tfrecord.write(tmp_path / "x.tfrecord", TABLE)
+    done = tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / "out", shards=3, compression="gzip")
+    names = [f"part-0000{number}-of-00003.tfrecord.gz" for number in range(3)]
+    assert [Path(file).name for file in done.files] == names
+    parts = [tfrecord.read_table(file, columns=["id"])["id"].to_pylist() for file in done.files]
+    assert parts == [[*range(333)], [*range(333, 666)], [*range(666, 1000)]]
+    with pytest.raises(TfprovError, match="the directory has such files; name another one, or pass --overwrite"):
+        tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / "out", shards=2)
+    again = tfrecord.convert(
+        tmp_path / "x.tfrecord", tmp_path / "out", shards=2, destination_format="csv", overwrite=True
+    )
+    assert sorted(str(each) for each in (tmp_path / "out").iterdir()) == list(again.files)
+    assert again.to_dict() == {"files": list(again.files), "records": 1000}
+
+
+def test_write_gives_each_shard_the_next_rows_of_a_table(tmp_path: Path) -> None:
+    files = tfrecord.write(tmp_path / "out", TABLE, shards=4)
+    assert tfrecord.read_table(files).equals(TABLE)
+    assert tfrecord.read_table(files[1])["id"].to_pylist() == [*range(250, 500)]
+
+
+def test_a_seed_decides_the_order_whatever_the_source_and_the_buckets(tmp_path: Path) -> None:
+    tfrecord.write(tmp_path / "x.tfrecord", NUMBERS)
+    orders = {}
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / name, shuffle=True, seed=seed)
+        orders[name] = tfrecord.read_table(tmp_path / name)["id"].to_pylist()
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert orders["a"] != orders["c"]
+    assert sorted(orders["a"]) == sorted(orders["c"]) == list(range(1000))
+
+    def buckets(batch_rows: int) -> list[int]:
+        source = Source(NUMBERS.schema, 1000, 5 * shuffling.BUCKET_BYTES, lambda: iter(NUMBERS.to_batches(batch_rows)))
+        batches = shuffling.shuffled(source, 1, tmp_path, lambda _rows: None)
+        return [row for batch in batches for row in batch["id"].to_pylist()]
+
+    assert buckets(7) == buckets(1000)
+    assert sorted(buckets(100)) == list(range(1000))
+    assert sum(at < row for at, row in enumerate(buckets(100))) in range(400, 600), "rows move both ways"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c", "x.tfrecord"]
+
+
+def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    tfrecord.write(tmp_path / "x.tfrecord", pa.table({"a": [1, None], "l": [[1], [1, 2]], "b": [b"\xff", b""]}))
+    pq.write_table(pa.table({"t": pa.array([1], pa.timestamp("s"))}), tmp_path / "t.parquet")
+    (tmp_path / "bad.jsonl").write_text('{"a": 1}\n{"a"\n')
+    (tmp_path / "mixed.jsonl").write_text('{"a": 1}\n{"a": "x"}\n')
+    (tmp_path / "bad.csv").write_text("")
+    (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
+    (tmp_path / "bad.parquet").write_text("PAR1")
+    (tmp_path / "bad.npz").write_text("no")
+    (tmp_path / "data.xyz").write_text("")
+    np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
+    np.savez(tmp_path / "uneven.npz", a=np.zeros(2), b=np.zeros(3))
+    (tmp_path / "cut.tfrecord").write_bytes((tmp_path / "x.tfrecord").read_bytes()[:-1])
+    gz = gzip.compress(b"a\n1\n")
+    (tmp_path / "cut.csv.gz").write_bytes(gz[:-9])
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    cases: list[tuple[str, str, dict[str, Any], str]] = [
+        ("x.tfrecord", "o.csv", {}, "column `l` has lists, which CSV files have not; leave it out with --columns"),
+        ("x.tfrecord", "o.npz", {"columns": ["l"]}, "column `l` has lists of different lengths"),
+        ("x.tfrecord", "o.npz", {"columns": ["a"]}, "column `a` has nulls, which NumPy files have not"),
+        ("x.tfrecord", "o.npz", {"columns": ["b"]}, "column `b` has the type binary, which NumPy files have not"),
+        ("x.tfrecord", "new.npy", {}, "a .npy file has one column, and there are 3; write .npz"),
+        ("x.tfrecord", "o.csv", {"columns": ["z"]}, "there is no column `z`; the columns are a, b, l"),
+        ("x.tfrecord", "x.tfrecord", {"overwrite": True}, "it is a source and the destination"),
+        ("x.tfrecord", "t.parquet", {}, "it exists; name another destination, or pass --overwrite"),
+        (
+            "x.tfrecord",
+            "o.parquet",
+            {"compression": "lzma"},
+            "unknown compression `lzma` for this format; use none, snappy",
+        ),
+        ("x.tfrecord", "o.xyz", {}, "o.xyz: the extension names no format; name one with --to"),
+        ("x.tfrecord", "o.csv", {"source_format": "excel"}, "unknown format `excel`; use tfrecord, parquet"),
+        ("x.tfrecord", "o", {"destination_format": "images"}, "there is no column `image`|there is no column `label`"),
+        ("data.xyz", "o.csv", {}, "data.xyz: the extension names no format; name one with --from"),
+        ("t.parquet", "o.tfrecord", {}, "column `t` has the type timestamp.*; cast it to int64 or string"),
+        ("bad.jsonl", "o.tfrecord", {}, "bad.jsonl: line 2: it is no JSON"),
+        ("mixed.jsonl", "o.tfrecord", {}, "mixed.jsonl: lines 1 to 2: `a` has values of several types"),
+        ("bad.csv", "o.tfrecord", {}, "bad.csv: it is no CSV file with a header: Empty CSV file"),
+        ("twice.csv", "o.tfrecord", {}, "twice.csv: column `a` appears more than once"),
+        ("cut.csv.gz", "o.tfrecord", {}, "cut.csv.gz: "),
+        ("bad.parquet", "o.tfrecord", {}, "bad.parquet: it is no whole Parquet file"),
+        ("bad.npz", "o.tfrecord", {}, "bad.npz: it is no NumPy file with columns"),
+        ("o.npy", "o.tfrecord", {}, "o.npy: it is no NumPy file with columns: array `value` has objects"),
+        ("uneven.npz", "o.tfrecord", {}, r"its arrays have different numbers of rows \(a: 2, b: 3\)"),
+        ("cut.tfrecord", "o.parquet", {}, "cut.tfrecord: record 1 at byte"),
+        ("none.csv", "o.tfrecord", {}, "none.csv: No such file or directory"),
+    ]
+    for source, destination, options, message in cases:
+        with pytest.raises(TfprovError, match=message) as caught:
+            tfrecord.convert(tmp_path / source, tmp_path / destination, **options)
+        assert "\n" not in str(caught.value)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    dropped: list[Any] = []
+    assert tfrecord.convert(tmp_path / "cut.tfrecord", tmp_path / "o.jsonl", salvage=dropped.append).records == 1
+    assert len(dropped) == 1

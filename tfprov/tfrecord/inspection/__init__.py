@@ -1,0 +1,1 @@
+"""What record files hold: whether they are whole, statistics of their columns, and where their records begin."""

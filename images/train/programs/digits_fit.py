@@ -5,7 +5,6 @@
 The evaluator measures every checkpoint on images that no worker saw; its last line is `macro-F1 0.9741`.
 """
 
-
 import tensorflow as tf
 from digits_keras import evaluate, flags, model_and_optimizer, reader
 

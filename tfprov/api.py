@@ -193,7 +193,7 @@ class Cluster:
         Raises TaskFailed with the chief's exit code if it fails, and if the time is over.
         """
         from tfprov.engine.monitoring.follow import follow  # noqa: PLC0415
-        from tfprov.engine.monitoring.wait import wait_serving  # noqa: PLC0415
+        from tfprov.engine.monitoring.readiness import wait_serving  # noqa: PLC0415
 
         context = self.prepare()
         chief = context.cluster.chief.name

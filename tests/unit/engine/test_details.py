@@ -23,8 +23,8 @@ from tfprov.engine.context import Context, Definition
 from tfprov.engine.events import Quiet
 from tfprov.engine.monitoring.chief_progress import read_progress, tail_of
 from tfprov.engine.monitoring.follow import follow
+from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.monitoring.status import status
-from tfprov.engine.monitoring.wait import wait_serving
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, HostError, Position, TaskFailed, Unreachable, Usage
 from tfprov.hosts.memory import MemoryRuntime

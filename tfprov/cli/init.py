@@ -95,7 +95,7 @@ def read_machines(text: str) -> tuple[SshTarget, ...]:
             machines.append(SshTarget(name, user or None, port))
     names = [machine.name for machine in machines]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise Usage(f"{printable(twice)} is given twice", "give every machine once")
+        raise Usage(f"{printable(twice)} is set twice", "give every machine once")
     return tuple(machines)
 
 

@@ -43,7 +43,7 @@ def _parse_option(option: str, vault: Vault | None, file_overlay: FileOverlay | 
         raise InvalidInput([Problem(Position("-e"), "`@` names no file", "write `-e @vars.yml`")])
     if option.startswith("@"):
         path = _expand_user(option[1:])
-        data = read_bytes(path, Position(str(path)), fix="check the path given with -e @", file_overlay=file_overlay)
+        data = read_bytes(path, Position(str(path)), fix="check the path after -e @", file_overlay=file_overlay)
         node = parse_json_or_yaml(data, str(path), start_from="write `name: value` lines", vault=vault)
     elif option.lstrip().startswith("{"):
         node = parse_json_or_yaml(option, "-e", vault=vault)

@@ -168,7 +168,7 @@ class SourceReader:
         """Read a file; one of a directory that is no inventory is skipped with a warning."""
         path, within = file.path, file.in_directory
         at, alone = Position(path), self.alone and not within
-        fix = _NEW if path == INVENTORY else "check the path given with -i"
+        fix = _NEW if path == INVENTORY else "check the path after -i"
         data = read_bytes(Path(path), at, fix=fix, file_overlay=self.file_overlay)
         kind = detect_kind(path, data)
         if kind is SourceKind.SCRIPT:

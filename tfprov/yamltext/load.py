@@ -32,7 +32,7 @@ _INIT = "start from `tfprov init`"
 def load_file(
     path: Path,
     *,
-    fix: str = "check the path given with -i",
+    fix: str = "check the path after -i",
     start_from: str = _INIT,
     vault: Vault | None = None,
 ) -> Node:

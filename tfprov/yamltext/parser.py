@@ -210,7 +210,7 @@ class _Composer:
         if node.text in parent.entries:
             first = parent.keys[node.text].at.line
             raise _invalid(
-                node.at, f"{self.quoted(node.text)} is given twice (first on line {first})", "keep one of them"
+                node.at, f"{self.quoted(node.text)} is set twice (first on line {first})", "keep one of them"
             )
         return node
 

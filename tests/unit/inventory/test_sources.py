@@ -144,7 +144,7 @@ def test_numbers_and_escapes_of_json_are_parsed() -> None:
 # What is none
 
 BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
-    "a missing file": ({}, ["no.yml"], ["no.yml: error: no such file; check the path given with -i"]),
+    "a missing file": ({}, ["no.yml"], ["no.yml: error: no such file; check the path after -i"]),
     "an empty directory": (
         {"inv/.gitkeep": "", "inv/group_vars/all.yml": "a: 1\n"},
         ["inv"],
@@ -176,7 +176,7 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
                 "c.toml: error: a TOML inventory, which tfprov does not read; "
                 "convert it with `ansible-inventory -i FILE --list --yaml`"
             ),
-            "d.yml: error: no such file; check the path given with -i",
+            "d.yml: error: no such file; check the path after -i",
         ],
     ),
     "YAML that is called something else": (

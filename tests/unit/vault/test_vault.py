@@ -209,9 +209,7 @@ def test_a_missing_password_is_one_error_for_all_values() -> None:
     inventory = cluster(f"env:\n        {text}", Vault())
     with pytest.raises(InvalidInput) as caught:
         resolve(inventory)
-    message = (
-        "encrypted with ansible-vault, and no password is given; give it with --vault-password-file or --ask-vault-pass"
-    )
+    message = "encrypted with ansible-vault, and no password is available; name one with --vault-password-file or --ask-vault-pass"
     assert str(caught.value) == f"inventory.yml:7:12: error: {message}"
 
 
@@ -250,7 +248,7 @@ def test_a_prompt_needs_a_terminal() -> None:
 
 
 def test_a_wrong_password_is_reported_with_the_vault_id(vault: Vault) -> None:
-    message = "no given password decrypts this value{}; check the password, and that the value is whole"
+    message = "none of the passwords decrypts this value{}; check the password, and that the value is whole"
     assert decryption_error(vault, encrypt(SECRET, password="other")[0]) == HEAD + message.format("")
     labelled = encrypt(SECRET, password="other", label="prod")[0]
     assert decryption_error(vault, labelled) == HEAD + message.format(", whose vault id is `prod`")

@@ -14,7 +14,7 @@ import click
 from tfprov.editing.scalar_emitter import emit_text
 from tfprov.errors import InvalidInput, Position, TfprovError, Usage, printable
 from tfprov.inventory.host_names import NameKind, check_name, split_port
-from tfprov.model.node import Scalar
+from tfprov.model.yaml_node import Scalar
 from tfprov.paths import shipped_directory
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.model.inventory import NAMESPACE, overlay
-from tfprov.model.node import Items, Mapping, Node, Scalar
+from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import Vault
 from tfprov.vault.redaction import mentions_secret, redact_line
 from tfprov.yamltext.load import MAX_DEPTH, FileOverlay, parse, parse_json_or_yaml, read_bytes

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfprov.errors import Position, one_line, printable
 from tfprov.inventory.builder import InventoryBuilder
-from tfprov.model.node import Items, Mapping, Node, Scalar
+from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 from tfprov.vault.redaction import mentions_secret, redact_line
 
 SECTION = re.compile(r"\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?\Z")

@@ -18,7 +18,7 @@ from tfprov.inventory.detect import (
     looks_like_yaml,
 )
 from tfprov.inventory.yaml_source import add_document, has_groups, plugin_problem
-from tfprov.model.node import Scalar
+from tfprov.model.yaml_node import Scalar
 from tfprov.paths import INVENTORY
 from tfprov.vault.decrypt import Vault
 from tfprov.yamltext.load import MAX_BYTES, FileOverlay, decode, parse_json_or_yaml, read_bytes

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from tfprov.errors import InvalidInput, Position, Problem, printable
-from tfprov.model.node import EncryptedValue, Items, Mapping, Node, Scalar
+from tfprov.model.yaml_node import EncryptedValue, Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import HEADER, Vault
 from tfprov.vault.redaction import mentions_secret
 from tfprov.yamltext.yaml11 import (

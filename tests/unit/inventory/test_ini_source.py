@@ -10,7 +10,7 @@ from tfprov.errors import InvalidInput, Position
 from tfprov.inventory.builder import InventoryBuilder
 from tfprov.inventory.ini_source import add_ini
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import plain
+from tfprov.model.yaml_node import plain
 from tfprov.settings.load import load_inventory
 
 

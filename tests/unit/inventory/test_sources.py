@@ -11,7 +11,7 @@ from tfprov.errors import InvalidInput
 from tfprov.inventory.detect import SourceKind, detect_kind
 from tfprov.inventory.sources import MAX_FILES
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import plain
+from tfprov.model.yaml_node import plain
 from tfprov.settings.load import load_inventory
 
 YAML = "worker: {hosts: {node1: {a: 1}}}\n"

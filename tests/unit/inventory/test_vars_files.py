@@ -10,7 +10,7 @@ from tests.support.vaults import encrypt, value
 from tfprov.errors import InvalidInput
 from tfprov.inventory.vars_files import base_directory
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import plain, plain_masked
+from tfprov.model.yaml_node import plain, plain_masked
 from tfprov.settings.load import load, load_inventory
 from tfprov.settings.role_settings import resolve_path
 from tfprov.vault.decrypt import Vault

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.command_output import CommandResult, run_command
 from tests.support.vaults import encrypt, value
-from tfprov.model.node import plain
+from tfprov.model.yaml_node import plain
 from tfprov.settings.load import load_inventory
 from tfprov.settings.resolve import resolve
 

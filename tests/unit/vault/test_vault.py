@@ -16,8 +16,8 @@ from tests.support.vaults import encrypt, value
 from tfprov.errors import HostError, InvalidInput, Position, Problem, hide_secret
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import Mapping, decrypt_values, plain, plain_masked
 from tfprov.model.plan import ActionKind
+from tfprov.model.yaml_node import Mapping, decrypt_values, plain, plain_masked
 from tfprov.settings.connection import resolve_connection
 from tfprov.settings.resolve import resolve
 from tfprov.vault.decrypt import MalformedVault, Vault, WrongPassword, decrypt, is_decryption_problem, vault_id

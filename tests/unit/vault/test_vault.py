@@ -209,7 +209,10 @@ def test_a_missing_password_is_one_error_for_all_values() -> None:
     inventory = cluster(f"env:\n        {text}", Vault())
     with pytest.raises(InvalidInput) as caught:
         resolve(inventory)
-    message = "encrypted with ansible-vault, and no password is available; name one with --vault-password-file or --ask-vault-pass"
+    message = (
+        "encrypted with ansible-vault, and no password is available; "
+        "name one with --vault-password-file or --ask-vault-pass"
+    )
     assert str(caught.value) == f"inventory.yml:7:12: error: {message}"
 
 

@@ -95,6 +95,26 @@ class DataService(StrictModel):
         return self.address.removeprefix("grpc://")
 
 
+class Serving(StrictModel):
+    """What a model server loads, and which one it is."""
+
+    server: Literal["tfprov", "tensorflow_serving"] = Field(
+        "tfprov",
+        description="The program: `tfprov`, a small server of tfprov's runtime, which needs TensorFlow only and answers "
+        "`predict`, `metadata` and the state of versions; `tensorflow_serving`, `tensorflow_model_server` of the image.",
+        examples=["tensorflow_serving"],
+    )
+    model_name: Annotated[
+        Line, field_types.pattern_format(r"[A-Za-z0-9_.-]{1,100}", "letters, digits, `_`, `.` and `-`")
+    ] = Field("model", description="The name of the model in URLs: /v1/models/NAME:predict.", examples=["digits"])
+    model_base_path: Annotated[Line, field_types.DATA] = Field(
+        "export",
+        description="The directory with the exported versions: numbered directories, each with a SavedModel, as "
+        "`task.export` writes them. A relative path is relative to the chief's checkpoint directory.",
+        examples=["export"],
+    )
+
+
 class End(StrictModel):
     """What happens when the chief is done."""
 
@@ -116,7 +136,7 @@ class Image(StrictModel):
     build: PathText | None = Field(
         None,
         description="The directory with the Dockerfile to build. A relative path is relative to the file that "
-        "contains it. Default: none; one of `build`, `name` and `archive` is given.",
+        "contains it. Default: none; one of `build`, `name` and `archive` is required.",
         examples=["../images/train"],
     )
     name: Annotated[Line, field_types.IMAGE_NAME] | None = Field(
@@ -243,7 +263,7 @@ class Data(StrictModel):
     path: Annotated[PathText, field_types.DATA] | None = Field(
         None,
         description="The directory with the data on every host that reads it. A relative path is relative to the "
-        "file that contains it, and only for this machine. Default: none; one of `path` and `fetch` is given.",
+        "file that contains it, and only for this machine. Default: none; one of `path` and `fetch` is required.",
         examples=["/data/mnist"],
     )
     fetch: (

@@ -64,12 +64,12 @@ class StreamReader(DataSourceStreamReader):
         self._until = frozenset(file.path for file in listed(self._reader.options))
 
     def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:  # noqa: N802
-        """Return the offset after the next files: all that there are, or `maxFilesPerTrigger` of them, oldest first.
+        """Return the offset after the next files: all that there are, or as many as the limit says, oldest first.
 
-        Spark 4.1 passes nothing, and gets what is behind the last offset.
+        Spark 4.1 passes nothing, and gets all files behind the last offset.
         """
         seen = self._seen if start is None else json.loads(start["files"])
-        most = self._reader.options.max_files if limit is None else getattr(limit, "max_files", None)
+        most = getattr(limit, "max_files", None)
         files = {file.path: file.modified for file in listed(self._reader.options)}
         oldest = max([*files.values(), *seen.values()], default=0) - self._reader.options.max_file_age
         new = [path for path, changed in sorted(files.items(), key=lambda item: (item[1], item[0]))

@@ -19,6 +19,7 @@ ROOT = Path(tfprov.__file__).parent
 LAYERS = (
     {"errors"},
     {"wiring", "atomic_write", "paths", "formats"},
+    {"filesystems"},
     {"tfrecord"},
     {"model"},
     {"results"},
@@ -37,7 +38,8 @@ LAYERS = (
 """The packages from the lowest layer to the highest: a module imports from its own layer and from lower ones."""
 
 IN_THE_CONTAINER = {
-    "runtime": {"runtime", "wiring", "formats", "atomic_write"},
+    "runtime": {"runtime", "wiring", "formats", "atomic_write", "filesystems"},
+    "filesystems": {"formats"},
     "wiring": set(),
     "formats": set(),
     "atomic_write": set(),

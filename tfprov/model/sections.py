@@ -5,6 +5,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from tfprov.filesystems.urls import scheme_of
 from tfprov.model import field_types, validators
 
 
@@ -55,14 +56,20 @@ Address = Annotated[str, field_types.ADDRESS]
 PathText = Annotated[Line, field_types.PATH]
 
 
+LOCAL_CHECKPOINTS = "/checkpoints"
+"""The default checkpoint directory of a container."""
+
+
 class Checkpoints(StrictModel):
     """Where the chief saves, and where `gather` copies its checkpoints to."""
 
-    dir: Annotated[Line, field_types.DIRECTORY] = Field(
-        "/checkpoints",
+    dir: Annotated[Line, field_types.CHECKPOINT_DIR] = Field(
+        LOCAL_CHECKPOINTS,
         description="The chief's checkpoint directory inside its container. Under the process runtime, each task "
-        "has a directory of its own and this setting has no effect. Programs get the path in TFPROV_CHECKPOINT_DIR "
-        "and as `{{ checkpoint_dir }}`.",
+        "has a directory of its own and a path has no effect. Programs get the path in TFPROV_CHECKPOINT_DIR "
+        "and as `{{ checkpoint_dir }}`. A URL (`s3://bucket/run`, `hdfs://namenode:8020/run`, `gs://bucket/run`) is "
+        "a directory to which every checkpoint is copied, and from which the newest is restored on any host; the "
+        "program then saves to the default directory. Credentials are variables in `env`.",
         examples=["/checkpoints"],
     )
     to: PathText = Field(
@@ -79,6 +86,16 @@ class Checkpoints(StrictModel):
         "not contain that name. Default: none.",
         examples=["logdir"],
     )
+
+    @property
+    def local(self) -> str:
+        """The directory in a container."""
+        return LOCAL_CHECKPOINTS if scheme_of(self.dir) else self.dir
+
+    @property
+    def remote(self) -> str | None:
+        """The URL of the directory to which checkpoints are copied; None without one."""
+        return self.dir if scheme_of(self.dir) else None
 
 
 class DataService(StrictModel):

@@ -168,7 +168,7 @@ def _docker(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem
         what = "`bind: 0.0.0.0` is for all networks, and anyone who reaches a TensorFlow port can run code"
         fix = "bind an address of the cluster's network, or set `allow_insecure_network: true`"
         yield Problem(find(node, ["bind"])[1], what, fix)
-    directory = values.checkpoints.dir
+    directory = values.checkpoints.local
     if _overlap(directory, CODE):
         at = find(node, ["checkpoints", "dir"])[1]
         yield Problem(at, f"`checkpoints.dir` overlaps the code in {CODE}", "for example `dir: /checkpoints`")
@@ -179,7 +179,7 @@ def _docker(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem
 
 
 def _mounts(node: Mapping, values: Settings) -> Iterator[Problem]:
-    taken = {"the code": CODE, "the checkpoints": values.checkpoints.dir}
+    taken = {"the code": CODE, "the checkpoints": values.checkpoints.local}
     if values.data is not None:
         for what, directory in taken.items():
             if _overlap(values.data.to, directory):

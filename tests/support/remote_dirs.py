@@ -71,11 +71,8 @@ class FaultyFileSystem(LocalFileSystem):  # type: ignore[misc]
 
     def find(self, path: str, **options: Any) -> Any:
         self.step()
-        paths = (os.path.join(parent, name) for parent, _, names in os.walk(path) for name in names)
-        return {it: {"size": os.path.getsize(it), "type": "file"} for it in paths if not it.endswith(".upload")}
-
-    def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        os.makedirs(path, exist_ok=exist_ok)
+        paths = (Path(parent) / name for parent, _, names in os.walk(path) for name in names)
+        return {str(it): {"size": it.stat().st_size, "type": "file"} for it in paths if it.suffix != ".upload"}
 
     def rm_file(self, path: str) -> None:
         self.step()
@@ -106,6 +103,6 @@ def save(directory: Path, step: int, content: str = "weights", prefix: str = "mo
 
 def newest_manifest_file(directory: Path) -> dict[str, Any]:
     """Return the content of the newest manifest of a remote directory."""
-    newest = sorted((directory / ".tfprov").glob("manifest-*.json"))[-1]
+    newest = max((directory / ".tfprov").glob("manifest-*.json"))
     content: dict[str, Any] = json.loads(newest.read_text())["manifest"]
     return content

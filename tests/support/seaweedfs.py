@@ -68,7 +68,8 @@ def running(directory: Path) -> Iterator[S3Server]:
     options += [f"-{name}.port.grpc={port + 1}" for name, port in ports.items()]
     command = [
         str(program()), "-logtostderr", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={directory}",
-        "-master.volumeSizeLimitMB=64", "-volume.max=20", "-master.telemetry=false", "-s3", f"-s3.config={directory / 's3.json'}", *options,
+        "-master.volumeSizeLimitMB=64", "-volume.max=20", "-master.telemetry=false", "-s3",
+        f"-s3.config={directory / 's3.json'}", *options,
     ]  # fmt: skip
     server = S3Server(f"http://127.0.0.1:{ports['s3']}", directory)
     with (directory / "log").open("wb") as log:

@@ -18,6 +18,8 @@ from tfprov.filesystems.remote_dir import RemoteDir, RemoteError
 from tfprov.formats.checkpoint import step_of
 
 FOLDER = ".tfprov"
+MIRROR_STATUS = "mirror.json"
+"""In the local directory: what was last mirrored, for `tfprov status`, and where to, for the next start."""
 _NAME = re.compile(r"\.tfprov/manifest-([0-9]{10})-([0-9a-z]{1,32})\.json", re.ASCII)
 _LIMIT = 64 << 20
 """Bytes of a manifest that are read: some 200 for each file."""
@@ -113,9 +115,7 @@ def decode(data: bytes) -> Manifest:
         fields: dict[str, Any] = outer["manifest"]
         if hashlib.sha256(_canonical(fields).encode()).hexdigest() != outer["sha256"]:
             raise ValueError("its checksum is wrong")
-        checkpoints = tuple(
-            RemoteCheckpoint(one["prefix"], _files(one["files"])) for one in fields.pop("checkpoints")
-        )
+        checkpoints = tuple(RemoteCheckpoint(one["prefix"], _files(one["files"])) for one in fields.pop("checkpoints"))
         others = _files(fields.pop("others"))
         return Manifest(**fields | {"uploading": tuple(fields["uploading"])}, checkpoints=checkpoints, others=others)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:

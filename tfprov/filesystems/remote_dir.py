@@ -80,8 +80,6 @@ class RemoteDir:
     def write(self, name: str, chunks: Iterable[bytes], size: int = 0) -> None:
         """Replace a file of about `size` bytes. One that fails to arrive whole must be taken for damaged."""
         with self._errors(f"{name} cannot be written"):
-            with suppress(NotImplementedError):
-                self.fs.makedirs(f"{self.path}/{name}".rpartition("/")[0], exist_ok=True)
             file = self._open(name, "wb", max(_PART, size // _MAX_PARTS + 1))
             try:
                 for piece in chunks:
@@ -182,7 +180,11 @@ def _hdfs(client: Any, host: str | None, port: int | None, env: Mapping[str, str
 def _s3(client: Any, env: Mapping[str, str]) -> Any:
     endpoint = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL")
     region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION")
-    config: dict[str, Any] = {"connect_timeout": _CONNECT_TIMEOUT, "read_timeout": _READ_TIMEOUT}
+    config: dict[str, Any] = {
+        "connect_timeout": _CONNECT_TIMEOUT,
+        "read_timeout": _READ_TIMEOUT,
+        "retries": {"max_attempts": 2},  # callers try again, and say so
+    }
     if endpoint:  # servers other than Amazon's may not know the checksums that newer clients add to every request
         when = "when_required"
         config |= {"request_checksum_calculation": when, "response_checksum_validation": when}

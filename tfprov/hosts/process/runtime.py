@@ -24,7 +24,15 @@ from tfprov.hosts.log_file import last_lines
 from tfprov.hosts.process import task_dir as process_task_dir
 from tfprov.hosts.process.data_dirs import DataDirs
 from tfprov.hosts.process.files import ProcessOutsideFiles, SparseFile
-from tfprov.hosts.process.proc import has_group, is_alive, port_owner, signal_group, signal_handlers, terminate, wait_until
+from tfprov.hosts.process.proc import (
+    has_group,
+    is_alive,
+    port_owner,
+    signal_group,
+    signal_handlers,
+    terminate,
+    wait_until,
+)
 from tfprov.hosts.process.spec import RUN, task_order
 from tfprov.hosts.process.task_dir import TaskDir, complete_entries, observe_task, os_errors
 from tfprov.model.cluster import Task

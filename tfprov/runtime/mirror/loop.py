@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tfprov.atomic_write import replace
+from tfprov.filesystems.generations import MIRROR_STATUS
 from tfprov.filesystems.remote_dir import RemoteDir, RemoteError
 from tfprov.runtime.mirror.mirror import Mirror, Superseded
 from tfprov.runtime.mirror.restore import Owner, Refused, take_over
-from tfprov.runtime.mirror.scan import STATUS, lies_elsewhere
+from tfprov.runtime.mirror.scan import lies_elsewhere
 from tfprov.runtime.mirror.upload import release
 
 POLL = 1.0
@@ -37,7 +38,7 @@ class MirrorLoop:
         self._pause, self._told_elsewhere = _FIRST_PAUSE, ""
 
     @classmethod
-    def begin(
+    def begin(  # noqa: PLR0913, PLR0917  all that a mirror has to do with
         cls,
         remote: RemoteDir,
         directory: Path,
@@ -127,7 +128,9 @@ class MirrorLoop:
         prefix = lies_elsewhere(self.mirror.directory)
         if prefix is None:
             return ""
-        problem = f"the weights of {prefix} are not here, but with a ps; save with tfprov.runtime, or Saver(sharded=False)"
+        problem = (
+            f"the weights of {prefix} are not here, but with a ps; save with tfprov.runtime, or Saver(sharded=False)"
+        )
         if prefix != self._told_elsewhere:
             self._told_elsewhere = prefix
             self._noted(problem)
@@ -144,6 +147,6 @@ class MirrorLoop:
             "at": time.time(),
         }
         try:
-            replace(self.mirror.directory / STATUS, json.dumps(facts).encode() + b"\n")
+            replace(self.mirror.directory / MIRROR_STATUS, json.dumps(facts).encode() + b"\n")
         except OSError as error:
-            self._noted(f"{STATUS} cannot be written: {error.strerror}")
+            self._noted(f"{MIRROR_STATUS} cannot be written: {error.strerror}")

@@ -86,13 +86,13 @@ class Mirror:
         with held(self.directory, one) as paths:
             taken = self.manifest.files
             plan = {name: object_name(name, paths[name], taken) for name in in_order(iter(paths))}
-            self._announce(object for object, is_there in plan.values() if not is_there)
+            self._announce(target for target, is_there in plan.values() if not is_there)
             files: dict[str, RemoteFile] = {}
-            for name, (object_, is_there) in plan.items():
+            for name, (target, is_there) in plan.items():
                 if is_there:
-                    files[name] = next(file for file in taken.values() if file.object == object_)
+                    files[name] = next(file for file in taken.values() if file.object == target)
                 else:
-                    files[name] = upload(self.remote, object_, paths[name], one.files[name])
+                    files[name] = upload(self.remote, target, paths[name], one.files[name])
         self._adopt_checkpoint(one, RemoteCheckpoint(one.prefix, files), listing)
 
     def _announce(self, objects: Iterable[str]) -> None:

@@ -10,10 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfprov.atomic_write import replace as write_file
-from tfprov.filesystems.generations import FOLDER, Manifest, RemoteCheckpoint, RemoteFile, read_newest
+from tfprov.filesystems.generations import (
+    FOLDER,
+    MIRROR_STATUS,
+    Manifest,
+    RemoteCheckpoint,
+    RemoteFile,
+    read_newest,
+)
 from tfprov.filesystems.remote_dir import RemoteDir, RemoteError
 from tfprov.formats.checkpoint import STATE, checkpoint_state, checkpoints, last_component
-from tfprov.runtime.mirror.scan import STATUS, Listing, scan
+from tfprov.runtime.mirror.scan import Listing, scan
 
 _STAGING = ".tfprov-restore"
 
@@ -80,7 +87,7 @@ def _check_origin(remote: RemoteDir, manifest: Manifest, directory: Path, local:
 def read_origin(directory: Path) -> str:
     """Return the URL of the remote directory that `directory` was mirrored to; empty for none."""
     try:
-        facts = json.loads((directory / STATUS).read_text("utf-8"))
+        facts = json.loads((directory / MIRROR_STATUS).read_text("utf-8"))
         return str(facts["url"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""

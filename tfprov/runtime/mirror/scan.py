@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfprov.filesystems.generations import MIRROR_STATUS
 from tfprov.formats.checkpoint import STATE, checkpoints, last_component, parse_state
 
 HELD = ".tfprov-mirror"
 """The folder with hard links to the files of a checkpoint that is being uploaded: its program may remove it meanwhile."""
-STATUS = "mirror.json"
-"""What the mirror last did, for `tfprov status`."""
 _OWN = (".tfprov", HELD, ".tfprov-held", ".tfprov-restore")
-_UNSENT = ("progress.json", "placement.json", "manifest.json", STATUS)
+_UNSENT = ("progress.json", "placement.json", "manifest.json", MIRROR_STATUS)
 """Files that tasks and `tfprov gather` write anew."""
 _LEFTOVER = re.compile(r"\.tempstate|_temp(_[0-9a-f]+)?(/|\Z)|\.part(/|\Z)|(\A|/)checkpoint\.tmp|\.tmp[0-9a-f]*\Z")
 _STATE_LIMIT = 1 << 20

@@ -11,8 +11,6 @@ all processes of the group, as the supervisor of the process runtime sends them.
 import os
 import signal
 import sys
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 

@@ -58,6 +58,7 @@ def test_a_training_goes_on_from_s3_after_every_host_is_lost(local_cluster: Loca
     local_cluster("up")
     until(lambda: (mirrored(local_cluster).get("step") or -1) >= 200, "a checkpoint is in S3")  # type: ignore[operator]
     local_cluster.lose_every_host()
+    assert re.search(r"gathered into .*: model.ckpt-\d+ \(3 tensors read\)", local_cluster("gather"))
     write(local_cluster, url, s3.env, steps=1500, pause=0, host="b")
     plan = local_cluster("plan")
     step = int(re.search(r"the training goes on from step (\d+) \(s3://training/linear/run-1\)", plan)[1])  # type: ignore[index]

@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := build/peers
-INPUTS := pyproject.toml $(wildcard locks/*.txt) .ci/venv.sh
+INPUTS := pyproject.toml $(wildcard locks/*.txt) .ci/venv.sh .ci/spark.sh
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # What mypy knows of each file, by its content: a new clone need not learn it again.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tfprov-tests/mypy
@@ -41,12 +41,14 @@ unit: $(VENV)/ready-dev
 test: lint
 	sh .ci/engine.sh
 	sh .ci/browser.sh
+	sh .ci/java.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not matrix" --durations=20 $(ARGS)
 
 # Every long form once, and the suite ten times beside four busy processes: make matrix ARGS="--times 1"
 matrix: $(VENV)/ready-dev
 	TFPROV_TESTS_ENGINE=required sh .ci/engine.sh
 	TFPROV_TESTS_BROWSER=required sh .ci/browser.sh
+	TFPROV_TESTS_JAVA=required sh .ci/java.sh
 	$(BIN)/python -m tests.matrix $(ARGS)
 
 # Which parts, and how often: make bench ARGS="noop --rounds 11". Ansible and pyinfra get an environment of their own.
@@ -92,6 +94,7 @@ $(VENV)/ready-demo: $(INPUTS)
 $(VENV)/ready-dev: $(INPUTS)
 	sh .ci/venv.sh "$(PYTHON)" $(VENV)
 	$(PIP) --no-deps --require-hashes -r locks/dev.txt
+	sh .ci/spark.sh $(VENV)
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/ready-demo
 

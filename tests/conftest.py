@@ -4,7 +4,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 import pytest
 
@@ -16,6 +16,9 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from tests.support.budget import Budget  # noqa: E402
+
+VARIABLES = {"page": "TFPROV_TESTS_BROWSER", "spark": "TFPROV_TESTS_JAVA"}
+"""The fixtures of what else a machine may lack, and the variable that makes a lack of it an error."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,8 +46,7 @@ def pytest_unconfigure() -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Where nothing may be left out, a test that is skipped has failed, whatever it lacks."""
     report = yield
-    needs_page = "page" in getattr(item, "fixturenames", ())
-    if report.skipped and not hasattr(report, "wasxfail") and _is_required(browser=needs_page):
+    if report.skipped and not hasattr(report, "wasxfail") and _is_required(getattr(item, "fixturenames", ())):
         _fail(report)
     return report
 
@@ -55,18 +57,19 @@ def pytest_make_collect_report(
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """The same for a whole file."""
     report = yield
-    if report.skipped and _is_required(browser=False):
+    if report.skipped and _is_required():
         _fail(report)
     return report
 
 
-def _is_required(*, browser: bool) -> bool:
-    return os.environ.get("TFPROV_TESTS_BROWSER" if browser else "TFPROV_TESTS_ENGINE") == "required"
+def _is_required(fixtures: Sequence[str] = ()) -> bool:
+    """Whether what a test with these fixtures may lack must be there: for most it is the engine."""
+    variable = next((VARIABLES[name] for name in fixtures if name in VARIABLES), "TFPROV_TESTS_ENGINE")
+    return os.environ.get(variable) == "required"
 
 
 def _fail(report: pytest.TestReport | pytest.CollectReport) -> None:
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
     report.outcome = "failed"
-    report.longrepr = (
-        f"{reason}\nNothing may be left out here: TFPROV_TESTS_ENGINE or TFPROV_TESTS_BROWSER is `required`."
-    )
+    variables = " or ".join(["TFPROV_TESTS_ENGINE", *VARIABLES.values()])
+    report.longrepr = f"{reason}\nNothing may be left out here: {variables} is `required`."

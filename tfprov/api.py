@@ -235,7 +235,7 @@ class Cluster:
     def gather(self, path: str | None = None) -> GatherResult:
         """Copy the chief's new checkpoints and event files, whole and verified; a second call copies nothing.
 
-        With a remote `checkpoints.dir` they come from there, and no host is contacted.
+        They come from a remote `checkpoints.dir` if there is one, without contacting any host.
         `path` copies this file or directory of the chief instead, as it is: relative to its working directory, or absolute.
         """
         from tfprov.engine.checkpoints.model_files import check_path  # noqa: PLC0415
@@ -247,10 +247,7 @@ class Cluster:
             locate(context, self.chief)
             copied = verbs.gather_path(context, path)
             return GatherResult(copied.at, copied.files, copied.size)
-        gathered = verbs.gather_mirrored(context)
-        if gathered is None:
-            locate(context, self.chief)
-            gathered = verbs.gather_newest(context)
+        gathered = verbs.gather_mirrored(context) or verbs.gather_newest(context)
         new = tuple(checkpoint(context.target, saved) for saved in gathered.new)
         newest = checkpoint(context.target, gathered.newest) if gathered.newest is not None else None
         return GatherResult(gathered.directory, gathered.files, gathered.size, newest, new)

@@ -1,4 +1,4 @@
-"""Fixtures with a Docker engine or a browser, and the diagnostics they print for a failed test."""
+"""Fixtures with a Docker engine, a browser or Spark, and the diagnostics they print for a failed test."""
 
 import contextlib
 import os
@@ -25,6 +25,10 @@ from tfprov.images.oci_layout import Layout
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
+    from pyspark.sql import SparkSession
+
+    from tests.support.hdfs import Hdfs
+    from tests.support.seaweedfs import S3Server
 
 FAILURES = ROOT / "build" / "failures"
 """Where logs and `inspect` output of failed tests are kept: a directory each, named as the test."""
@@ -39,8 +43,8 @@ FAILED = pytest.StashKey[bool]()
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """There is one lab: all tests that use it run one after the other, in one of pytest's processes.
 
-    So do trainings with TensorFlow on hosts, which have a lab of their own, tests that use the engine alone, and trainings
-    without it: ten TensorFlows at once on two cores take minutes to be imported.
+    So do trainings with TensorFlow on hosts, which have a lab of their own, tests that use the engine alone, those with
+    Spark, and trainings without it: ten TensorFlows at once on two cores take minutes to be imported.
     """
     for item in items:
         names = getattr(item, "fixturenames", ())
@@ -50,6 +54,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("training-lab"))
         elif "private_engine" in names:
             item.add_marker(pytest.mark.xdist_group("engine"))
+        elif "spark" in names:
+            item.add_marker(pytest.mark.xdist_group("spark"))
         elif item.get_closest_marker("tensorflow") and item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.xdist_group("tensorflow"))
 
@@ -76,6 +82,37 @@ def page() -> Iterator["Page"]:
         _not_run(reason, "TFPROV_TESTS_BROWSER")
     with browser.opened() as page:
         yield page
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """Spark with two executors, which all tests share; they are reported as not run on a machine without Java."""
+    from tests.support import spark  # noqa: PLC0415  for its tests only
+
+    if reason := spark.unavailable():
+        _not_run(reason, "TFPROV_TESTS_JAVA")
+    with spark.session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator["S3Server"]:
+    """An S3 server for all tests of this process."""
+    from tests.support import seaweedfs  # noqa: PLC0415  for its tests only
+
+    with seaweedfs.running(tmp_path_factory.mktemp("seaweedfs")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Hdfs"]:
+    """A NameNode and a DataNode for all tests of this process; reported as not run on a machine without Java."""
+    from tests.support import hdfs  # noqa: PLC0415  for its tests only
+
+    if reason := hdfs.unavailable():
+        _not_run(reason, "TFPROV_TESTS_JAVA")
+    with hdfs.running(tmp_path_factory.mktemp("hdfs")) as server:
+        yield server
 
 
 @pytest.fixture

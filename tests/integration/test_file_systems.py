@@ -1,12 +1,12 @@
-"""Checkpoints on file systems that outlive a host, with real servers: S3 (SeaweedFS)."""
+"""Checkpoints on file systems that outlive a host, with real servers: S3 (SeaweedFS) and HDFS."""
 
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from tests.support import seaweedfs
+from tests.support.hdfs import Hdfs
 from tests.support.local_cluster import LocalCluster
 from tests.support.programs import read_back
 from tests.support.seaweedfs import S3Server
@@ -30,13 +30,6 @@ all:
     ps: {hosts: {HOST: {ansible_connection: local}}}
     worker: {hosts: {HOST: }}
 """
-
-
-@pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """An S3 server for all tests of this process."""
-    with seaweedfs.running(tmp_path_factory.mktemp("seaweedfs")) as server:
-        yield server
 
 
 def write(cluster: LocalCluster, url: str, env: dict[str, str], *, steps: int, pause: float, host: str) -> None:
@@ -71,3 +64,17 @@ def test_a_training_goes_on_from_s3_after_every_host_is_lost(local_cluster: Loca
     assert values["global_step"] >= 1500
     assert local_cluster.processes() == []
     assert seaweedfs.SECRET not in output
+
+
+def test_a_training_goes_on_from_hdfs_after_every_host_is_lost(local_cluster: LocalCluster, hdfs: Hdfs) -> None:
+    url = f"{hdfs.url}/linear/run-1"
+    write(local_cluster, url, hdfs.env, steps=1_000_000, pause=0.003, host="a")
+    local_cluster("up")
+    until(lambda: (mirrored(local_cluster).get("step") or -1) >= 100, "a checkpoint is in HDFS")  # type: ignore[operator]
+    local_cluster.lose_every_host()
+    write(local_cluster, url, hdfs.env, steps=400, pause=0, host="b")
+    output = local_cluster("run", "--resume", timeout=300)
+    step = int(re.search(rf"restored model\.ckpt-(\d+) from {url}", output)[1])  # type: ignore[index]
+    assert f"the training goes on from step {step} ({url})" in output
+    manifest = json.loads((local_cluster.directory / "checkpoints/linear/manifest.json").read_text())
+    assert manifest["checkpoints"][-1]["step"] >= 400

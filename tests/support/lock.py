@@ -21,13 +21,15 @@ FOLDER = ROOT / "locks"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PLATFORMS = (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"))
 ARCHITECTURES = {"x86_64", "aarch64", "arm64", "universal2"}
-INCLUDES = {"tool": (), "demo": ("tool",), "dev": ("demo",), "venv": ()}
+INCLUDES = {"tool": (), "demo": ("tool",), "dev": ("demo",), "venv": (), "spark": ()}
 """The lock files, and which one each begins with."""
 TWINS = {"tensorflow": "tensorflow-cpu"}
 """Packages built from the same sources, which need the same others: the second one is asked for both.
 
 Which of them is installed is for pyproject.toml to say: a package that needs the first one, such as tf-keras, takes either.
 """
+SOURCES = {"pyspark": ("py4j>=0.10.9.7,<0.10.9.10",)}
+"""Packages that are published as a source distribution only, and what each needs: its metadata is inside of 430 MB."""
 BUILDS = ("editables",)
 """What hatchling needs for an editable installation; it asks for it while it builds, and pip fetches nothing then."""
 HEAD = """\
@@ -35,11 +37,13 @@ HEAD = """\
 --require-hashes
 --only-binary :all:
 """
+SOURCE_HEAD = "--no-binary {name}\n"
 PURPOSES = {
     "tool": "What tfprov itself needs: pip install -r locks/tool.txt",
     "demo": "What `make demo` installs: tfprov's own, TensorFlow and what builds a package of tfprov.",
     "dev": "What `make test` installs, with `pip install --no-deps`: tf-keras requires another build of TensorFlow.",
     "venv": "What makes a virtual environment where Python cannot.",
+    "spark": "Spark, which .ci/spark.sh builds once with the locked setuptools.",
 }
 
 Environment = Mapping[str, str]
@@ -92,6 +96,7 @@ def roots(pyproject: str) -> dict[str, list[str]]:
         "demo": [*extras["tensorflow"], *data["build-system"]["requires"], *BUILDS],
         "dev": extras["dev"],
         "venv": ["pip", "virtualenv"],
+        "spark": [text for text in extras["spark"] if canonicalize_name(Requirement(text).name) in SOURCES],
     }
 
 
@@ -193,6 +198,7 @@ def _platform_fits(tag: Tag) -> bool:
 def write(file: str, lines: Sequence[Locked]) -> str:
     """Return the text of a lock file."""
     text = HEAD.format(purpose=PURPOSES[file]) + "".join(f"-r {name}.txt\n" for name in INCLUDES[file])
+    text += "".join(SOURCE_HEAD.format(name=line.name) for line in lines if line.name in SOURCES)
     for line in lines:
         head = f"{line.name}=={line.version}" + (f" ; {line.marker}" if line.marker else "")
         text += " \\\n    ".join([head, *(f"--hash=sha256:{each}" for each in sorted(line.hashes))]) + "\n"

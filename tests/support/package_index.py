@@ -13,14 +13,14 @@ import subprocess
 import sys
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename, parse_wheel_filename
 
-from tests.support.lock import FOLDER, TWINS, Locked, LockError, fits, lock, pins, platforms, roots, write
+from tests.support.lock import FOLDER, SOURCES, TWINS, Locked, LockError, fits, lock, pins, platforms, roots, write
 from tests.support.network_settings import pip_settings
 from tests.support.paths import ROOT
 from tfprov import atomic_write
@@ -42,8 +42,18 @@ class Index:
         self.trusted = ssl.create_default_context(cafile=cert)
 
     def with_hashes(self, line: Locked) -> Locked:
-        """Return a line of a lock file with the SHA-256 of every wheel it is for."""
-        return replace(line, hashes=release_hashes(self._project(line.name), line))
+        """Return a line of a lock file with the SHA-256 of every wheel it is for, or of its source distribution."""
+        hashes = source_hashes if line.name in SOURCES else release_hashes
+        return replace(line, hashes=hashes(self._project(line.name), line))
+
+    def download(self, project: str, filename: str) -> Iterator[bytes]:
+        """Yield the content of one file of a project; its hash is for the caller to compare."""
+        url = next(file["url"] for file in self._project(project)["files"] if file["filename"] == filename)
+        headers = {name: value for name, value in self.headers.items() if name == "Authorization"}
+        request = urllib.request.Request(urllib.parse.urljoin(f"{self.url}/{project}/", url), headers=headers)
+        with urllib.request.urlopen(request, context=self.trusted, timeout=60) as answer:
+            while piece := answer.read(1 << 20):
+                yield piece
 
     def _project(self, name: str) -> dict[str, Any]:
         request = urllib.request.Request(f"{self.url}/{name}/", headers=self.headers)
@@ -60,14 +70,34 @@ def release_hashes(project: dict[str, Any], line: Locked) -> tuple[str, ...]:
     """Return the SHA-256 of each wheel that fits a line of a lock file, out of an index's answer for its project."""
     wheels = [file for file in project["files"] if fits(file["filename"])]
     chosen = [file for file in wheels if str(parse_wheel_filename(file["filename"])[1]) == line.version]
-    if yanked := [file["filename"] for file in chosen if file.get("yanked")]:
-        raise LockError(f"{yanked[0]} was withdrawn by its authors; take another version in constraints.txt")
+    _refuse_withdrawn(chosen)
     names = [file["filename"] for file in chosen]
     for system, machine in platforms(line.marker):
         tags = "macosx" if system == "darwin" else "linux"
         if not any(re.search(rf"-any\.whl$|{tags}[\w.]*_({machine}|universal2)\b", name) for name in names):
             raise LockError(f"{line.name}=={line.version} has no wheel for {system} on {machine}; take another version")
     return tuple(file["hashes"]["sha256"] for file in chosen)
+
+
+def source_hashes(project: dict[str, Any], line: Locked) -> tuple[str, ...]:
+    """Return the SHA-256 of the source distribution of a release, out of an index's answer for its project."""
+    chosen = [file for file in project["files"] if _source_version(file["filename"]) == line.version]
+    _refuse_withdrawn(chosen)
+    if not chosen:
+        raise LockError(f"{line.name}=={line.version} has no source distribution; take another version")
+    return tuple(file["hashes"]["sha256"] for file in chosen)
+
+
+def _source_version(filename: str) -> str | None:
+    try:
+        return str(parse_sdist_filename(filename)[1])
+    except InvalidSdistFilename:  # a wheel
+        return None
+
+
+def _refuse_withdrawn(files: Sequence[dict[str, Any]]) -> None:
+    if yanked := [file["filename"] for file in files if file.get("yanked")]:
+        raise LockError(f"{yanked[0]} was withdrawn by its authors; take another version in constraints.txt")
 
 
 def configured_index() -> Index:
@@ -81,12 +111,13 @@ def configured_index() -> Index:
 
 def requirements(versions: dict[str, str]) -> dict[str, list[str]]:
     """Return what each package needs, by its metadata; pip fetches what it needs to know that."""
-    exact = [f"{name}=={version}" for name, version in versions.items() if name not in TWINS]
+    exact = [f"{name}=={version}" for name, version in versions.items() if name not in {*TWINS, *SOURCES}]
     options = ["--dry-run", "--ignore-installed", "--no-deps", "--only-binary", ":all:", "--quiet", "--report", "-"]
     report = json.loads(_run([*PIP, "install", *options, *exact]))
     metadata = [each["metadata"] for each in report["install"]]
     needs: dict[str, list[str]] = {canonicalize_name(each["name"]): each.get("requires_dist", []) for each in metadata}
-    return {**needs, **{name: needs[twin] for name, twin in TWINS.items()}}
+    sources = {name: list(texts) for name, texts in SOURCES.items()}
+    return {**needs, **{name: needs[twin] for name, twin in TWINS.items()}, **sources}
 
 
 def _run(command: Sequence[str]) -> str:

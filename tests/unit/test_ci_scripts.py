@@ -97,7 +97,12 @@ def test_the_browser_is_installed_after_a_lock_was_waited_for(machine: Machine) 
 
 
 @pytest.mark.parametrize(
-    ("script", "variable"), [("engine.sh", "TFPROV_TESTS_ENGINE"), ("browser.sh", "TFPROV_TESTS_BROWSER")]
+    ("script", "variable"),
+    [
+        ("engine.sh", "TFPROV_TESTS_ENGINE"),
+        ("browser.sh", "TFPROV_TESTS_BROWSER"),
+        ("java.sh", "TFPROV_TESTS_JAVA"),
+    ],
 )
 def test_what_cannot_be_installed_is_a_note_and_an_error_where_it_is_required(
     machine: Machine, script: str, variable: str

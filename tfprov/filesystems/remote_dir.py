@@ -42,8 +42,9 @@ class ClientMissing(RemoteError):
 class RemoteDir:
     """The directory `path` of an fsspec file system; `url` names it in messages. Paths are relative to it."""
 
-    def __init__(self, url: str, fs: Any, path: str) -> None:
-        self.url, self.fs, self.path = url.rstrip("/"), fs, path.rstrip("/")
+    def __init__(self, url: str, fs: Any, path: str, reach: Callable[[], None] = lambda: None) -> None:
+        """`reach` is called before each request; it raises OSError for a server that cannot be reached."""
+        self.url, self.fs, self.path, self._reach = url.rstrip("/"), fs, path.rstrip("/"), reach
 
     def files(self, below: str = "") -> dict[str, int]:
         """Return the sizes of all files below a directory, by path; nothing for a directory that does not exist."""
@@ -105,6 +106,7 @@ class RemoteDir:
     def _errors(self, what: str) -> Iterator[None]:
         """Turn every error of a client into RemoteError: each has its own tree, and some raise plain exceptions."""
         try:
+            self._reach()
             yield
         except (RemoteError, FileExistsError):
             raise
@@ -132,7 +134,8 @@ def describe_error(error: BaseException) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    text = "".join(char if char.isprintable() else " " for char in str(error))
+    text = str(error).partition("\n\tat ")[0]  # the NameNode's errors bring their stack
+    text = "".join(char if char.isprintable() else " " for char in text)
     return " ".join(text.split())[:_MAX_REASON]
 
 
@@ -143,6 +146,10 @@ def _fix(error: BaseException) -> str:
     if any(word in text for word in ("credential", "forbidden", "accessdenied", "signature", "permission", "403")):
         return "check the credentials in `env`, and the rights that they give"
     return ""
+
+
+OpenRemote = Callable[[str, Mapping[str, str]], RemoteDir]
+"""Opens a remote directory from its URL and an environment, as `open_remote` does."""
 
 
 def open_remote(url: str, env: Mapping[str, str]) -> RemoteDir:
@@ -160,7 +167,8 @@ def open_remote(url: str, env: Mapping[str, str]) -> RemoteDir:
         raise ClientMissing(scheme) from None
     parts = urlsplit(url)
     if name == "hdfs":
-        return RemoteDir(url, _hdfs(client, parts.hostname, parts.port, env), parts.path)
+        fs = _hdfs(client, parts.hostname, parts.port, env)
+        return RemoteDir(url, fs, parts.path, lambda: _reach(parts.hostname, parts.port))
     return RemoteDir(url, _CLIENTS[name](client, env), f"{parts.netloc}{parts.path}")
 
 
@@ -175,6 +183,15 @@ def _hdfs(client: Any, host: str | None, port: int | None, env: Mapping[str, str
             for name in _HADOOP:
                 os.environ.pop(name, None)
             os.environ.update({name: before[name] for name in _HADOOP if name in before})
+
+
+def _reach(host: str | None, port: int | None) -> None:
+    """Connect to the NameNode of a URL with a port: the client tries for minutes to reach one that is down.
+
+    A name without a port may be a name service, which only the client's configuration explains.
+    """
+    if host is not None and port is not None:
+        socket.create_connection((host, port), _CONNECT_TIMEOUT).close()
 
 
 def _s3(client: Any, env: Mapping[str, str]) -> Any:

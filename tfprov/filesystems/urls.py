@@ -67,7 +67,8 @@ def _place_problem(name: str, url: str) -> tuple[str, str] | None:
     example = f"for example {name}://{'namenode:8020' if name == 'hdfs' else 'bucket'}/run"
     try:
         parts = urlsplit(url)
-        has_host = name == "hdfs" or (bool(parts.hostname) and parts.port is None)
+        has_port = parts.port is not None
+        has_host = name == "hdfs" or (bool(parts.hostname) and not has_port)
     except ValueError:  # a port beyond 65535
         return "a URL must have a valid port", example
     if not has_host or not url.startswith(f"{name}://"):

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from tfprov.engine.context import Context
-from tfprov.engine.observe import missing, observe, plan
+from tfprov.engine.observe import locate, missing, observe, plan
 from tfprov.errors import HostError, combine_errors
 from tfprov.model.state import Observation
 from tfprov.planning.plan_text import NOTHING, format_count, format_size, plan_lines, summary
@@ -85,6 +85,7 @@ def gather_newest(context: Context) -> "Gathered":
     from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
     from tfprov.playbook.steps import report_gathered, report_lost_steps  # noqa: PLC0415
 
+    locate(context, context.cluster.chief.name)
     with ClusterLock(context, "gather", tolerant=True):
         observation = observe(context, tolerant=True)
         gathered = gather(context, context.verify, observation)

@@ -15,6 +15,7 @@ from tests.support import licences
 from tests.support.lock import (
     FOLDER,
     INCLUDES,
+    SOURCES,
     Environment,
     Locked,
     LockError,
@@ -29,7 +30,7 @@ from tests.support.lock import (
     roots,
     write,
 )
-from tests.support.package_index import release_hashes
+from tests.support.package_index import release_hashes, source_hashes
 from tests.support.paths import ROOT
 
 FILES = {name: read((FOLDER / f"{name}.txt").read_text()) for name in INCLUDES}
@@ -59,7 +60,7 @@ def test_what_is_installed_here_and_needed_by_a_locked_package_is_locked() -> No
         canonicalize_name(each.name): each for each in metadata.distributions()
     }
     missing = []
-    for file in ("tool", "demo", "dev"):
+    for file in ("tool", "demo", "dev", "spark"):
         for line in FILES[file]:
             requires = installed[line.name].requires or [] if line.name in installed else []
             needed = [
@@ -73,8 +74,10 @@ def test_make_installs_from_lock_files_alone_and_names_no_index() -> None:
     makefile = (ROOT / "Makefile").read_text()
     assert "-r locks/demo.txt" in makefile
     assert "-r locks/dev.txt" in makefile
+    assert "sh .ci/spark.sh" not in makefile.partition("ready-demo: $(INPUTS)")[2].partition("ready-dev:")[0]
     for name in INCLUDES:
         head = (FOLDER / f"{name}.txt").read_text().partition("==")[0]
+        assert ("--no-binary pyspark\n" in head) == (name == "spark")
         assert "--require-hashes\n--only-binary :all:\n" in head, name
     texts = [makefile, *(path.read_text() for path in (*FOLDER.iterdir(), ROOT / ".ci" / "venv.sh"))]
     assert [line for text in texts for line in re.findall(r".*(?:https?://|--index-url|--trusted-host).*", text)] == []
@@ -167,6 +170,26 @@ def test_hashes_are_those_of_one_release_that_can_be_installed_everywhere() -> N
     assert release_hashes(project(intel), on_intel) == (intel,)
     with pytest.raises(LockError, match=f"{intel} was withdrawn by its authors"):
         release_hashes(project(intel, yanked="wrong"), on_intel)
+
+
+def test_a_source_distribution_is_locked_by_its_own_hash() -> None:
+    files = [("pyspark-4.3.0.tar.gz", "a"), ("pyspark-4.3.1.tar.gz", "b"), ("pyspark-4.3.0-py3-none-any.whl", "c")]
+    project = {"files": [{"filename": name, "hashes": {"sha256": sha}} for name, sha in files]}
+    assert source_hashes(project, Locked("pyspark", "4.3.0")) == ("a",)
+    with pytest.raises(LockError, match=r"pyspark==4\.2\.0 has no source distribution; take another version"):
+        source_hashes(project, Locked("pyspark", "4.2.0"))
+    project["files"][0]["yanked"] = "wrong"
+    with pytest.raises(LockError, match=r"pyspark-4\.3\.0\.tar\.gz was withdrawn by its authors"):
+        source_hashes(project, Locked("pyspark", "4.3.0"))
+
+
+def test_what_a_source_distribution_needs_is_what_its_metadata_says() -> None:
+    for name, texts in SOURCES.items():
+        requires = map(Requirement, metadata.requires(name) or [])
+        plain = [each for each in requires if not each.marker or each.marker.evaluate({"extra": ""})]
+        assert {(each.name, each.specifier) for each in plain} == {
+            (each.name, each.specifier) for each in map(Requirement, texts)
+        }
 
 
 def package(name: str, **fields: str | list[str]) -> Message:

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, cast
 from tfprov.engine.context import Context
 from tfprov.errors import HostError, one_line
 from tfprov.filesystems.generations import Manifest, RemoteCheckpoint, RemoteFile, read_newest
-from tfprov.filesystems.remote_dir import ClientMissing, RemoteDir, RemoteError, open_remote
+from tfprov.filesystems.remote_dir import ClientMissing, RemoteDir, RemoteError
 from tfprov.formats.checkpoint import STATE, checkpoint_state
 from tfprov.hosts.base import File
 from tfprov.model.state import Observed, State
@@ -43,7 +43,7 @@ def read_remote(context: Context) -> RemoteTraining | None:
     if chief is None or chief.remote is None:
         return None
     try:
-        remote = open_remote(chief.remote, chief.env)
+        remote = context.open_remote(chief.remote, chief.env)
         manifest = read_newest(remote)
         if manifest is None or manifest.cluster != context.cluster.name:
             return None

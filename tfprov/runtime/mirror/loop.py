@@ -80,7 +80,10 @@ class MirrorLoop:
         `pause` waits between two tries, and returns whether the task is asked to end meanwhile.
         """
         self._ended.set()
-        self._thread.join()  # it may be uploading
+        self._thread.join(END_PATIENCE if patient else None)  # it may be uploading
+        if self._thread.is_alive():
+            self.problem = self.problem or "no answer to a request"
+            self._is_over = True
         end = time.monotonic() + (END_PATIENCE if patient else _LONGEST_PAUSE)
         self._pause = _FIRST_PAUSE
         while not self._is_over and not self.try_once(final=True):

@@ -6,6 +6,7 @@ manifest and the `checkpoint` file name it, and those of old ones are removed af
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -55,18 +56,17 @@ class Mirror:
         self._others |= {name: stamp for name, stamp in listing.others.items() if _is_same(others.get(name), stamp)}
 
     def sync(self, *, final: bool = False) -> bool:
-        """Upload what is new; return whether anything was. Raises RemoteError, and Superseded for good.
+        """Upload the newest checkpoint that is new; return whether there was one. `final` uploads all that is new.
 
-        After an error the next call goes on where this one ended. `final` sends all files beside the checkpoints.
+        Raises RemoteError, and Superseded for good; after an error the next call goes on where this one ended.
         """
-        changed = False
-        while (new := self._next(listing := scan(self.directory))) is not None:
-            try:
+        changed, listing = False, scan(self.directory)
+        while (final or not changed) and (new := self._next(listing)) is not None:
+            with suppress(Changed):
                 self._send(new, listing)
                 changed = True
-            except Changed:
-                continue
-        is_due = final or changed or self.clock() - self._others_at >= OTHERS_INTERVAL
+            listing = scan(self.directory)
+        is_due = final or self.clock() - self._others_at >= OTHERS_INTERVAL
         if is_due and self._send_others(listing):
             changed = True
         return changed

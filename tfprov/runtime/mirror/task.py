@@ -11,10 +11,10 @@ all processes of the group, as the supervisor of the process runtime sends them.
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tfprov.filesystems.remote_dir import ClientMissing, RemoteDir, RemoteError, open_remote
+from tfprov.filesystems.remote_dir import ClientMissing, OpenRemote, RemoteError, open_remote
 from tfprov.runtime.mirror.loop import MirrorLoop
 from tfprov.runtime.mirror.restore import Owner, Refused
 
@@ -34,8 +34,6 @@ _FORWARDED = (
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _WAITED = (*_FORWARDED, signal.SIGCHLD)
 
-Open = Callable[[str, Mapping[str, str]], RemoteDir]
-
 
 def say(line: str) -> None:
     """Print a line of tfprov's own among those of the program."""
@@ -51,7 +49,7 @@ class Stopped(Exception):
         self.number = number
 
 
-def main(argv: Sequence[str], env: Mapping[str, str], opened: Open = open_remote) -> int:
+def main(argv: Sequence[str], env: Mapping[str, str], opened: OpenRemote = open_remote) -> int:
     """Run the program of the command line; return the exit code."""
     group = argv[:1] == ["--group"]
     command = list(argv[argv.index("--") + 1 :])
@@ -84,7 +82,7 @@ def _refuse(error: RemoteError) -> int:
     return CONFIG_ERROR if isinstance(error, ClientMissing | Refused) else UNREACHABLE
 
 
-def _prepared(env: Mapping[str, str], opened: Open) -> MirrorLoop:
+def _prepared(env: Mapping[str, str], opened: OpenRemote) -> MirrorLoop:
     """Return the mirror once the directory is restored; a server that does not answer is asked again for a while."""
     owner = Owner(env.get("TFPROV_CLUSTER", ""), env.get("TFPROV_RUN", ""))
     return MirrorLoop.begin(opened(env[URL], env), Path(env[DIRECTORY]), owner, say, _pause)

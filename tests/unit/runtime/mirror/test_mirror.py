@@ -103,7 +103,7 @@ def test_no_cut_leaves_a_checkpoint_that_is_called_whole_and_is_not(tmp_path: Pa
         save(local, 100, "other weights", keep=2)
         save(local, 200, keep=2)
         try:
-            mirror.sync()
+            mirror.sync(final=True)
             is_done = True
         except RemoteError:
             pass
@@ -186,7 +186,7 @@ def test_with_a_slow_connection_the_newest_goes_first(tmp_path: Path) -> None:
         save(local, step)
     fs.cut_at = fs.steps + 45
     with pytest.raises(RemoteError):
-        mirror.sync()
+        mirror.sync(final=True)
     assert [one.step for one in called_whole(far)] == [30]
     assert mirror.behind() == 2
 

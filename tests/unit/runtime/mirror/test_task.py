@@ -186,7 +186,11 @@ def test_the_training_never_waits_for_the_directory(tmp_path: Path) -> None:
     fs, lines = FaultyFileSystem(), list[str]()
     loop = begun(tmp_path, fs, lines)
     release = threading.Event()
-    fs.seen = lambda: release.wait(60) and None
+
+    def hang() -> None:
+        release.wait(60)
+
+    fs.seen = hang
     save(tmp_path / "local", 100)
     loop.start()
     for step in range(200, 1000, 100):

@@ -44,7 +44,7 @@ def test_other_targets_start_it_in_the_same_way(target: str) -> None:
 
 
 def test_marathon_takes_no_secret() -> None:
-    with pytest.raises(InvalidInput, match="`env.AWS_SECRET_ACCESS_KEY` is secret"):
+    with pytest.raises(InvalidInput, match=r"`env\.AWS_SECRET_ACCESS_KEY` is secret"):
         files_of(INVENTORY, "marathon")
 
 

@@ -48,6 +48,7 @@ def mirrored(cluster: LocalCluster) -> dict[str, object]:
 def test_a_training_goes_on_from_s3_after_every_host_is_lost(local_cluster: LocalCluster, s3: S3Server) -> None:
     url = f"s3://{seaweedfs.BUCKET}/linear/run-1"
     write(local_cluster, url, s3.env, steps=1_000_000, pause=0.003, host="a")
+    assert f"{url} can be written, read and cleaned, and is empty" in local_cluster("check")
     local_cluster("up")
     until(lambda: (mirrored(local_cluster).get("step") or -1) >= 200, "a checkpoint is in S3")  # type: ignore[operator]
     local_cluster.lose_every_host()

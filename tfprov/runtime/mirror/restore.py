@@ -59,6 +59,11 @@ def take_over(
     return after, scan(directory)
 
 
+def inspect(remote: RemoteDir, owner: Owner) -> Manifest:
+    """Return what a remote directory holds. Raises Refused if it belongs to something else, and RemoteError."""
+    return _own(remote, read_newest(remote), remote.files(), owner)
+
+
 def _own(remote: RemoteDir, newest: Manifest | None, sizes: Mapping[str, int], owner: Owner) -> Manifest:
     """Return the manifest without checkpoints that are not whole. Raises Refused for a directory of something else."""
     if newest is None:

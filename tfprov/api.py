@@ -7,17 +7,16 @@
     print(cluster.gather().newest)
     cluster.down()
 
-The command line calls it. Errors are those of `tfprov.errors`. Each verb imports its modules when it is called:
-`import tfprov` and a plan with nothing to do load neither Fabric nor the parts of the docker SDK that change a host.
+Errors are those of `tfprov.errors`. Each verb imports its modules when it is called: `import tfprov` and a plan with
+nothing to do load neither Fabric nor the parts of the docker SDK that change a host.
 """
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from tfprov.engine.assemble import Options, RuntimeFactory, assemble
@@ -37,8 +36,8 @@ from tfprov.results import (
     PlanResult,
     Rendering,
     RunResult,
-    TensorBoard,
     UpResult,
+    WebServer,
     checkpoint,
 )
 
@@ -116,14 +115,12 @@ class Cluster:
     @property
     def tasks(self) -> tuple[str, ...]:
         """Return the names of all tasks."""
-        return tuple(container.task.name for container in self.prepare().wanted)
+        return tuple(wanted.task.name for wanted in self.prepare().wanted)
 
     def __enter__(self) -> "Cluster":
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -138,8 +135,7 @@ class Cluster:
     def prepare(self, *, connect: bool = False) -> Context:
         """Pack the code and find the way to each host; verbs call it. `connect` begins to connect to all of them."""
         if self._assembled is None:
-            options = replace(self._options, connect=connect)
-            context = assemble(self.definition, self._report, options, self._factory)
+            context = assemble(self.definition, self._report, replace(self._options, connect=connect), self._factory)
             self._assembled = replace(context, verify=self._verify)
         return self._assembled
 
@@ -193,7 +189,7 @@ class Cluster:
         Raises TaskFailed with the chief's exit code if it fails, and if the time is over.
         """
         from tfprov.engine.monitoring.follow import follow  # noqa: PLC0415
-        from tfprov.engine.monitoring.wait import wait_serving  # noqa: PLC0415
+        from tfprov.engine.monitoring.readiness import wait_serving  # noqa: PLC0415
 
         context = self.prepare()
         chief = context.cluster.chief.name
@@ -208,8 +204,7 @@ class Cluster:
         """Return every task's state and speed, and the chief's progress; unreachable hosts are in the result."""
         from tfprov.engine.monitoring.status import status  # noqa: PLC0415
 
-        context = self.prepare()
-        return status(context, context.clock.wall())
+        return status(context := self.prepare(), context.clock.wall())
 
     def placement(self) -> "Placement":
         """Return which task holds which variable. Raises TaskFailed until the chief's model is ready."""
@@ -229,38 +224,42 @@ class Cluster:
 
     def execute(self, task: str, argv: Sequence[str]) -> int:
         """Run a command in the container of a task, its output on the standard output; return its exit code."""
-        runtime, _ = locate(self.prepare(), task)
-        return runtime.execute(task, argv)
+        return locate(self.prepare(), task)[0].execute(task, argv)
 
     def gather(self, path: str | None = None) -> GatherResult:
         """Copy the chief's new checkpoints and event files, whole and verified; a second call copies nothing.
 
-        They come from a remote `checkpoints.dir` if there is one, without contacting any host.
+        A remote `checkpoints.dir` is read without a host.
         `path` copies this file or directory of the chief instead, as it is: relative to its working directory, or absolute.
         """
         from tfprov.engine.checkpoints.model_files import check_path  # noqa: PLC0415
 
         if path is not None:
             check_path(path)
-        context = self.prepare()
-        if path is not None:
-            locate(context, self.chief)
-            copied = verbs.gather_path(context, path)
+            copied = verbs.gather_path(self.prepare(), path)
             return GatherResult(copied.at, copied.files, copied.size)
+        context = self.prepare()
         gathered = verbs.gather_mirrored(context) or verbs.gather_newest(context)
         new = tuple(checkpoint(context.target, saved) for saved in gathered.new)
         newest = checkpoint(context.target, gathered.newest) if gathered.newest is not None else None
         return GatherResult(gathered.directory, gathered.files, gathered.size, newest, new)
 
-    @contextmanager
-    def tensorboard(self, port: int | None = None) -> "Iterator[TensorBoard]":
+    def tensorboard(self, port: int | None = None) -> AbstractContextManager[WebServer]:
         """Yield the cluster's TensorBoard once it answers; for one on another host, `port` of this machine leads to it."""
-        from tfprov.engine.monitoring.tensorboard import board, stay  # noqa: PLC0415
+        return self._web("tensorboard", port)
 
-        context = self.prepare()
-        with board(context, port) as tensorboard:
-            task = tensorboard.container.task
-            yield TensorBoard(task.name, task.host, tensorboard.url, lambda: stay(context, tensorboard))
+    def serving(self, port: int | None = None) -> AbstractContextManager[WebServer]:
+        """Yield the cluster's model server, as `tensorboard` does; it answers before it has a model."""
+        return self._web("serving", port)
+
+    def notebook(self, port: int | None = None) -> AbstractContextManager[WebServer]:
+        """Yield the cluster's notebook, as `tensorboard` does; its `url` has Jupyter's token."""
+        return self._web("notebook", port)
+
+    def _web(self, job: str, port: int | None) -> AbstractContextManager[WebServer]:
+        from tfprov.engine.monitoring.web_tunnel import open_web_server  # noqa: PLC0415
+
+        return open_web_server(self.prepare(), job, port)
 
     def check(self, *, deliver: bool = False, trust: "Callable[[UnknownHostKey], bool] | None" = None) -> "CheckReport":
         """Check whether every host can run its tasks. `deliver` first delivers missing images, to try addresses with.

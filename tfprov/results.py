@@ -193,8 +193,8 @@ class LogStream:
 
 
 @dataclass(frozen=True)
-class TensorBoard:
-    """A TensorBoard that answers at `url`; `stay` blocks until it ends, and then raises TaskFailed."""
+class WebServer:
+    """A TensorBoard, model server or notebook that answers at `url`; `stay` blocks until it ends and raises TaskFailed."""
 
     task: str
     host: str

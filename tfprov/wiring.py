@@ -17,7 +17,10 @@ FLAGS_VARIABLE = "TFPROV_FLAGS"
 STRATEGY_VARIABLE = "TFPROV_STRATEGY"
 """The environment variable with the strategy."""
 
-READERS = ("evaluator", "tensorboard")
+WEB = ("tensorboard", "serving", "notebook")
+"""Jobs beside the training that people reach over HTTP, through a tunnel to the loopback of their host."""
+
+READERS = ("evaluator", *WEB)
 """Jobs that only read the chief's files."""
 
 FEEDERS = ("dispatcher", "data_worker")

@@ -21,7 +21,7 @@ from tests.support.tensorboard import (
     BOARD,
     assert_only_reads,
     board_address,
-    close_board,
+    close_web,
     page_text,
     page_url,
     read_losses,
@@ -106,7 +106,7 @@ def test_a_browser_draws_the_loss_of_a_training_that_gets_better(local_cluster: 
     assert lefts == sorted(set(lefts))
     assert tops[-1] > tops[0]  # the loss went down
     assert shares(tops) == pytest.approx(shares(read_losses(url)[: len(drawn)]), abs=0.01)
-    close_board(process)
+    close_web(process)
 
 
 class Pages(http.server.SimpleHTTPRequestHandler):
@@ -175,7 +175,7 @@ def test_on_another_host_it_only_reads_and_only_the_connection_leads_to_it(
     text = until(lambda: page_text(page_url(url, "checkpoint")), "the chief's file is shown")
     assert text.startswith('model_checkpoint_path: "/checkpoints/model.ckpt-')
     assert page_text(f"{url.partition('?')[0]}checkpoint") is None, "nobody else of this machine sees it"
-    close_board(process)
+    close_web(process)
     assert remote_cluster.tasks()[BOARD]["state"] == "running"
     assert "nothing to do" in remote_cluster("up")
 

@@ -3,6 +3,9 @@
 They lie in `tests/cases/programs`; docs/programs.md has the settings.
 """
 
+import os
+import re
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +15,8 @@ import yaml
 
 from tests.support.local_cluster import LocalCluster
 from tests.support.paths import CASES
+from tests.support.waiting import until
+from tfprov.formats.checkpoint import parse_state
 
 pytestmark = pytest.mark.tensorflow
 
@@ -108,6 +113,20 @@ ALWAYS = ("hard_coded", "rendezvous", "single_dash")
 )
 def test_a_program_runs_as_it_is(local_cluster: LocalCluster, name: str) -> None:
     program = PROGRAMS[name]
+    write(local_cluster, program)
+    printed = local_cluster("run", code=1 if program.bring else 0)
+    assert program.prints in printed
+    if program.bring:
+        assert f"tfprov gather --path {program.bring}" in printed
+        local_cluster("gather", "--path", program.bring)
+        local_cluster("down")
+    gathered = local_cluster.directory / "checkpoints" / "foreign"
+    assert not program.leaves or list(gathered.glob(program.leaves)), printed
+    assert local_cluster.processes() == []
+
+
+def write(local_cluster: LocalCluster, program: Program) -> None:
+    """Write the program, and an inventory that runs it on this machine."""
     code = local_cluster.directory / "program"
     code.mkdir()
     text = (CASES / "programs" / program.command[1]).read_text()
@@ -119,12 +138,36 @@ def test_a_program_runs_as_it_is(local_cluster: LocalCluster, name: str) -> None
         for role, count in program.tasks.items()
     }
     local_cluster.inventory.write_text(yaml.safe_dump({"all": {"vars": {"tfprov": own}, "children": children}}))
-    printed = local_cluster("run", code=1 if program.bring else 0)
-    assert program.prints in printed
-    if program.bring:
-        assert f"tfprov gather --path {program.bring}" in printed
-        local_cluster("gather", "--path", program.bring)
-        local_cluster("down")
-    gathered = local_cluster.directory / "checkpoints" / "foreign"
-    assert not program.leaves or list(gathered.glob(program.leaves)), printed
-    assert local_cluster.processes() == []
+
+
+SUPERVISED = Program(
+    ["python", "supervised.py"],
+    {"flags": {"logdir": "{{ checkpoint_dir }}"}},
+    "finished at",
+    "model.ckpt-*.index",
+    tasks={"ps": 1, "worker": 1},
+)
+
+
+def test_a_supervisor_saves_on_the_chief_and_continues_after_a_kill_of_it(local_cluster: LocalCluster) -> None:
+    write(local_cluster, SUPERVISED)
+    training = local_cluster.start("run")
+    folders = local_cluster.directory / "state/tfprov/clusters/foreign/hosts/localhost/tasks"
+    state = folders / "worker-0/checkpoints/checkpoint"
+
+    def saved() -> int:
+        newest = parse_state(state.read_text()) if state.exists() else []
+        return max((int(name.rpartition("-")[2]) for name in newest), default=0)
+
+    step = until(lambda: (reached := saved()) > 20 and reached, "a checkpoint", of=training)
+    assert [path.parts[-3] for path in folders.glob("*/checkpoints/model.ckpt-*.data-*")][:1] == ["worker-0"]
+    assert not list(folders.glob("ps-0/checkpoints/model.ckpt*"))
+    os.kill(int(local_cluster.pids()["worker/0"]), signal.SIGKILL)
+    printed = training.communicate()[0]
+    assert training.returncode == 0, printed
+    begins = [int(number) for number in re.findall(r"begins at (\d+)", printed)]
+    assert begins[0] == 0
+    assert begins[1] >= step, printed
+    assert SUPERVISED.prints in printed
+    gathered = local_cluster.directory / "checkpoints/foreign"
+    assert max(int(found.stem.rpartition("-")[2]) for found in gathered.glob("model.ckpt-*.index")) >= 400

@@ -21,7 +21,7 @@ from tests.support.images import Images
 from tests.support.lab_cluster import LabCluster, open_lab_cluster, training
 from tests.support.local_cluster import LocalCluster
 from tests.support.paths import PROGRAMS, ROOT
-from tests.support.tensorboard import assert_only_reads, board_address, close_board, page_text, read_losses
+from tests.support.tensorboard import assert_only_reads, board_address, close_web, page_text, read_losses
 from tests.support.testhosts import Lab
 from tests.support.waiting import until
 
@@ -212,7 +212,7 @@ def show_and_continue(trained: Trained, run: LabCluster) -> None:
         url = board_address(process)
         assert "<title>TensorBoard</title>" in (page_text(url) or "")
         until(lambda: read_losses(url), "the TensorBoard has read the events")
-        close_board(process)
+        close_web(process)
 
     trained.survives(loss_is_shown)
     assert trained.saved() == {trained.case.chief}

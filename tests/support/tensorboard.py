@@ -18,14 +18,19 @@ BOARD = "tensorboard/0"
 
 def board_address(process: AnyProcess) -> str:
     """Return the address that `tfprov tensorboard` prints on its first line."""
+    return web_address(process, BOARD, "the TensorBoard")
+
+
+def web_address(process: AnyProcess, task: str, what: str) -> str:
+    """Return the address that a verb such as `tfprov serving` prints for `task` on its first line."""
     assert process.stdout is not None
     line = process.stdout.readline()
-    match = re.search(r"^tensorboard/0 on \S+: (http://\S+/\S*) \(Ctrl-C ends this, not the TensorBoard\)$", line)
+    match = re.search(rf"^{task} on \S+: (http://\S+/\S*) \(Ctrl-C ends this, not {what}\)$", line)
     assert match is not None, line + process.stdout.read()
     return match[1]
 
 
-def close_board(process: AnyProcess) -> None:
+def close_web(process: AnyProcess) -> None:
     """Press Ctrl-C; assert that the command ends with 0 and prints nothing more."""
     process.send_signal(signal.SIGINT)
     rest = read_to_end(process)

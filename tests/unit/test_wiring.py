@@ -230,7 +230,7 @@ def test_the_names_of_flags_are_the_same_text_in_whatever_order_they_came() -> N
 def test_names_that_programs_read_are_stable() -> None:
     assert (FLAGS_VARIABLE, STRATEGY_VARIABLE) == ("TFPROV_FLAGS", "TFPROV_STRATEGY")
     assert FLAGS == ("job_name", "task_index", "ps_hosts", "worker_hosts")
-    assert OUTSIDE == ("evaluator", "tensorboard", "dispatcher", "data_worker")
+    assert OUTSIDE == ("evaluator", "tensorboard", "serving", "notebook", "dispatcher", "data_worker")
 
 
 NOT_JSON = "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"

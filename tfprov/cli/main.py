@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TextIO
 import click
 
 from tfprov import __version__
-from tfprov.cli.screening import Screened
+from tfprov.cli.escape_sequences import Screened
 from tfprov.errors import (
     HUNG_UP,
     INTERRUPTED,
@@ -90,6 +90,8 @@ VERBS = {
     "status": ("watch", "Show every task, how fast it is, and how far the chief has got."),
     "logs": ("watch", "Show what tasks print."),
     "tensorboard": ("watch", "Show the address of the cluster's TensorBoard, and lead there until Ctrl-C."),
+    "serving": ("watch", "Show the address of the cluster's model server, and lead there until Ctrl-C."),
+    "notebook": ("watch", "Show the address of the cluster's notebook, and lead there until Ctrl-C."),
     "exec": ("watch", "Run a command beside a task."),
     "gather": ("play", "Bring back new checkpoints and event files, whole and verified."),
     "down": ("play", "Gather once more, stop everything in order, and remove it."),

@@ -1,21 +1,22 @@
-"""The verbs for a running cluster: `wait`, `logs`, `exec`, `tensorboard` and `status`."""
+"""The verbs for a running cluster: `wait`, `logs`, `exec`, `status`, and those that lead to its servers."""
 
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Literal
 
 import click
 
+from tfprov.cli.escape_sequences import json_screened, on_one_line
 from tfprov.cli.options import change_options, cluster_of, exit_code_of_training, inventory_options, json_option
 from tfprov.cli.output import Printer, table
 from tfprov.cli.progress_line import duration, progress_line
-from tfprov.cli.screening import json_screened, on_one_line
 from tfprov.engine.monitoring.status import Placement, Row, Status
 from tfprov.engine.monitoring.task_progress import Slowest
 from tfprov.errors import combine_errors
 from tfprov.planning.plan_text import format_count, format_size
+from tfprov.results import WebServer
 
 
 @click.command("wait")
@@ -69,23 +70,53 @@ def exec_command(task: str, command: Sequence[str], **options: Any) -> int:
     return cluster_of(options, Printer().handle).execute(task, argv)
 
 
-@click.command("tensorboard")
-@click.option(
-    "--port", type=click.IntRange(1, 65535), help="The port of this machine that leads to a TensorBoard over SSH."
+_port_option = click.option(
+    "--port", type=click.IntRange(1, 65535), help="The port of this machine that leads to it over SSH."
 )
+
+
+def _show(opened: AbstractContextManager[WebServer], printer: Printer, what: str) -> None:
+    """Print where a task answers, and stay until Ctrl-C."""
+    with opened as server, suppress(KeyboardInterrupt):
+        printer.note(f"{server.task} on {server.host}: {server.url} (Ctrl-C ends this, not {what})")
+        server.stay()
+
+
+@click.command("tensorboard")
+@_port_option
 @inventory_options
 def tensorboard_command(port: int | None, **options: Any) -> None:
     """Waits until it answers. On another host it is reached through the SSH connection, and by nobody else.
 
     The inventory has it as the role `tensorboard`, which `up` starts beside the chief's files.
     """
-    with (
-        Printer() as printer,
-        cluster_of(options, printer.handle).tensorboard(port) as board,
-        suppress(KeyboardInterrupt),
-    ):
-        printer.note(f"{board.task} on {board.host}: {board.url} (Ctrl-C ends this, not the TensorBoard)")
-        board.stay()
+    with Printer() as printer:
+        _show(cluster_of(options, printer.handle).tensorboard(port), printer, "the TensorBoard")
+
+
+@click.command("serving")
+@_port_option
+@inventory_options
+def serving_command(port: int | None, **options: Any) -> None:
+    """Waits until it answers. On another host it is reached through the SSH connection, and by nobody else.
+
+    The inventory has it as the role `serving`, which `up` starts beside the chief's files. Programs send the token of the
+    address in the header `Authorization: Bearer TOKEN`.
+    """
+    with Printer() as printer:
+        _show(cluster_of(options, printer.handle).serving(port), printer, "the model server")
+
+
+@click.command("notebook")
+@_port_option
+@inventory_options
+def notebook_command(port: int | None, **options: Any) -> None:
+    """Waits until it answers. On another host it is reached through the SSH connection, and by nobody else.
+
+    The inventory has it as the role `notebook`, which `up` starts beside the chief's files. The address has its token.
+    """
+    with Printer() as printer:
+        _show(cluster_of(options, printer.handle).notebook(port), printer, "the notebook")
 
 
 @click.command("status")

@@ -123,7 +123,7 @@ def _as_processes(assembly: _Assembly, factory: RuntimeFactory) -> Context:
         cluster,
         roles,
         {place: code.digest for place, code in codes.items()},
-        # Evaluators and TensorBoards use the chief's files; every other task has its own directory.
+        # Readers use the chief's files; every other task has its own directory.
         lambda task: checkpoints if task.reads else runtimes[task.host].checkpoint_dir(task.name),
         hashed=keyed_hash(),
         fetched=lambda host, key: str(DataDirs(host, home / "hosts" / host / "data").path(key)),

@@ -12,11 +12,12 @@ from tfprov.importing.identify import DroppedKey, ForeignTask, IdentifiedTask, N
 from tfprov.importing.kubernetes import is_kubernetes, read_kubernetes
 from tfprov.importing.roles import Role, group_by_role, strategy_of, wiring_of, without_positions
 from tfprov.inventory.yaml_source import read_structure
-from tfprov.model.node import Items, Mapping, Node, Scalar
 from tfprov.model.settings import implied_wiring
+from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.cluster_rules import check_processes
 from tfprov.settings.resolve import resolve
+from tfprov.wiring import READERS
 from tfprov.yamltext.load import MAX_BYTES, decode, parse
 
 _MARK = re.compile(r"^(?:---(?=\s|$)|\.\.\.\s*$)", re.MULTILINE)
@@ -197,7 +198,7 @@ def _assign_hosts(roles: Sequence[Role], hosts: Sequence[TargetHost], notes: Not
         count = max(number for number in range(1, min(role.count, len(hosts)) + 1) if role.count % number == 0)
         # The ps start from the last host; tasks that read the chief's files run beside it.
         assigned[role.name] = [*reversed(hosts)][:count] if role.name == "ps" else hosts[:count]
-    for name in ("evaluator", "tensorboard"):
+    for name in READERS:
         if name in assigned and leader in assigned:
             assigned[name] = [assigned[leader][0]]
     return assigned

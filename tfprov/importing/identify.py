@@ -104,7 +104,7 @@ class TargetHost:
 CHECKPOINT_DIR = "TFPROV_CHECKPOINT_DIR"
 _OWN_VARIABLE = re.compile(r"TFPROV_.*|TF_CONFIG")
 _BY_NAME = re.compile(
-    r"(?:.*[-_])??(ps|data[-_]worker|worker|chief|master|evaluator|tensorboard|dispatcher)(?:[-_]?([0-9]{1,5}))?"
+    r"(?:.*[-_])??(ps|data[-_]worker|worker|chief|master|evaluator|tensorboard|serving|notebook|dispatcher)(?:[-_]?([0-9]{1,5}))?"
 )
 _FLAG = re.compile(r"--([A-Za-z][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
 _SECRET = re.compile(

@@ -7,12 +7,18 @@ from dataclasses import dataclass, field
 from tfprov.errors import Position, printable
 from tfprov.importing.identify import CHECKPOINT_DIR, IdentifiedTask, Notes, Setting, SourceText
 from tfprov.model.inventory import ROLES
-from tfprov.model.sections import Checkpoints
 from tfprov.model.settings import BY_TF_CONFIG, Settings
-from tfprov.wiring import STRATEGY_VARIABLE
+from tfprov.model.storage import Checkpoints
+from tfprov.settings.role_settings import DEFAULT_COMMANDS
+from tfprov.wiring import FEEDERS, STRATEGY_VARIABLE
 
 CODE, RUNTIME = "/code", "/tfprov"
-_OWN_PROGRAMS = ("tensorboard", "dispatcher", "data_worker")
+_OWN_MODULES = {
+    "serving": "tfprov.runtime.serving",
+    "notebook": "tfprov.runtime.notebook",
+    **dict.fromkeys(FEEDERS, "tfprov.runtime.data_service"),
+}
+"""The modules that tfprov runs for roles, by role."""
 _CHECKPOINT_FLAGS = ("train_dir", "checkpoint_dir", "ckpt_dir", "model_dir", "log_dir", "logdir")
 TEMPLATE = "{{ checkpoint_dir }}"
 
@@ -77,7 +83,7 @@ def _settings(task: IdentifiedTask, notes: Notes) -> Iterator[tuple[str, Setting
     at = task.source.at
     directory = _directory(task)
     if not _runs_own_program(task, directory):
-        is_own = task.job in _OWN_PROGRAMS
+        is_own = task.job in DEFAULT_COMMANDS
         flags = {} if is_own else task.flags
         words = [
             *task.command,
@@ -85,7 +91,7 @@ def _settings(task: IdentifiedTask, notes: Notes) -> Iterator[tuple[str, Setting
         ]
         if words:
             yield "command", Setting([word.text for word in words], words[0].at)
-        elif task.job not in _OWN_PROGRAMS:
+        elif task.job not in DEFAULT_COMMANDS:
             notes.refuse(at, f"`{printable(task.source.name)}` has no command", "add its command to the file")
         if flags:
             yield "flags", Setting([(name, _flag(name, text, directory), text.at) for name, text in flags.items()], at)
@@ -120,10 +126,10 @@ def _directory(task: IdentifiedTask) -> str | None:
 
 def _runs_own_program(task: IdentifiedTask, directory: str | None) -> bool:
     """Whether a task runs the program that tfprov provides for its role."""
-    if task.job not in _OWN_PROGRAMS:
-        return False
+    if task.job in _OWN_MODULES:
+        return any(word.text == _OWN_MODULES[task.job] for word in task.command)
     if task.job != "tensorboard":
-        return any(word.text == "tfprov.runtime.data_service" for word in task.command)
+        return False
     words = [word.text for word in task.command]
     logs = task.flags["logdir"].text if "logdir" in task.flags else ""
     runs_tensorboard = len(words) == 1 and posixpath.basename(words[0]) == "tensorboard"
@@ -158,7 +164,7 @@ def _directories(task: IdentifiedTask, directory: str | None, notes: Notes) -> I
             mounts.append((target, {"source": volume.source, "target": target, "read_only": volume.read_only}, where))
     if mounts:
         yield "mounts", Setting(mounts, at)
-    if directory and directory != Checkpoints().dir and task.job not in ("dispatcher", "data_worker"):
+    if directory and directory != Checkpoints().dir and task.job not in FEEDERS:
         yield "checkpoints", Setting({"dir": directory}, at)
 
 

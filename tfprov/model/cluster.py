@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from tfprov.wiring import FEEDERS, OUTSIDE, READERS, Wiring
+from tfprov.wiring import FEEDERS, OUTSIDE, READERS, WEB, Wiring
 
 
 def is_loopback(address: str) -> bool:
@@ -45,8 +45,13 @@ class Task:
 
     @property
     def reads(self) -> bool:
-        """Whether it only reads the chief's files: an evaluator or a tensorboard."""
+        """Whether it only reads the chief's files: an evaluator, a tensorboard, a model server or a notebook."""
         return self.job in READERS
+
+    @property
+    def is_web(self) -> bool:
+        """Whether people reach it over HTTP: a tensorboard, a model server or a notebook."""
+        return self.job in WEB
 
     @property
     def feeds(self) -> bool:

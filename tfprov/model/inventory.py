@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tfprov.errors import Position
-from tfprov.model.node import Mapping, merge
+from tfprov.model.yaml_node import Mapping, merge
 
 NAMESPACE = "tfprov"
 """tfprov's own variable: settings under it are merged key by key and strictly checked."""
 
-ROLES = ("ps", "chief", "worker", "evaluator", "tensorboard", "dispatcher", "data_worker")
+ROLES = ("ps", "chief", "worker", "evaluator", "tensorboard", "serving", "notebook", "dispatcher", "data_worker")
 """The groups with a meaning to tfprov, in the order in which their tasks take ports."""
 
 EXTRA_VARS_ORIGIN = "-e"

@@ -1,11 +1,9 @@
 """pydantic models of the mappings under `tfprov:`, and the types of its settings."""
 
 from typing import Annotated, Literal
-from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from tfprov.filesystems.urls import scheme_of
 from tfprov.model import field_types, validators
 
 
@@ -56,48 +54,6 @@ Address = Annotated[str, field_types.ADDRESS]
 PathText = Annotated[Line, field_types.PATH]
 
 
-LOCAL_CHECKPOINTS = "/checkpoints"
-"""The default checkpoint directory of a container."""
-
-
-class Checkpoints(StrictModel):
-    """Where the chief saves, and where `gather` copies its checkpoints to."""
-
-    dir: Annotated[Line, field_types.CHECKPOINT_DIR] = Field(
-        LOCAL_CHECKPOINTS,
-        description="The chief's checkpoint directory inside its container. Under the process runtime, each task "
-        "has a directory of its own and a path has no effect. Programs get the path in TFPROV_CHECKPOINT_DIR "
-        "and as `{{ checkpoint_dir }}`. A URL (`s3://bucket/run`, `hdfs://namenode:8020/run`, `gs://bucket/run`) is "
-        "a directory to which every checkpoint is copied, and from which the newest is restored on any host; the "
-        "program then saves to the default directory. Credentials are variables in `env`.",
-        examples=["/checkpoints"],
-    )
-    to: PathText = Field(
-        "./checkpoints",
-        description="The directory for gathered checkpoints on the controller, in a subdirectory with the "
-        "cluster's name. A relative path is relative to the file that contains it.",
-        examples=["./checkpoints"],
-    )
-    link: Annotated[Line, field_types.LINK] | None = Field(
-        None,
-        description="For programs that save to a relative path: this name, in the working directory of every "
-        "task, is a link to the checkpoint directory. Under the process runtime it is the chief's for all tasks; in "
-        "a container it is the task's own, which an evaluator and a tensorboard share with the chief. The code must "
-        "not contain that name. Default: none.",
-        examples=["logdir"],
-    )
-
-    @property
-    def local(self) -> str:
-        """The directory in a container."""
-        return LOCAL_CHECKPOINTS if scheme_of(self.dir) else self.dir
-
-    @property
-    def remote(self) -> str | None:
-        """The URL of the directory to which checkpoints are copied; None without one."""
-        return self.dir if scheme_of(self.dir) else None
-
-
 class DataService(StrictModel):
     """A tf.data service that is not part of the cluster."""
 
@@ -112,6 +68,26 @@ class DataService(StrictModel):
         return self.address.removeprefix("grpc://")
 
 
+class Serving(StrictModel):
+    """What a model server loads, and which one it is."""
+
+    server: Literal["tfprov", "tensorflow_serving"] = Field(
+        "tfprov",
+        description="The program: `tfprov`, a small server of tfprov's runtime, which needs TensorFlow only and answers "
+        "`predict`, `metadata` and the state of versions; `tensorflow_serving`, `tensorflow_model_server` of the image.",
+        examples=["tensorflow_serving"],
+    )
+    model_name: Annotated[
+        Line, field_types.pattern_format(r"[A-Za-z0-9_.-]{1,100}", "letters, digits, `_`, `.` and `-`")
+    ] = Field("model", description="The name of the model in URLs: /v1/models/NAME:predict.", examples=["digits"])
+    model_base_path: Annotated[Line, field_types.DATA] = Field(
+        "export",
+        description="The directory with the exported versions: numbered directories, each with a SavedModel, as "
+        "`task.export` writes them. A relative path is relative to the chief's checkpoint directory.",
+        examples=["export"],
+    )
+
+
 class End(StrictModel):
     """What happens when the chief is done."""
 
@@ -123,17 +99,13 @@ class End(StrictModel):
     )
 
 
-class NoCheckpoints(Checkpoints):
-    """`checkpoints: none`: the program saves no checkpoints."""
-
-
 class Image(StrictModel):
     """The image of containers: exactly one of `build`, `name` and `archive`, which `role_rules` checks."""
 
     build: PathText | None = Field(
         None,
         description="The directory with the Dockerfile to build. A relative path is relative to the file that "
-        "contains it. Default: none; one of `build`, `name` and `archive` is given.",
+        "contains it. Default: none; one of `build`, `name` and `archive` is required.",
         examples=["../images/train"],
     )
     name: Annotated[Line, field_types.IMAGE_NAME] | None = Field(
@@ -224,61 +196,4 @@ class RenamedFlags(StrictModel):
         default_factory=FlagNames,
         description="The program's names for the four flags; null omits a flag.",
         examples=[{"job_name": "--job", "task_index": "--index"}],
-    )
-
-
-_SUM = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-
-
-class DataSource(StrictModel):
-    """A file that hosts fetch from the web."""
-
-    url: Annotated[Line, field_types.URL] = Field(
-        description="The URL of the file (http or https) as seen from the hosts, without a password. A changed "
-        "URL for the same file restarts nothing.",
-        examples=["https://example.com/mnist/train.tfrecords"],
-    )
-    sha256: Annotated[Line, field_types.SHA256] = Field(
-        description="The SHA-256 of the file, as `sha256sum` prints it. A file with another sum is never used.",
-        examples=[_SUM],
-    )
-    name: Annotated[Line, field_types.FILE_NAME] | None = Field(
-        None,
-        description="The file's name in the directory. Default: the last part of `url`.",
-        examples=["train.tfrecords"],
-    )
-
-    @property
-    def file(self) -> str:
-        """The name of the file; empty if `url` does not end in one."""
-        return self.name or unquote(urlsplit(self.url).path.rpartition("/")[2])
-
-
-class Data(StrictModel):
-    """Training data: exactly one of `path` and `fetch`, which `role_rules` checks."""
-
-    path: Annotated[PathText, field_types.DATA] | None = Field(
-        None,
-        description="The directory with the data on every host that reads it. A relative path is relative to the "
-        "file that contains it, and only for this machine. Default: none; one of `path` and `fetch` is given.",
-        examples=["/data/mnist"],
-    )
-    fetch: (
-        Annotated[
-            list[Annotated[DataSource, BeforeValidator(validators.refuse_short_source)]],
-            Field(min_length=1),
-            BeforeValidator(validators.refuse_single_source),
-        ]
-        | None
-    ) = Field(
-        None,
-        description="Files that each host that needs them fetches once and verifies before anything is started; "
-        "its tasks share them. The docker runtime uses the image's Python to fetch them. Default: none.",
-        examples=[[{"sha256": _SUM, "url": "https://example.com/mnist/train.tfrecords"}]],
-    )
-    to: Annotated[Line, field_types.DIRECTORY] = Field(
-        "/data",
-        description="The path of the read-only mount in containers. Under the process runtime tasks read the data "
-        "in place. Programs get the path in TFPROV_DATA_DIR and as `{{ data_dir }}`.",
-        examples=["/data"],
     )

@@ -8,10 +8,8 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from tfprov.model import field_types, validators
 from tfprov.model.sections import (
     Address,
-    Checkpoints,
     ClusterName,
     Count,
-    Data,
     DataService,
     End,
     EnvName,
@@ -19,12 +17,13 @@ from tfprov.model.sections import (
     Image,
     Line,
     MountSetting,
-    NoCheckpoints,
     PathText,
     RenamedFlags,
+    Serving,
     StrictModel,
     Value,
 )
+from tfprov.model.storage import Checkpoints, Data, NoCheckpoints
 from tfprov.wiring import FLAGS
 
 
@@ -73,7 +72,7 @@ class Settings(StrictModel):
     runtime: Literal["docker", "process"] = Field(
         "process",
         description="What runs a task: `docker`, a container of `image` on its host's engine; `process`, a "
-        "supervised process on this machine, without an image. Default: `docker` where an `image` is given, else "
+        "supervised process on this machine, without an image. Default: `docker` where `image` is set, else "
         "`process`.",
         examples=["process"],
     )
@@ -87,9 +86,8 @@ class Settings(StrictModel):
     command: Annotated[list[Line], Field(min_length=1), AfterValidator(validators.check_command)] | None = Field(
         None,
         description="The program and its arguments; tfprov appends the wiring (`wiring: flags`) and `flags`. The "
-        "roles tensorboard, dispatcher and data_worker take both from their own group only; a tensorboard also "
-        "takes `env`, `code` and `bind` from its group only. Default: tfprov's own program for these three roles; "
-        "the others need a command.",
+        "roles tensorboard, serving, notebook, dispatcher and data_worker take both from their own group only, and a "
+        "tensorboard `env` and `code`, too. Default: the program of these roles; the others need a command.",
         examples=[["python", "linear.py"]],
     )
     python: PathText | None = Field(
@@ -146,8 +144,8 @@ class Settings(StrictModel):
     )
     data: Annotated[Data | None, BeforeValidator(validators.refuse_short_data)] = Field(
         None,
-        description="The training data: a directory on the hosts, or files that the hosts fetch. A ps and a "
-        "tensorboard do not get it. Default: none.",
+        description="The training data: a directory on the hosts, or files that the hosts fetch. A ps, a "
+        "tensorboard and a model server do not get it. Default: none.",
         examples=[{"path": "/data/mnist"}],
     )
     data_service: Annotated[DataService | None, BeforeValidator(field_types.refuse_short_data_service)] = Field(
@@ -155,6 +153,11 @@ class Settings(StrictModel):
         description="A tf.data service that runs outside of the cluster. Programs get its address in "
         "TFPROV_DATA_SERVICE, as they do with a group `dispatcher`; a group `data_worker` joins it. Default: none.",
         examples=[{"address": "10.0.0.20:5050"}],
+    )
+    serving: Serving = Field(
+        default_factory=Serving,
+        description="The model that the group `serving` serves. Default: the newest version in `export`, as `model`.",
+        examples=[{"model_name": "digits"}],
     )
     address: Address | None = Field(
         None,
@@ -166,7 +169,7 @@ class Settings(StrictModel):
     bind: Annotated[Line, field_types.IP_V4] | None = Field(
         None,
         description="The IPv4 address of the host on which the ports of its containers are published. Default: "
-        "`address`, and 127.0.0.1 for a tensorboard, which `tfprov tensorboard` reaches.",
+        "`address`, and 127.0.0.1 for a tensorboard, a model server and a notebook, which take it from their group only.",
         examples=["10.0.0.11"],
     )
     allow_insecure_network: bool = Field(
@@ -178,7 +181,7 @@ class Settings(StrictModel):
     port: Annotated[Count, Field(ge=1, le=65535)] | None = Field(
         None,
         description="The port number of the first task on a host; further tasks there get the following ports. Default: "
-        "2222, and 6006 for tensorboard.",
+        "2222; 6006 for tensorboard, 8501 for serving, 8888 for notebook.",
         examples=[2222],
     )
     tasks_per_host: Annotated[Count, Field(ge=1, le=1000)] = Field(
@@ -197,8 +200,8 @@ class Settings(StrictModel):
         Annotated[int, Field(ge=0, le=validators.MAX_GPUS)] | Literal["all"], BeforeValidator(validators.check_gpus)
     ] = Field(
         0,
-        description="The number of GPUs of a container, or `all`. A ps, a tensorboard and the tasks of tf.data's "
-        "service get none unless it is set in their own group or host.",
+        description="The number of GPUs of a container, or `all`. Only a chief, workers and an evaluator get them "
+        "from other places than their own group or host.",
         examples=[1],
     )
     pids: Annotated[Count, Field(ge=64, le=4194304)] = Field(

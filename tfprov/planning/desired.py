@@ -7,9 +7,9 @@ from typing import Any
 
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Cluster, Task
-from tfprov.model.node import Node, Scalar, find, plain
 from tfprov.model.state import Container, DockerOptions, Mount
 from tfprov.model.validators import parse_size
+from tfprov.model.yaml_node import Node, Scalar, find, plain
 from tfprov.planning import task_args
 from tfprov.settings.resolve import RoleSettings
 from tfprov.settings.role_settings import DatasetPath, data_dir, data_mounts, data_spec, dataset_of, python_path
@@ -107,7 +107,7 @@ def _container(  # noqa: PLR0913  all inputs of a task
     rendered = _render(cluster, task, role, directory, data)
     listen_on = "0.0.0.0" if image else task.address  # noqa: S104  in a container; the host publishes on one address
     own_command = [str(word) for word in rendered["command"] or ()]
-    command = own_command or task_args.default_command(cluster, task, directory, listen_on)
+    command = own_command or task_args.default_command(cluster, task, role, directory, listen_on)
     flags, env = _flags(role, rendered["flags"]), {name: _text(value) for name, value in rendered["env"].items()}
     secret = rendered["secret"] | {name for name in env if is_secret_name(name) and name not in values.public_env}
     if problems := list(_exposed_secrets(role, own_command, flags, {name: env[name] for name in sorted(secret)})):
@@ -129,7 +129,7 @@ def _container(  # noqa: PLR0913  all inputs of a task
             **({"link": link} if link else {}),
             **({"mirror": remote} if remote else {}),
             **({"data": data_spec(role, in_container=image is not None)} if role.reads_data else {}),
-            **({"reads": cluster.chief.name} if image and task.role == "tensorboard" else {}),
+            **({"reads": cluster.chief.name} if image and task.is_web else {}),
             **(_docker_spec(role, image) if image else {}),
         },
         argv=(
@@ -182,9 +182,9 @@ def _box(cluster: Cluster, task: Task, role: RoleSettings, image: RoleImage) -> 
         image=image.reference,
         code=image.code,
         has_code=values.code is not None,
-        # An evaluator and a tensorboard mount the chief's checkpoints; the evaluator writes its results beside them.
+        # Readers mount the chief's checkpoints; an evaluator writes its results beside them.
         files_of=cluster.chief.name if task.reads else None,
-        only_reads=task.role == "tensorboard",
+        only_reads=task.is_web,
         address=image.address,
         memory=parse_size(values.memory) if values.memory else None,
         cpus=float(values.cpus) if values.cpus else None,

@@ -4,15 +4,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tfprov.model.plan import Action, ActionKind
-from tfprov.wiring import FEEDERS, READERS
+from tfprov.wiring import FEEDERS, READERS, WEB
 
 _KIND_ORDER = tuple(ActionKind)
-_START_ORDER = ("ps", "dispatcher", "data_worker", "chief", "worker", "evaluator", "tensorboard")
+_START_ORDER = ("ps", "dispatcher", "data_worker", "chief", "worker", "evaluator", *WEB)
 """The order of starts in a plan: tasks before those that need them."""
-_STOP_ORDER = ("chief", "evaluator", "tensorboard", "worker", "data_worker", "dispatcher", "ps")
+_STOP_ORDER = ("chief", "evaluator", *WEB, "worker", "data_worker", "dispatcher", "ps")
 """The order of stops: the chief saves when it is stopped, and needs its ps for that."""
-_REMOVE_ORDER = ("evaluator", "tensorboard", "chief", "worker", "data_worker", "dispatcher", "ps")
-"""The order of removals: an evaluator and a tensorboard mount the chief's files, which are removed with it."""
+_REMOVE_ORDER = (*READERS, "chief", "worker", "data_worker", "dispatcher", "ps")
+"""The order of removals: readers of the chief's files mount them, and they are removed with it."""
 
 
 def order_actions(

@@ -19,6 +19,11 @@ _DATA_CLIENTS = ("chief", "worker", "data_worker")
 
 _COMMANDS: dict[str, Sequence[str]] = {
     "tensorboard": ("tensorboard", "--logdir={dir}", "--host={listen_on}", "--port={port}"),
+    "serving": (
+        *("python", "-m", "tfprov.runtime.serving", "--host={listen_on}", "--rest_api_port={port}"),
+        *("--model_name={model_name}", "--model_base_path={model_base_path}"),
+    ),
+    "notebook": ("python", "-m", "tfprov.runtime.notebook", "--ip={listen_on}", "--port={port}"),
     "dispatcher": (
         *("python", "-m", "tfprov.runtime.data_service", "dispatcher"),
         *("--port={port}", "--work_dir={dir}"),
@@ -30,7 +35,14 @@ _COMMANDS: dict[str, Sequence[str]] = {
 }
 
 
-def default_command(cluster: Cluster, task: Task, directory: str, listen_on: str) -> list[str]:
+_TENSORFLOW_SERVING = (
+    *("tensorflow_model_server", "--port=0", "--rest_api_port={port}"),
+    *("--model_name={model_name}", "--model_base_path={model_base_path}"),
+)
+"""TensorFlow Serving without its gRPC port."""
+
+
+def default_command(cluster: Cluster, task: Task, role: RoleSettings, directory: str, listen_on: str) -> list[str]:
     """Return the default command of a role in DEFAULT_COMMANDS; it serves on the address `listen_on`."""
     service = (cluster.data_service or "").removeprefix("grpc://")
     values = {
@@ -39,8 +51,12 @@ def default_command(cluster: Cluster, task: Task, directory: str, listen_on: str
         "port": task.port,
         "endpoint": task.endpoint,
         "service": service,
+        "model_name": role.values.serving.model_name,
+        "model_base_path": posixpath.join(directory, role.values.serving.model_base_path),
     }
-    return [word.format(**values) for word in _COMMANDS[task.role]]
+    uses_tensorflow_serving = task.role == "serving" and role.values.serving.server == "tensorflow_serving"
+    words = _TENSORFLOW_SERVING if uses_tensorflow_serving else _COMMANDS[task.role]
+    return [word.format(**values) for word in words]
 
 
 CHECKPOINT_URL = "TFPROV_CHECKPOINT_URL"
@@ -78,8 +94,8 @@ def wiring_flags(cluster: Cluster, task: Task, role: RoleSettings) -> list[str]:
 
 
 def _needs_wiring(task: Task) -> bool:
-    """Whether a task gets the wiring; a tensorboard and tasks of tf.data's service do not."""
-    return not (task.feeds or task.role == "tensorboard")
+    """Whether a task gets the wiring; those that people reach over HTTP, and tasks of tf.data's service, do not."""
+    return not (task.feeds or task.is_web)
 
 
 def environment(cluster: Cluster, task: Task, role: RoleSettings, data: str | None) -> dict[str, str]:
@@ -101,7 +117,8 @@ def environment(cluster: Cluster, task: Task, role: RoleSettings, data: str | No
 def wiring_spec(cluster: Cluster, task: Task, role: RoleSettings) -> dict[str, Any]:
     """Return the wiring's part of a task's spec. Defaults are left out, so that a new field restarts nothing.
 
-    A tensorboard has none, and a data worker only the address of its dispatcher: another worker must not restart them.
+    Tasks that people reach over HTTP have none, and a data worker only the address of its dispatcher: another worker must
+    not restart them.
     """
     values = role.values
     if not _needs_wiring(task):

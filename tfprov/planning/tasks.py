@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Cluster, Task, is_loopback
 from tfprov.settings.resolve import RoleSettings
-from tfprov.wiring import DRIVEN_BY_CHIEF
+from tfprov.wiring import DRIVEN_BY_CHIEF, READERS, WEB
 
 _TRAINING = ("chief", "worker")
 
@@ -85,9 +85,15 @@ def check_data_paths(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
 
 DEFAULT_PORT = 2222
 """The port of TensorFlow's own distributed examples."""
-TENSORBOARD_PORT = 6006
+_WEB_PORTS = {"tensorboard": 6006, "serving": 8501, "notebook": 8888}
+"""The default ports of TensorBoard, of TensorFlow Serving's REST API and of Jupyter."""
 
-_AT_MOST_ONE = ("chief", "evaluator", "tensorboard", "dispatcher")
+_AT_MOST_ONE = ("chief", *READERS, "dispatcher")
+
+
+def default_port(role: str) -> int:
+    """Return the port number of a role's first task on a host without the setting `port`."""
+    return _WEB_PORTS.get(role, DEFAULT_PORT)
 
 
 def assign_tasks(roles: Sequence[RoleSettings]) -> Cluster:
@@ -103,8 +109,8 @@ def assign_tasks(roles: Sequence[RoleSettings]) -> Cluster:
         for _ in range(role.values.tasks_per_host):
             index = counts.get(job, 0)
             counts[job] = index + 1
-            # No task connects to a tensorboard, so its address is the one it is published on.
-            address = (role.bind_address or role.address) if role.role == "tensorboard" else role.address
+            # No other task connects to it, so its address is the one it is published on.
+            address = (role.bind_address or role.address) if role.role in WEB else role.address
             tasks.append(Task(job, index, role.role, role.host, address, ports.take(role)))
     service = roles[0].values.data_service
     return Cluster(roles[0].values.cluster, tuple(tasks), service.endpoint if service else None)
@@ -142,12 +148,12 @@ def _unreachable_addresses(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
 
 
 def _away_from_chief(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
-    """Yield a problem for an evaluator or a tensorboard that is not on the chief's host, whose files they read."""
+    """Yield a problem for each reader of the chief's files that is not on its host."""
     chief = next((role for role in roles if role.role == "chief"), None) or next(
         (role for role in roles if role.role == "worker"), None
     )
     for role in roles:
-        if role.role in ("evaluator", "tensorboard") and chief is not None and role.host != chief.host:
+        if role.role in READERS and chief is not None and role.host != chief.host:
             what = (
                 f"the {role.role} is on {role.host}, and cannot read the chief's checkpoints, which are on {chief.host}"
             )
@@ -162,7 +168,7 @@ class _Ports:
         self.taken: set[tuple[str, int]] = set()
 
     def take(self, role: RoleSettings) -> int:
-        port = role.values.port or (TENSORBOARD_PORT if role.role == "tensorboard" else DEFAULT_PORT)
+        port = role.values.port or default_port(role.role)
         # A TensorFlow server listens on all addresses of its machine, so two names of this machine share its ports.
         address = "(this machine)" if role.local else role.address
         while (address, port) in self.taken:

@@ -131,6 +131,7 @@ def gather_path(context: Context, path: str) -> "CopiedPath":
     from tfprov.engine.checkpoints.model_files import copy_path  # noqa: PLC0415
     from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
 
+    locate(context, context.cluster.chief.name)
     with ClusterLock(context, "gather", tolerant=True):
         copied = copy_path(context, path)
         what = f"{format_count(copied.files, 'file')}, {format_size(copied.size)}"
@@ -179,6 +180,6 @@ def _announce(context: Context, result: PlanResult) -> None:
 
 
 def _check_programs(context: Context, result: PlanResult) -> None:
-    from tfprov.engine.programs import refuse_start  # noqa: PLC0415
+    from tfprov.engine.command_checks import refuse_start  # noqa: PLC0415
 
     refuse_start(context, result.plan)

@@ -152,7 +152,7 @@ _PATH = "PYTHONPATH"
 _PUBLISH = Option(
     "publish",
     "127.0.0.1",
-    "the address of this machine on which TensorBoard is published",
+    "the address of this machine on which a tensorboard, a model server and a notebook are published",
     options.matching(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}", "an IPv4 address, such as 127.0.0.1"),
 )
 

@@ -17,6 +17,7 @@ from tfprov.render.options import Option, Values
 from tfprov.render.quoting import as_word
 from tfprov.render.target import BaseTarget, Member, RenderInput, RenderRequest
 from tfprov.settings.role_settings import RoleSettings
+from tfprov.wiring import READERS
 
 FILE = "group.json"
 _MEBIBYTE = 1 << 20
@@ -79,14 +80,16 @@ class Marathon(BaseTarget):
         """Return distinct ports, as several tasks may run on one agent."""
         first = settings["port"]
         assert isinstance(first, int)
-        boards = [task for task in cluster.tasks if task.job == "tensorboard"]
-        servers = sorted((task for task in cluster.tasks if task not in boards), key=_by_port)
+        web = [task for task in cluster.tasks if task.is_web]
+        servers = sorted((task for task in cluster.tasks if not task.is_web), key=_by_port)
         end = first + len(servers)
         if end > 65535:
             raise Usage(f"`--set port={first}` leaves too few ports for {len(servers)} tasks", "use a lower one")
         ports = {task.name: first + number for number, task in enumerate(servers)}
-        for board in boards:
-            ports[board.name] = end if first <= inventory_ports[board.name] < end else inventory_ports[board.name]
+        for task in web:
+            taken = first <= inventory_ports[task.name] < end or inventory_ports[task.name] in ports.values()
+            ports[task.name] = end if taken else inventory_ports[task.name]
+            end += taken
         return ports
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
@@ -100,11 +103,7 @@ class Marathon(BaseTarget):
         yield from long_name_problems(request.first, labels)
         yield from request.refuse_all_gpus("Mesos counts GPUs")
         for role in request.roles.values():
-            if (
-                role.role in ("evaluator", "tensorboard")
-                and not request.settings["checkpoints"]
-                and not _uses_remote_storage(role)
-            ):
+            if role.role in READERS and not request.settings["checkpoints"] and not _uses_remote_storage(role):
                 what = f"{role.role} reads the chief's files, and on Mesos each task has its own directory"
                 yield Problem(role.group, what, "use `--set checkpoints=DIR`, a directory that all agents share")
 

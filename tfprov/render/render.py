@@ -8,13 +8,13 @@ from tfprov.errors import InvalidInput, Position, Problem, TfprovError, one_line
 from tfprov.images.code import Code
 from tfprov.images.code_layer import DIRECTORY
 from tfprov.model.cluster import Cluster, Task
-from tfprov.model.node import EncryptedValue, Node, Scalar
-from tfprov.model.node import Mapping as Map
 from tfprov.model.sections import Image
 from tfprov.model.state import Container, Mount
+from tfprov.model.yaml_node import EncryptedValue, Node, Scalar
+from tfprov.model.yaml_node import Mapping as Map
 from tfprov.planning import task_args
 from tfprov.planning.desired import RoleHost, RoleImage, desired_containers
-from tfprov.planning.tasks import DEFAULT_PORT, TENSORBOARD_PORT, assign_tasks
+from tfprov.planning.tasks import assign_tasks, default_port
 from tfprov.render import options
 from tfprov.render.dns_names import long_name
 from tfprov.render.options import Option, Values
@@ -33,7 +33,7 @@ def build_request(
     planned = assign_tasks(roles)
     by_place = {(role.role, role.host): role for role in roles}
     inventory_ports = {
-        task.name: by_place[task.role, task.host].values.port or _default_port(task) for task in planned.tasks
+        task.name: by_place[task.role, task.host].values.port or default_port(task.role) for task in planned.tasks
     }
     ports = target.ports(planned, inventory_ports, settings)
     tasks = [
@@ -46,10 +46,6 @@ def build_request(
     return RenderRequest(
         cluster, by_place, settings, {place: names for place, names in secrets.items() if names}, codes or {}
     )
-
-
-def _default_port(task: Task) -> int:
-    return TENSORBOARD_PORT if task.role == "tensorboard" else DEFAULT_PORT
 
 
 def unsupported(request: RenderRequest, target: Target) -> Iterator[Problem]:

@@ -36,6 +36,15 @@ _OPTIONS = (
         "the port on which TensorBoard's node publishes it, for everyone; without it, it is not published",
         options.integer(1, 65535),
     ),
+    *(
+        Option(
+            f"publish_{role}",
+            0,
+            f"the port on which the node of the {role} publishes it, for everyone; without it, it is not published",
+            options.integer(1, 65535),
+        )
+        for role in ("serving", "notebook")
+    ),
     Option(
         "gpu_resource",
         "NVIDIA-GPU",
@@ -75,6 +84,7 @@ class Swarm(BaseTarget):
         return {
             "placed": [Placed(service, _constraints(rendering, service.member)) for service in rendered],
             "chief_service": next(service for service in rendered if service.member.is_chief),
+            "published": {"tensorboard": "publish", "serving": "publish_serving", "notebook": "publish_notebook"},
             "volumes": volume_names(rendered),
             "secrets": list(dict.fromkeys(name for service in rendered for name in service.required_env)),
         }

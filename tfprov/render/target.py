@@ -15,6 +15,7 @@ from tfprov.planning.desired import RoleHost
 from tfprov.render.dns_names import long_name
 from tfprov.render.options import Option, Values
 from tfprov.settings.role_settings import RoleSettings
+from tfprov.wiring import WEB
 
 TARGETS = {
     "kubernetes": "tfprov.render.kubernetes.jobs:TARGET",
@@ -83,6 +84,11 @@ class Member:
     ready: str
     is_chief: bool
     serves: bool
+
+    @property
+    def is_web(self) -> bool:
+        """Whether people reach it over HTTP: a tensorboard, a model server or a notebook."""
+        return self.job in WEB
 
     @property
     def command(self) -> list[str]:

@@ -8,13 +8,13 @@ from pathlib import Path
 from tfprov.errors import Position
 from tfprov.inventory.vars_files import base_directory
 from tfprov.model.inventory import NAMESPACE, Inventory, Layer
-from tfprov.model.node import NOWHERE, Mapping, Node, Scalar, find
-from tfprov.model.sections import Data
 from tfprov.model.settings import Settings
 from tfprov.model.state import DataFile, DataSet, Mount
+from tfprov.model.storage import Data
+from tfprov.model.yaml_node import NOWHERE, Mapping, Node, Scalar, find
 from tfprov.settings.connection import ConnectionSettings
 from tfprov.templating.host_values import Variables
-from tfprov.wiring import FEEDERS
+from tfprov.wiring import FEEDERS, WEB
 
 _LOOPBACK = "127.0.0.1"
 
@@ -49,21 +49,21 @@ class RoleSettings:
     def bind_address(self) -> str | None:
         """The address on which its ports are published, if that is not the cluster's; None otherwise.
 
-        A tensorboard has no password; people reach it through the SSH connection to its host.
+        People reach a tensorboard, a model server and a notebook through the SSH connection to its host.
         """
-        return self.values.bind or (_LOOPBACK if self.role == "tensorboard" else None)
+        return self.values.bind or (_LOOPBACK if self.role in WEB else None)
 
     @property
     def reads_data(self) -> bool:
         """Whether its tasks read `data`; tasks of every role know its directory."""
-        return self.values.data is not None and self.role not in ("ps", "tensorboard")
+        return self.values.data is not None and self.role not in ("ps", "tensorboard", "serving")
 
     def at(self, *path: str | int) -> Position:
         """Return the position of the value at `path`, or of the nearest mapping around it."""
         return find(self.node, path)[1]
 
 
-DEFAULT_COMMANDS = ("tensorboard", *FEEDERS)
+DEFAULT_COMMANDS = (*WEB, *FEEDERS)
 """Roles with a default command."""
 
 _PROGRAM = ("command", "flags")
@@ -71,6 +71,8 @@ _OWN_GROUP_ONLY = {
     "ps": ("gpus",),
     # It does not run the training code, so an edit must not restart it; and people reach it through SSH.
     "tensorboard": ("gpus", "bind", "code", "env", *_PROGRAM),
+    "serving": ("gpus", "bind", *_PROGRAM),
+    "notebook": ("gpus", "bind", *_PROGRAM),
     "dispatcher": ("gpus", *_PROGRAM),
     "data_worker": ("gpus", *_PROGRAM),
 }

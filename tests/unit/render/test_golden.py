@@ -41,6 +41,8 @@ worker:
   vars: {tfprov: {tasks_per_host: 2, gpus: 1, env: {A: "3"}}}
 evaluator: {hosts: {h3: }}
 tensorboard: {hosts: {h3: }}
+serving: {hosts: {h3: }}
+notebook: {hosts: {h3: }}
 """
 ALIKE = LARGE.replace(' "--who={{ task.name }}",', "").replace(', gpus: 1, env: {A: "3"}', "")
 """The same with one template for all workers, as TFJob requires."""

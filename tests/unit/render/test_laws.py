@@ -54,9 +54,9 @@ def check_wiring(cluster: Cluster, pod: StartedContainer, *, by_flags: bool, ope
     task = cluster.find(pod.task)
     assert task is not None
     wiring = cluster.wiring(task)
-    has_tf_config = not task.feeds and operator_sets_tf_config and task.role != "tensorboard"
+    has_tf_config = not task.feeds and operator_sets_tf_config and not task.is_web
     assert from_tf_config(pod.env.get("TF_CONFIG", "")) == (wiring if has_tf_config else None)
-    has_flags = by_flags and not task.feeds and task.role != "tensorboard"
+    has_flags = by_flags and not task.feeds and not task.is_web
     names = from_names(pod.env.get("TFPROV_FLAGS", ""))
     assert from_flags(pod.argv, names) == (wiring if has_flags else None)
 

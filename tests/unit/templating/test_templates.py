@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.command_output import SMALLEST, run_command
 from tfprov.errors import InvalidInput, Position
-from tfprov.model.node import EncryptedValue, Mapping, Scalar, plain
+from tfprov.model.yaml_node import EncryptedValue, Mapping, Scalar, plain
 from tfprov.settings.load import load_inventory
 from tfprov.templating.host_values import TemplateProblems, Variables, is_secret, render
 from tfprov.templating.limits import Limits

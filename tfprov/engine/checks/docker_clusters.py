@@ -125,7 +125,7 @@ def _try(collected: Collected, more: Findings, why: Reason | None, *, alone: boo
 
 
 def _aims(collected: Collected) -> list[Aim]:
-    # No task connects to a TensorBoard.
+    # No task connects to a reader of the chief's files.
     containers = [c for c in collected.context.wanted if not c.task.reads and collected.context.allows(c.task.host)]
     aims = [_aim(collected, container) for container in containers]
     service = collected.context.cluster.outside_service

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tfprov.model.state import Container
+from tfprov.wiring import WEB
 
 RUN = "TFPROV_RUN"
 """The variable with the run's id; inherited by child processes, it identifies them as the task's."""
@@ -42,7 +43,7 @@ def environment(container: Container, runtime: Path | None = None) -> dict[str, 
     """
     python = container.python or sys.executable
     path = os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", os.defpath)])
-    without_gpu = {"CUDA_VISIBLE_DEVICES": "-1"} if container.task.job in ("ps", "tensorboard") else {}
+    without_gpu = {"CUDA_VISIBLE_DEVICES": "-1"} if container.task.job in ("ps", *WEB) else {}
     # Several tasks share this machine: by default TensorFlow would take all memory of a GPU.
     own = {"PATH": path, "PYTHONUNBUFFERED": "1", "TF_FORCE_GPU_ALLOW_GROWTH": "true", **without_gpu}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TF_CONFIG", "TFPROV_"))}

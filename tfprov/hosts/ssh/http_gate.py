@@ -14,7 +14,7 @@ _MAX_HEAD_SIZE = 64 * 1024
 _HEAD_TIMEOUT = 10.0
 """Seconds to wait for it."""
 _PARAMETER = "token"
-_REFUSAL = b"Not without the address that `tfprov tensorboard` printed, with its token.\n"
+_REFUSAL = b"Not without the address that tfprov printed, with its token.\n"
 
 
 class TokenGate:
@@ -37,7 +37,7 @@ class TokenGate:
         A URL with the token redirects to the same URL without it, so that the page's links do not contain the token.
         """
         first, *lines = head.decode("latin-1").split("\r\n")
-        if any(self._has_cookie(line, port) for line in lines):
+        if any(self._has_cookie(line, port) or self._has_bearer(line) for line in lines):
             return None
         request_target = first.partition(" ")[2].partition(" ")[0]
         try:
@@ -47,7 +47,8 @@ class TokenGate:
         values = parse_qsl(url.query, keep_blank_values=True)
         if not any(name == _PARAMETER and self._matches(value) for name, value in values):
             return _response("403 Forbidden", _REFUSAL)
-        rest = urlencode([(name, value) for name, value in values if name != _PARAMETER])
+        # A notebook has a token of its own, under the same name.
+        rest = urlencode([(name, value) for name, value in values if name != _PARAMETER or not self._matches(value)])
         location = f"/{url.path.lstrip('/')}" + (
             f"?{rest}" if rest else ""
         )  # two leading slashes would name another host
@@ -60,6 +61,12 @@ class TokenGate:
             return False
         pairs = (pair.strip().partition("=") for pair in value.split(";"))
         return any(key == f"tfprov-{port}" and self._matches(cookie_value) for key, _, cookie_value in pairs)
+
+    def _has_bearer(self, line: str) -> bool:
+        """Whether a header has the token as programs send it: `Authorization: Bearer TOKEN`."""
+        name, _, value = line.partition(":")
+        scheme, _, token = value.strip().partition(" ")
+        return name.lower() == "authorization" and scheme.lower() == "bearer" and self._matches(token.strip())
 
     def _matches(self, text: str) -> bool:
         return hmac.compare_digest(text.encode(), self.token.encode())

@@ -160,7 +160,7 @@ class PodSettings:
 
     def port_name(self, member: Member) -> str:
         """Return the name of the port of `member`."""
-        return "http" if member.role == "tensorboard" else "grpc"
+        return "http" if member.is_web else "grpc"
 
     def checkpoints(self, member: Member) -> tuple[Json, Json]:
         """Return the volume of the checkpoint directory of `member`, and its mount.

@@ -16,9 +16,9 @@ from tfprov.render.options import Values
 from tfprov.render.output import objects, text_of
 from tfprov.render.target import BaseTarget, RenderInput, RenderRequest
 from tfprov.settings.role_settings import RoleSettings
+from tfprov.wiring import READERS
 
 _WAIT_PROGRAM = Path(__file__).parents[2] / "runtime" / "wait_for_job.py"
-_READERS = ("evaluator", "tensorboard")
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _unreadable_checkpoints(request: RenderRequest) -> Iterator[Problem]:
     if request.settings["claim"] or request.settings["storage"] != "none":
         return
     for role in request.roles.values():
-        if role.role in _READERS:
+        if role.role in READERS:
             what = f"the {role.role} cannot read the chief's checkpoints with `--set storage=none`"
             yield Problem(role.group, what, f"set a size, such as `--set storage=10Gi`, or remove the {role.role}")
 

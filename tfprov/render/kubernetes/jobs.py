@@ -33,7 +33,7 @@ class Kubernetes(KubeTarget):
         values = super().values(rendering)
         pods: list[Pod] = values["pods"]
         in_jobs = rendering.settings["kind"] == "Job"
-        watches = in_jobs and any(not pod.ends and pod.member.role != "tensorboard" for pod in pods)
+        watches = in_jobs and any(not pod.ends and not pod.member.is_web for pod in pods)
         path = f"/apis/batch/v1/namespaces/{{namespace}}/jobs/{rendering.chief.name}"
         return {**values, "watched": path if watches else ""}
 

@@ -29,7 +29,7 @@ class JobSet(KubeTarget):
 
     def address(self, cluster: str, task: Task, settings: Values) -> str:
         """Return the host name that JobSet gives the only pod of the task's Job: `linear-ps-0-0-0.linear`."""
-        if task.role == "tensorboard":  # it outlives the training, and so the JobSet
+        if task.is_web:  # it outlives the training, and so the JobSet
             return long_name(cluster, task)
         return f"{long_name(cluster, task)}-0-0.{cluster}"
 
@@ -37,7 +37,7 @@ class JobSet(KubeTarget):
         """Yield the names of the pods: their Jobs' names and five random characters."""
         for task in request.cluster.tasks:
             host = self.address(request.cluster.name, task, request.settings).partition(".")[0]
-            yield host if task.role == "tensorboard" else f"{host}-xxxxx"
+            yield host if task.is_web else f"{host}-xxxxx"
 
     def values(self, rendering: RenderInput) -> Mapping[str, Any]:
         """Return also `replicated_jobs`, the pods `beside` the JobSet, and `success`, the jobs that end it."""
@@ -46,8 +46,8 @@ class JobSet(KubeTarget):
         awaited = ("evaluator",) if rendering.settings["await_evaluator"] else ()
         return {
             **values,
-            "replicated_jobs": [self.replicated_job(pod) for pod in pods if pod.member.role != "tensorboard"],
-            "beside": [pod for pod in pods if pod.member.role == "tensorboard"],
+            "replicated_jobs": [self.replicated_job(pod) for pod in pods if not pod.member.is_web],
+            "beside": [pod for pod in pods if pod.member.is_web],
             "success": [short_name(pod.member) for pod in pods if pod.member.is_chief or pod.member.role in awaited],
         }
 

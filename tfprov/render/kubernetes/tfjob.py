@@ -145,7 +145,7 @@ class TFJob(KubeTarget):
             **values,
             "replicas": list(_replicas(pods)),
             "beside": beside,
-            "watched": path if any(pod.member.role != "tensorboard" for pod in beside) else "",
+            "watched": path if any(not pod.member.is_web for pod in beside) else "",
         }
 
 

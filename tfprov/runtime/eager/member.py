@@ -11,6 +11,7 @@ from typing import Any
 
 from tfprov.runtime.eager.evaluator import evaluate_objects
 from tfprov.runtime.eager.loop import Training, TrainingOptions
+from tfprov.runtime.export import FOLDER, export_model, write_aside
 from tfprov.runtime.join_cluster import ClusterTask, check_cluster, checkpoint_dir, cluster_spec, read_wiring
 from tfprov.runtime.lazy_tensorflow import tensorflow
 from tfprov.runtime.signals import Signals, die, exit_now
@@ -104,6 +105,20 @@ class EagerTask(ClusterTask, ABC):
         """
         return evaluate_objects(objects, measure, self.checkpoint_dir, train_steps, best)
 
+    def export(self, model: Any, version: int, signatures: Any = None) -> str:
+        """Export `model` as a SavedModel to `export/VERSION` in the checkpoint directory, for the role `serving`.
+
+        Within no step; `version` is usually the step. The chief writes it, whole or not at all. Without
+        a ps every worker calls it, because some variables can be read only by all together; elsewhere other tasks do
+        nothing. Returns the path. Raises ValueError for a negative version.
+        """
+        path = f"{self.checkpoint_dir.rstrip('/')}/{FOLDER}/{version}"
+        if self.is_chief:
+            export_model(model, version, path.rpartition("/")[0], signatures)
+        elif self.wiring.job == "worker" and "ps" not in self.wiring.cluster:
+            write_aside(model, signatures)
+        return path
+
     @abstractmethod
     def batches(self, make: Batches) -> Any:
         """Return the batches for `training.run`: of this task, or of all workers where one task leads them."""
@@ -123,7 +138,7 @@ class EagerTask(ClusterTask, ABC):
 
         `objects` are what is saved and restored, by name: modules, optimizers, variables. The chief restores the newest
         whole checkpoint, saves `model.ckpt-STEP` in its `checkpoint_dir` every `save_every_steps` steps or
-        `save_every_secs` seconds (60 when neither is given) and at the end, keeps the newest `keep`, and prints the
+        `save_every_secs` seconds (60 when neither is set) and at the end, keeps the newest `keep`, and prints the
         loss every `progress_every_steps`.
 
         On a signal the running steps end, the chief saves, and the task exits with 128 + signal. When a required task is

@@ -18,6 +18,8 @@ ROLE_SENTENCES = {
     "worker": "The hosts of workers, which compute. Without a group `chief`, worker 0 is the chief.",
     "evaluator": "The host of an evaluator, which reads the chief's checkpoints: the chief's host.",
     "tensorboard": "The host of a TensorBoard, which reads the chief's event files: the chief's host.",
+    "serving": "The host of a model server, which loads the newest model that the chief exported: the chief's host.",
+    "notebook": "The host of a Jupyter notebook, which reads the chief's files: the chief's host.",
     "dispatcher": "The host of the dispatcher of tf.data's service, which distributes the data among the data workers.",
     "data_worker": "The hosts of data workers, which read and prepare data for the training tasks.",
 }

@@ -19,7 +19,7 @@ from tfprov.hosts.program_checks import COMMON_PROGRAMS
 from tfprov.images.code_contents import CodeContents, names_tensorflow
 from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.state import Container
-from tfprov.planning.program import Program, module_files, parse_command, parse_shebang
+from tfprov.planning.command_parser import Program, module_files, parse_command, parse_shebang
 
 if TYPE_CHECKING:
     from tfprov.hosts.docker.image_contents import ImageLookup
@@ -91,8 +91,8 @@ class Programs:
             return False
         if program.text:
             return names_tensorflow(program.text)
-        if container.task.feeds and program.module.startswith("tfprov."):
-            return True
+        if program.module.startswith("tfprov."):
+            return container.task.job != "notebook"
         return inside.imports_tensorflow if inside is not None and _is_of_code(program, inside) else None
 
     def python(self, container: Container) -> str | None:
@@ -228,6 +228,8 @@ def _no_program(
             else "`pip install 'tfprov[tensorflow]'`"
         )
         return Fault(what, f"install it: {line}")
+    if name == "tensorflow_model_server":
+        return Fault(what, "install TensorFlow Serving there, or leave `serving.server` out")
     close = difflib.get_close_matches(name, present, 1, 0.7)
     return Fault(what, f"did you mean {close[0]}?" if close else "install it there, or correct `command`")
 

@@ -1,0 +1,65 @@
+"""Exported models appear whole or not at all; a notebook's token is private and survives a restart."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from tfprov.runtime import notebook
+from tfprov.runtime.export import export_model
+
+
+class Model:
+    """Writes itself as Keras 3 does."""
+
+    def __init__(self, content: str) -> None:
+        self.content = content
+
+    def export(self, path: str) -> None:
+        Path(path, "saved_model.pb").write_text(self.content)
+        if self.content == "fails":
+            raise OSError("disk full")
+
+
+def test_an_export_is_a_numbered_directory_that_others_can_read(tmp_path: Path) -> None:
+    path = export_model(Model("one"), 3, tmp_path / "export")
+    assert path == tmp_path / "export/3"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+    assert [entry.name for entry in path.parent.iterdir()] == ["3"]
+
+
+def test_an_export_of_the_same_version_replaces_it(tmp_path: Path) -> None:
+    export_model(Model("one"), 3, tmp_path)
+    export_model(Model("two"), 3, tmp_path)
+    assert (tmp_path / "3/saved_model.pb").read_text() == "two"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["3"]
+
+
+def test_an_export_that_fails_leaves_nothing_and_keeps_the_version_before_it(tmp_path: Path) -> None:
+    export_model(Model("one"), 3, tmp_path)
+    with pytest.raises(OSError, match="disk full"):
+        export_model(Model("fails"), 3, tmp_path)
+    with pytest.raises(ValueError, match="0 or more, not -1"):
+        export_model(Model("one"), -1, tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["3"]
+    assert (tmp_path / "3/saved_model.pb").read_text() == "one"
+
+
+def test_a_notebooks_token_is_new_private_and_kept_by_a_restart(tmp_path: Path) -> None:
+    first = notebook.token(tmp_path, "")
+    file = tmp_path / notebook.TOKEN_FILE
+    assert len(first) >= 40
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == (first, 0o600)
+    assert notebook.token(tmp_path, "") == first
+    assert notebook.token(tmp_path, "chosen") == "chosen"
+    other = tmp_path / "other"
+    other.mkdir()
+    assert notebook.token(other, "") != first
+
+
+def test_a_file_that_others_can_read_is_replaced(tmp_path: Path) -> None:
+    file = tmp_path / notebook.TOKEN_FILE
+    file.write_bytes(b"\xff")
+    file.chmod(0o644)
+    fresh = notebook.token(tmp_path, "")
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == (fresh, 0o600)

@@ -1,0 +1,70 @@
+"""Start Jupyter with a token that nobody can guess and that no command line shows.
+
+    python -m tfprov.runtime.notebook --ip=127.0.0.1 --port=8888
+
+The token is the value of JUPYTER_TOKEN, else a new one. It is written to TOKEN_FILE in the working directory, where
+`tfprov notebook` reads it; only the task's user can. A restart in the same directory keeps the token.
+
+Exit codes: those of Jupyter; 1 without Jupyter (one line on stderr), 2 for invalid flags.
+"""
+
+import argparse
+import importlib.util
+import os
+import secrets
+import sys
+from collections.abc import MutableMapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from tfprov.runtime.signals import die
+
+TOKEN_FILE = ".tfprov-notebook-token"  # noqa: S105  the name of a file
+VARIABLE = "JUPYTER_TOKEN"
+_SERVERS = {"jupyterlab": "lab", "notebook": "notebook", "jupyter_server": "server"}
+"""Jupyter's servers by their Python package, the one with the most features first."""
+
+
+def main(argv: Sequence[str], environ: MutableMapping[str, str]) -> NoReturn:
+    """Become Jupyter."""
+    options, more = _parser().parse_known_args(argv)
+    package = next((name for name in _SERVERS if importlib.util.find_spec(name)), None)
+    if package is None or importlib.util.find_spec("jupyter_core") is None:
+        die("Jupyter is not installed: add `RUN pip install jupyterlab` to the Dockerfile, or `pip install jupyterlab`")
+    environ[VARIABLE] = token(Path.cwd(), environ.get(VARIABLE, ""))
+    words = [f"--ServerApp.ip={options.ip}", f"--ServerApp.port={options.port}", "--ServerApp.port_retries=0"]
+    command = [sys.executable, "-m", "jupyter", _SERVERS[package], "--no-browser", *words, *_as_root(), *more]
+    os.execve(sys.executable, command, dict(environ))  # noqa: S606  it becomes Jupyter, and no shell is wanted
+
+
+def token(directory: Path, chosen: str) -> str:
+    """Return the token, and write it to `directory`: `chosen`, else the one of an earlier start there, else a new one."""
+    file = directory / TOKEN_FILE
+    value = chosen or _read(file) or secrets.token_urlsafe(32)
+    file.unlink(missing_ok=True)  # a copy of someone else's may be readable for others
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        stream.write(value)
+    return value
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text().strip() if file.stat().st_uid == os.getuid() else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _as_root() -> list[str]:
+    """Return what lets root run Jupyter, as in images without a user of their own."""
+    return ["--allow-root"] if os.getuid() == 0 else []
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tfprov.runtime.notebook", allow_abbrev=False)
+    parser.add_argument("--ip", default="127.0.0.1", help="the address to listen on")
+    parser.add_argument("--port", type=int, default=8888, help="the port to listen on")
+    return parser
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:], os.environ)

@@ -58,8 +58,8 @@ def _answers(endpoint: str) -> bool:
 
 
 @contextlib.contextmanager
-def running(directory: Path) -> Iterator[S3Server]:
-    """Run a server until the end of the block; everything is on loopback."""
+def running(directory: Path, address: str = "127.0.0.1") -> Iterator[S3Server]:
+    """Run a server until the end of the block, which answers at `address`; the rest of it is on loopback."""
     # Its gRPC ports are given too: their defaults are 10,000 above the others.
     first = free_ports(8)
     ports = dict(zip(("master", "volume", "filer", "s3"), range(first, first + 8, 2), strict=True))
@@ -69,9 +69,9 @@ def running(directory: Path) -> Iterator[S3Server]:
     command = [
         str(program()), "-logtostderr", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={directory}",
         "-master.volumeSizeLimitMB=64", "-volume.max=20", "-master.telemetry=false", "-s3",
-        f"-s3.config={directory / 's3.json'}", *options,
+        f"-s3.ip.bind={address}", f"-s3.config={directory / 's3.json'}", *options,
     ]  # fmt: skip
-    server = S3Server(f"http://127.0.0.1:{ports['s3']}", directory)
+    server = S3Server(f"http://{address}:{ports['s3']}", directory)
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=directory, start_new_session=True)
     try:

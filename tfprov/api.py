@@ -189,7 +189,7 @@ class Cluster:
         Raises TaskFailed with the chief's exit code if it fails, and if the time is over.
         """
         from tfprov.engine.monitoring.follow import follow  # noqa: PLC0415
-        from tfprov.engine.monitoring.wait import wait_serving  # noqa: PLC0415
+        from tfprov.engine.monitoring.readiness import wait_serving  # noqa: PLC0415
 
         context = self.prepare()
         chief = context.cluster.chief.name
@@ -258,7 +258,7 @@ class Cluster:
         return self._web("notebook", port)
 
     def _web(self, job: str, port: int | None) -> AbstractContextManager[WebServer]:
-        from tfprov.engine.monitoring.web import open_web_server  # noqa: PLC0415
+        from tfprov.engine.monitoring.web_tunnel import open_web_server  # noqa: PLC0415
 
         return open_web_server(self.prepare(), job, port)
 

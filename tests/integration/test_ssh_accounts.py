@@ -15,10 +15,10 @@ from tests.support.sshd import Sshd, program, sshd
 from tfprov.engine.lock.holder import LockHolder
 from tfprov.engine.lock.host_lock import HostLock, LockPaths
 from tfprov.errors import HostError, Unreachable
+from tfprov.hosts.collect_facts import survey
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.machine import SSHMachine
 from tfprov.hosts.ssh.host import SSHHost
-from tfprov.hosts.survey import survey
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
 

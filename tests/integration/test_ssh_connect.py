@@ -152,7 +152,7 @@ def test_the_options_of_ssh_hold_for_the_connection(tmp_path: Path) -> None:
         assert "HAS CHANGED" in refused(server, host_key_algorithms="ecdsa-*")
         server.known_hosts.write_text("".join(lines))
         assert connects(target(server, host_key_algorithms="rsa-sha2-512", identities_only=True))
-        assert "no IPv6 address found for 127.0.0.1" in refused(server, address_family="inet6")
+        assert "no IPv6 address for 127.0.0.1" in refused(server, address_family="inet6")
         assert "no password for" in refused(server, authentications=("password",))
 
 
@@ -265,7 +265,7 @@ def test_a_closed_port(server: Sshd) -> None:
 
 def test_an_unknown_host_name(server: Sshd) -> None:
     message = refused(server, address="no-such-host.invalid")
-    assert message == "h1: no address found for no-such-host.invalid; correct `ansible_host`, or look at DNS"
+    assert message == "h1: no address for no-such-host.invalid; correct `ansible_host`, or look at DNS"
 
 
 @pytest.mark.parametrize("greeting", [b"", b"SSH-2.0-OpenSSH_9.2\r\n"], ids=["silent", "greets and stops"])

@@ -138,7 +138,7 @@ def test_an_invalid_encrypted_value_is_reported_without_its_text(sealed: Sealed)
 
 def test_a_wrong_password_is_reported_with_the_line_of_each_value(sealed: Sealed) -> None:
     (sealed.local.directory / "other").write_text("another")
-    message = "no given password decrypts this value; check the password, and that the value is whole"
+    message = "none of the passwords decrypts this value; check the password, and that the value is whole"
     lines = sealed("plan", code=2, password="other").splitlines()
     assert [line for line in lines if line.endswith(message)] == lines
     assert f"{sealed.local.inventory}:10:17: error: {message}" in lines

@@ -14,9 +14,9 @@ from tfprov.hosts.memory import MemoryRuntime
 from tfprov.images.code import Code, CodeStore
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.cluster import Task
-from tfprov.model.node import Node
 from tfprov.model.plan import Plan
 from tfprov.model.state import Container, Observed, State
+from tfprov.model.yaml_node import Node
 from tfprov.planning.desired import RoleImage, desired_containers
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import parse_extra_vars

@@ -10,8 +10,8 @@ from tests.support.memory_cluster import Runtimes, make_context, run_up
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.follow import follow
+from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.monitoring.straggler_monitor import StragglerMonitor
-from tfprov.engine.monitoring.wait import wait_serving
 from tfprov.errors import TaskFailed, Unreachable
 from tfprov.model.state import Observation
 

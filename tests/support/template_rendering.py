@@ -5,7 +5,7 @@ from typing import Any
 
 from tfprov.errors import Position
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import plain
+from tfprov.model.yaml_node import plain
 from tfprov.templating.magic_vars import HostVars
 from tfprov.templating.render import render_node
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tfprov.cli.escape_sequences import json_screened
 from tfprov.cli.options import change_options, cluster_of, json_option
 from tfprov.cli.output import Printer
 from tfprov.cli.output import table as aligned
-from tfprov.cli.screening import json_screened
 from tfprov.engine.checks.check import CheckReport
 from tfprov.engine.checks.host_rules import CHECKS, Finding, Verdict
 from tfprov.engine.checks.reachability import OK, UNTRIED, failures, reasons, table

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfprov.cli.screening import write_document
+from tfprov.cli.escape_sequences import write_document
 from tfprov.errors import InvalidInput, Position, Problem, Usage
 
 if TYPE_CHECKING:

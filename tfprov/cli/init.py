@@ -14,7 +14,7 @@ import click
 from tfprov.editing.scalar_emitter import emit_text
 from tfprov.errors import InvalidInput, Position, TfprovError, Usage, printable
 from tfprov.inventory.host_names import NameKind, check_name, split_port
-from tfprov.model.node import Scalar
+from tfprov.model.yaml_node import Scalar
 from tfprov.paths import shipped_directory
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def read_machines(text: str) -> tuple[SshTarget, ...]:
             machines.append(SshTarget(name, user or None, port))
     names = [machine.name for machine in machines]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise Usage(f"{printable(twice)} is given twice", "give every machine once")
+        raise Usage(f"{printable(twice)} is set twice", "give every machine once")
     return tuple(machines)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TextIO
 import click
 
 from tfprov import __version__
-from tfprov.cli.screening import Screened
+from tfprov.cli.escape_sequences import Screened
 from tfprov.errors import (
     HUNG_UP,
     INTERRUPTED,

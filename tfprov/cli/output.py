@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
+from tfprov.cli.escape_sequences import Screened, on_one_line, screened
 from tfprov.cli.progress_line import MOVES, UnderWay, progress_line
-from tfprov.cli.screening import Screened, on_one_line, screened
 from tfprov.engine.events import Event
 from tfprov.formats.event_file import EventProgress
 from tfprov.model.plan import Action, ActionKind

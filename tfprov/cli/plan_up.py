@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
+from tfprov.cli.escape_sequences import json_screened
 from tfprov.cli.options import change_options, cluster_of, json_option, partial_option, resume_option
 from tfprov.cli.output import Printer
-from tfprov.cli.screening import json_screened
 
 
 @click.command("plan")

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from tfprov.cli.escape_sequences import write_document
 from tfprov.cli.options import (
     change_options,
     cluster_of,
@@ -15,7 +16,6 @@ from tfprov.cli.options import (
     resume_option,
 )
 from tfprov.cli.output import Printer
-from tfprov.cli.screening import write_document
 
 _discard_option = click.option(
     "--discard", is_flag=True, help="Do not gather: remove checkpoints that were not brought back."

@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
+from tfprov.cli.escape_sequences import Screened, json_screened
 from tfprov.cli.options import json_option
 from tfprov.cli.output import LiveLine, table
 from tfprov.cli.progress_line import duration
-from tfprov.cli.screening import Screened, json_screened
 from tfprov.errors import TfprovError, one_line
 from tfprov.planning.plan_text import format_count, format_size
 from tfprov.tfrecord.errors import DamagedFile

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tfprov.cli.escape_sequences import write_document
 from tfprov.cli.options import source_options, sources_of, vault_of, warn
-from tfprov.cli.screening import write_document
 from tfprov.errors import TfprovError, Usage, combine_errors
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import click
 
+from tfprov.cli.escape_sequences import json_screened, on_one_line
 from tfprov.cli.options import change_options, cluster_of, exit_code_of_training, inventory_options, json_option
 from tfprov.cli.output import Printer, table
 from tfprov.cli.progress_line import duration, progress_line
-from tfprov.cli.screening import json_screened, on_one_line
 from tfprov.engine.monitoring.status import Placement, Row, Status
 from tfprov.engine.monitoring.task_progress import Slowest
 from tfprov.errors import combine_errors

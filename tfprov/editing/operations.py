@@ -22,7 +22,7 @@ from tfprov.editing.scalar_emitter import NewValue, parse_value
 from tfprov.errors import InvalidInput, Position, Problem, Usage, printable
 from tfprov.inventory.host_names import NameKind, RangeError, check_name, expand, split_port
 from tfprov.model.inventory import ROLES, Inventory
-from tfprov.model.node import Scalar
+from tfprov.model.yaml_node import Scalar
 from tfprov.yamltext.syntax_errors import BREAK
 
 

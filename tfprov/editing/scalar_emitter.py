@@ -10,7 +10,7 @@ import yaml
 from tfprov.editing.cst import CstNode, Document, NodeKind, parse_cst
 from tfprov.editing.semantic_diff import Semantics, alias_uses, semantics_of
 from tfprov.errors import InvalidInput, Position, Problem
-from tfprov.model.node import Node, plain
+from tfprov.model.yaml_node import Node, plain
 from tfprov.yamltext.load import parse
 from tfprov.yamltext.syntax_errors import BREAK
 from tfprov.yamltext.yaml11 import lint_values

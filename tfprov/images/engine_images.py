@@ -38,7 +38,7 @@ def count_shared_layers(engine: Engine, diff_ids: Sequence[str], enough: int | N
     """Return how many of the lowest layers of an image with `diff_ids` the engine has.
 
     An engine identifies a layer by the chain of layers below it, so the longest common prefix with another image counts.
-    The search ends when it has found `enough` layers.
+    The search ends once it has `enough` layers.
     """
     with engine.errors():
         images = engine.api.images()

@@ -10,7 +10,7 @@ from pathlib import Path
 from tfprov.errors import Position, printable
 from tfprov.importing.identify import ForeignTask, Notes, Setting, SourceText, Volume
 from tfprov.importing.tracked_mapping import Fields, as_text, cpus, docker_memory, seconds
-from tfprov.model.node import Items, Mapping, Node, Scalar
+from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 
 _VARIABLE = re.compile(
     r"\$(?:(?P<dollar>\$)|(?P<plain>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-?+])(?P<other>[^}]*))?\})"

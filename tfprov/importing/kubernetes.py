@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tfprov.errors import Position, printable
 from tfprov.importing.identify import ForeignTask, Notes, Setting, SourceText, Volume
 from tfprov.importing.tracked_mapping import Fields, as_text, cpus, kubernetes_memory, quantity
-from tfprov.model.node import Mapping, Node, Scalar
+from tfprov.model.yaml_node import Mapping, Node, Scalar
 
 _WORKLOADS = ("ReplicaSet", "ReplicationController", "Deployment", "StatefulSet", "Job")
 _IGNORED_KINDS = ("Service", "Namespace")

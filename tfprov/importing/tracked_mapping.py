@@ -7,8 +7,8 @@ from types import TracebackType
 
 from tfprov.errors import Position, printable
 from tfprov.importing.identify import Notes, Setting, SourceText
-from tfprov.model.node import Items, Node, Scalar
-from tfprov.model.node import Mapping as Map
+from tfprov.model.yaml_node import Items, Node, Scalar
+from tfprov.model.yaml_node import Mapping as Map
 
 _EMPTY = Map()
 

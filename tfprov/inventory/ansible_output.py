@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Any
 
 from tfprov.model.inventory import NAMESPACE, Group, Inventory, Layer, merge_layers
-from tfprov.model.node import HIDDEN, EncryptedValue, Items, Mapping, Node, Scalar, decrypt_values
+from tfprov.model.yaml_node import HIDDEN, EncryptedValue, Items, Mapping, Node, Scalar, decrypt_values
 from tfprov.vault.redaction import is_masked, public_env_names
 
 _PRIORITY = "ansible_group_priority"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from tfprov.errors import Position, Problem
 from tfprov.inventory.host_names import NameKind, RangeError, check_name, expand, split_port
 from tfprov.model.inventory import Group, Host, Inventory, VarsFiles, overlay
-from tfprov.model.node import NOWHERE, Mapping, Scalar
+from tfprov.model.yaml_node import NOWHERE, Mapping, Scalar
 from tfprov.yamltext.yaml11 import lint_values
 
 Children = AbstractMapping[str, Sequence[str]]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.model.inventory import NAMESPACE, overlay
-from tfprov.model.node import Items, Mapping, Node, Scalar
+from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import Vault
 from tfprov.vault.redaction import mentions_secret, redact_line
 from tfprov.yamltext.load import MAX_DEPTH, FileOverlay, parse, parse_json_or_yaml, read_bytes
@@ -43,7 +43,7 @@ def _parse_option(option: str, vault: Vault | None, file_overlay: FileOverlay | 
         raise InvalidInput([Problem(Position("-e"), "`@` names no file", "write `-e @vars.yml`")])
     if option.startswith("@"):
         path = _expand_user(option[1:])
-        data = read_bytes(path, Position(str(path)), fix="check the path given with -e @", file_overlay=file_overlay)
+        data = read_bytes(path, Position(str(path)), fix="check the path after -e @", file_overlay=file_overlay)
         node = parse_json_or_yaml(data, str(path), start_from="write `name: value` lines", vault=vault)
     elif option.lstrip().startswith("{"):
         node = parse_json_or_yaml(option, "-e", vault=vault)

@@ -7,7 +7,7 @@ from enum import StrEnum, auto
 from typing import Any
 
 from tfprov.errors import printable
-from tfprov.model.node import Scalar
+from tfprov.model.yaml_node import Scalar
 
 _NUMBER = re.compile(r"[0-9]{1,18}\Z")  # not isdigit(), which accepts `²`; int() does not
 _RANGE = re.compile(r"\[([^\[\]]*)\]")

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfprov.errors import Position, one_line, printable
 from tfprov.inventory.builder import InventoryBuilder
-from tfprov.model.node import Items, Mapping, Node, Scalar
+from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 from tfprov.vault.redaction import mentions_secret, redact_line
 
 SECTION = re.compile(r"\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?\Z")
@@ -150,7 +150,7 @@ class _IniReader:
         return True
 
     def report_duplicate(self, name: str, column: int, first: str) -> None:
-        self.report(column, f"`{printable(name)}` is given twice{first}", "keep one of them")
+        self.report(column, f"`{printable(name)}` is set twice{first}", "keep one of them")
 
     def mapping(self, variables: dict[str, tuple[Scalar, str, int]]) -> Mapping:
         entries = {name: self.value(name, text, column) for name, (_, text, column) in variables.items()}

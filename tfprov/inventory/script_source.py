@@ -13,7 +13,7 @@ from typing import Any
 
 from tfprov.errors import InvalidInput, Position, Problem, mask_secrets, one_line, printable
 from tfprov.inventory.builder import InventoryBuilder
-from tfprov.model.node import EncryptedValue, Items, Mapping, Node, Scalar
+from tfprov.model.yaml_node import EncryptedValue, Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import Vault
 from tfprov.yamltext.load import MAX_DEPTH
 

@@ -18,7 +18,7 @@ from tfprov.inventory.detect import (
     looks_like_yaml,
 )
 from tfprov.inventory.yaml_source import add_document, has_groups, plugin_problem
-from tfprov.model.node import Scalar
+from tfprov.model.yaml_node import Scalar
 from tfprov.paths import INVENTORY
 from tfprov.vault.decrypt import Vault
 from tfprov.yamltext.load import MAX_BYTES, FileOverlay, decode, parse_json_or_yaml, read_bytes
@@ -168,7 +168,7 @@ class SourceReader:
         """Read a file; one of a directory that is no inventory is skipped with a warning."""
         path, within = file.path, file.in_directory
         at, alone = Position(path), self.alone and not within
-        fix = _NEW if path == INVENTORY else "check the path given with -i"
+        fix = _NEW if path == INVENTORY else "check the path after -i"
         data = read_bytes(Path(path), at, fix=fix, file_overlay=self.file_overlay)
         kind = detect_kind(path, data)
         if kind is SourceKind.SCRIPT:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.inventory.detect import is_blank
 from tfprov.model.inventory import VarsFiles
-from tfprov.model.node import Mapping, Scalar
+from tfprov.model.yaml_node import Mapping, Scalar
 from tfprov.vault.decrypt import Vault
 from tfprov.yamltext.load import FileOverlay, parse_json_or_yaml, read_bytes
 

@@ -5,7 +5,7 @@ import difflib
 from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.inventory.builder import InventoryBuilder
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
-from tfprov.model.node import Items, Mapping, Node, Scalar
+from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 
 _SECTIONS = ("hosts", "children", "vars")
 _META = "_meta"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tfprov.errors import Position
-from tfprov.model.node import Mapping, merge
+from tfprov.model.yaml_node import Mapping, merge
 
 NAMESPACE = "tfprov"
 """tfprov's own variable: settings under it are merged key by key and strictly checked."""

@@ -136,7 +136,7 @@ class Image(StrictModel):
     build: PathText | None = Field(
         None,
         description="The directory with the Dockerfile to build. A relative path is relative to the file that "
-        "contains it. Default: none; one of `build`, `name` and `archive` is given.",
+        "contains it. Default: none; one of `build`, `name` and `archive` is required.",
         examples=["../images/train"],
     )
     name: Annotated[Line, field_types.IMAGE_NAME] | None = Field(
@@ -263,7 +263,7 @@ class Data(StrictModel):
     path: Annotated[PathText, field_types.DATA] | None = Field(
         None,
         description="The directory with the data on every host that reads it. A relative path is relative to the "
-        "file that contains it, and only for this machine. Default: none; one of `path` and `fetch` is given.",
+        "file that contains it, and only for this machine. Default: none; one of `path` and `fetch` is required.",
         examples=["/data/mnist"],
     )
     fetch: (

@@ -74,7 +74,7 @@ class Settings(StrictModel):
     runtime: Literal["docker", "process"] = Field(
         "process",
         description="What runs a task: `docker`, a container of `image` on its host's engine; `process`, a "
-        "supervised process on this machine, without an image. Default: `docker` where an `image` is given, else "
+        "supervised process on this machine, without an image. Default: `docker` where `image` is set, else "
         "`process`.",
         examples=["process"],
     )

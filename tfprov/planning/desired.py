@@ -7,9 +7,9 @@ from typing import Any
 
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Cluster, Task
-from tfprov.model.node import Node, Scalar, find, plain
 from tfprov.model.state import Container, DockerOptions, Mount
 from tfprov.model.validators import parse_size
+from tfprov.model.yaml_node import Node, Scalar, find, plain
 from tfprov.planning import task_args
 from tfprov.settings.resolve import RoleSettings
 from tfprov.settings.role_settings import DatasetPath, data_dir, data_mounts, data_spec, dataset_of, python_path

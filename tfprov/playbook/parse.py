@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from tfprov.errors import InvalidInput, Position, Problem, one_line, printable
 from tfprov.model.inventory import ROLES
-from tfprov.model.node import Items, Mapping, Node, Scalar, plain
 from tfprov.model.playbook import (
     IMPORT,
     IMPORT_KEYS,
@@ -23,6 +22,7 @@ from tfprov.model.playbook import (
     Play,
     Step,
 )
+from tfprov.model.yaml_node import Items, Mapping, Node, Scalar, plain
 from tfprov.paths import shipped_directory
 from tfprov.settings.pydantic_errors import ErrorExplainer, to_flow_yaml
 from tfprov.templating.host_values import is_template

@@ -7,14 +7,14 @@ from typing import Any
 from tfprov.engine.checkpoints.gather import Gathered, gather
 from tfprov.engine.checkpoints.model_files import NothingSaved, nothing_saved
 from tfprov.engine.checkpoints.ungathered import TaskOnHost, gathered_of, holders, savers, unsaved_among
+from tfprov.engine.command_checks import refuse_start
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
 from tfprov.engine.monitoring.chief_progress import read_progress
 from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.kept_logs import KeptLogs
-from tfprov.engine.monitoring.wait import wait_serving
+from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.observe import observe, plan, refuse_taken
-from tfprov.engine.programs import refuse_start
 from tfprov.errors import GatherError, HostError, TfprovError, combine_errors
 from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.playbook import Command, Step, Stop, WaitFor

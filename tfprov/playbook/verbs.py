@@ -149,6 +149,6 @@ def _announce(context: Context, result: PlanResult) -> None:
 
 
 def _check_programs(context: Context, result: PlanResult) -> None:
-    from tfprov.engine.programs import refuse_start  # noqa: PLC0415
+    from tfprov.engine.command_checks import refuse_start  # noqa: PLC0415
 
     refuse_start(context, result.plan)

@@ -8,10 +8,10 @@ from tfprov.errors import InvalidInput, Position, Problem, TfprovError, one_line
 from tfprov.images.code import Code
 from tfprov.images.code_layer import DIRECTORY
 from tfprov.model.cluster import Cluster, Task
-from tfprov.model.node import EncryptedValue, Node, Scalar
-from tfprov.model.node import Mapping as Map
 from tfprov.model.sections import Image
 from tfprov.model.state import Container, Mount
+from tfprov.model.yaml_node import EncryptedValue, Node, Scalar
+from tfprov.model.yaml_node import Mapping as Map
 from tfprov.planning import task_args
 from tfprov.planning.desired import RoleHost, RoleImage, desired_containers
 from tfprov.planning.tasks import assign_tasks, default_port

@@ -257,7 +257,7 @@ def _network_error(error: object, url: str) -> FetchError | RetryableError:
     if isinstance(error, ssl.SSLError):
         return RetryableError(f"{host} does not speak TLS as expected: {error.reason}", "correct `url`")
     if isinstance(error, socket.gaierror):
-        return RetryableError(f"no address found for {host}", "correct `url`, or look at the host's DNS")
+        return RetryableError(f"no address for {host}", "correct `url`, or look at the host's DNS")
     if isinstance(error, TimeoutError):
         return RetryableError(f"{host} was silent for {READ_TIMEOUT:g} s")
     if isinstance(error, OSError) and error.errno:

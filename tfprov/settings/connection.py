@@ -9,8 +9,8 @@ from typing import Any
 
 from tfprov.errors import InvalidInput, Position, printable
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import Mapping, Node, plain
 from tfprov.model.validators import InvalidValue
+from tfprov.model.yaml_node import Mapping, Node, plain
 from tfprov.settings.connection_vars import (
     ADDRESSES,
     ARGS,

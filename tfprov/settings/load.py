@@ -12,7 +12,7 @@ from tfprov.inventory.extra_vars import parse_extra_vars
 from tfprov.inventory.sources import SourceReader, vars_bases
 from tfprov.inventory.vars_files import DIRECTORIES, VarsFileReader
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import Mapping
+from tfprov.model.yaml_node import Mapping
 from tfprov.vault.decrypt import Vault
 from tfprov.yamltext.load import FileOverlay
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from tfprov.errors import InvalidInput, Position, Usage, printable
 from tfprov.model.inventory import EXTRA_VARS_ORIGIN, NAMESPACE, ROLES, Inventory
-from tfprov.model.node import HIDDEN, Mapping, Node, Scalar, plain_masked, scalars
 from tfprov.model.sections import StrictModel
 from tfprov.model.settings import Settings, implied_runtime, implied_wiring
+from tfprov.model.yaml_node import HIDDEN, Mapping, Node, Scalar, plain_masked, scalars
 from tfprov.settings.pydantic_errors import model_of
 from tfprov.settings.role_settings import settings_for_other_roles
 from tfprov.templating.host_values import Variables, is_template, render

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from tfprov.errors import Position, Problem, one_line, printable
-from tfprov.model.node import Items, Mapping, Node, Scalar, find
+from tfprov.model.yaml_node import Items, Mapping, Node, Scalar, find
 
 Path = tuple[str | int, ...]
 

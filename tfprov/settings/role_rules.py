@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from tfprov.errors import Problem, printable
-from tfprov.model.node import Mapping, Node, Scalar, find
 from tfprov.model.sections import Data, DataSource, Image
 from tfprov.model.settings import CONTAINER_ONLY, Settings, implied_wiring
 from tfprov.model.validators import InvalidValue, check_file_name
+from tfprov.model.yaml_node import Mapping, Node, Scalar, find
 from tfprov.wiring import FLAGS
 from tfprov.yamltext.yaml11 import lint_keys, lint_values
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfprov.errors import InvalidInput, Position, Problem, printable
-from tfprov.model.node import (
+from tfprov.model.yaml_node import (
     EncryptedValue,
     Items,
     Mapping,

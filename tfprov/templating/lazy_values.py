@@ -8,7 +8,7 @@ from collections.abc import Mapping as AbstractMapping
 from itertools import islice
 from typing import Any
 
-from tfprov.model.node import Items, Mapping, Node
+from tfprov.model.yaml_node import Items, Mapping, Node
 
 Render = Callable[[Node, str], Any]
 """Returns the value of a node for templates; the text is its path, such as `paths.data`, for messages."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import Items, Mapping, Node, Scalar
+from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 from tfprov.templating.host_values import RenderState, TemplateProblems, Variables, render
 
 _ADDRESS_LIKE = re.compile(r"[0-9a-fA-F]*[.:][0-9a-fA-F.:]*")

@@ -13,7 +13,7 @@ from jinja2 import Environment, Template, TemplateError, Undefined, UndefinedErr
 from jinja2.exceptions import SecurityError
 
 from tfprov.errors import InvalidInput, Position, Problem, one_line, printable
-from tfprov.model.node import Items, Mapping, Node, Scalar
+from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 from tfprov.templating.errors import DEFINE, OmittedValue, UndefinedVariable
 from tfprov.templating.lazy_values import LazyList
 from tfprov.templating.limits import TOO_LARGE, LimitExceeded, Limits

@@ -1,4 +1,4 @@
-"""The packages of the extra `data`, imported when they are needed."""
+"""The packages of the extras `data` and `spark`, imported when they are needed."""
 
 from importlib import import_module
 from typing import Any
@@ -7,18 +7,18 @@ from tfprov.errors import TfprovError
 
 
 class MissingExtra(TfprovError):
-    """A package of the extra `data` is not installed."""
+    """A package of an extra is not installed."""
 
 
-def require(package: str) -> Any:
-    """Import and return a package of the extra; raises MissingExtra with the command that installs it."""
+def require(package: str, extra: str = "data") -> Any:
+    """Import and return a package of an extra; raises MissingExtra with the command that installs it."""
     try:
         return import_module(package)
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] == "tfprov":
             raise
         raise MissingExtra(
-            f"record files need the package `{error.name}`, which is not installed", "pip install 'tfprov[data]'"
+            f"record files need the package `{error.name}`, which is not installed", f"pip install 'tfprov[{extra}]'"
         ) from error
 
 

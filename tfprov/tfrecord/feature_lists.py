@@ -46,11 +46,11 @@ class Values:
 def kinds(wire: Wire, entries: Entries) -> NDArray[np.int64]:
     """Return the kind of each Feature by its first byte; -1 for what is none."""
     tags = wire.octets[entries.starts].astype(np.int64)
-    found = np.full(len(entries), -1)
+    entry_kinds = np.full(len(entries), -1)
     for kind, tag in TAGS.items():
-        found[tags == tag] = kind
-    found[entries.starts == entries.ends] = Kind.UNSET
-    return found
+        entry_kinds[tags == tag] = kind
+    entry_kinds[entries.starts == entries.ends] = Kind.UNSET
+    return entry_kinds
 
 
 def decode(wire: Wire, entries: Entries, kind: Kind) -> Values:
@@ -189,12 +189,12 @@ def decode_as(wire: Wire, entries: Entries, kind: Kind) -> Values:
     values = decode(wire, entries, kind)
     if not len(values.irregular):
         return values
-    found = kinds(wire, entries)
-    parts = [decode(wire, entries.where((found == kind) | (found < 0)), kind)]
+    entry_kinds = kinds(wire, entries)
+    parts = [decode(wire, entries.where((entry_kinds == kind) | (entry_kinds < 0)), kind)]
     parts += [
         _promoted(decode(wire, some, other), other, kind)
         for other in (Kind.BYTES, Kind.FLOAT, Kind.INT)
-        if other != kind and len(some := entries.where(found == other))
+        if other != kind and len(some := entries.where(entry_kinds == other))
     ]
     return _merged(parts)
 

@@ -170,10 +170,10 @@ def _add_columns(columns: Sequence[tuple[_Seen, Entries]], wire: Wire, depth: in
 
 def _add_features(seen: Sequence[_Seen], owners: Positions, wire: Wire, entries: Entries) -> Positions:
     """Look at Features, each of the column `owners` says, and return the rows of those that are not regular."""
-    found = kinds(wire, entries)
-    irregular = [entries.rows[found < 0]]
+    entry_kinds = kinds(wire, entries)
+    irregular = [entries.rows[entry_kinds < 0]]
     for kind in (Kind.BYTES, Kind.FLOAT, Kind.INT):
-        places = np.flatnonzero(found == kind)
+        places = np.flatnonzero(entry_kinds == kind)
         if not len(places):
             continue
         values = decode(wire, Entries(places, entries.starts[places], entries.ends[places]), kind)

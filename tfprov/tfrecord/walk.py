@@ -173,10 +173,10 @@ class _Walker:
 
     def result(self) -> Walked:
         """Look up the entries that were kept, and return all by column."""
-        found = self._expected
+        by_number = self._expected
         for number, entries in self._looked_up():
-            found.setdefault(number, []).append(entries)
-        return Walked({number: self._joined(parts) for number, parts in found.items()}, self._irregular)
+            by_number.setdefault(number, []).append(entries)
+        return Walked({number: self._joined(parts) for number, parts in by_number.items()}, self._irregular)
 
     def _looked_up(self) -> list[tuple[int, Entries]]:
         if not self._others or not sum(map(len, self._others)):

@@ -80,11 +80,11 @@ def _decrypt_aes(ciphertext: bytes, key: bytes, nonce: bytes) -> bytes:
 HEADER = "$ANSIBLE_VAULT;"
 """The first characters of every encrypted file and value."""
 
-_ENCRYPTED, _NOT_THIS = "encrypted with ansible-vault", "no given password decrypts this value"
+_ENCRYPTED, _NOT_THIS = "encrypted with ansible-vault", "none of the passwords decrypts this value"
 _BROKEN = "not valid ansible-vault text: truncated or modified"
 _UNENCRYPTED = f"marked as encrypted, and does not begin with `{HEADER}`"
 _ENCRYPT = "put there what `ansible-vault encrypt_string` prints, or remove `!vault`"
-_GIVE = "give it with --vault-password-file or --ask-vault-pass"
+_GIVE = "name one with --vault-password-file or --ask-vault-pass"
 
 
 class DecryptionError(InvalidInput):
@@ -134,7 +134,7 @@ class Vault:
             except InvalidInput as error:
                 self._failure = list(error.problems)
             else:
-                self._failure = [] if secrets else [Problem(at, f"{_ENCRYPTED}, and no password is given", _GIVE)]
+                self._failure = [] if secrets else [Problem(at, f"{_ENCRYPTED}, and no password is available", _GIVE)]
                 self._secrets = secrets
         if self._failure:
             raise DecryptionError(self._failure)

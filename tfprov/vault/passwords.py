@@ -90,7 +90,7 @@ class Passwords:
         names_vault_id = source.location == "prompt"
         if answer := self.ask(f"Vault password ({source.vault_id})" if names_vault_id else "Vault password").strip():
             return answer.encode()
-        raise InvalidInput([Problem(Position(source.option), "no password was given", "type it when asked")])
+        raise InvalidInput([Problem(Position(source.option), "no password was entered", "type it when asked")])
 
 
 def _parse_vault_id(option: str, text: str) -> PasswordSource:

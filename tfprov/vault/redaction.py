@@ -8,7 +8,7 @@ from typing import Any
 
 from tfprov.errors import InvalidInput, hide_secret
 from tfprov.model.inventory import NAMESPACE
-from tfprov.model.node import (
+from tfprov.model.yaml_node import (
     HIDDEN,
     EncryptedValue,
     Items,

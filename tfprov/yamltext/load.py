@@ -12,7 +12,7 @@ from typing import TypeVar
 import yaml
 
 from tfprov.errors import InvalidInput, Position, Problem, printable
-from tfprov.model.node import Items, Mapping, Node, Scalar
+from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import HEADER, Vault
 from tfprov.vault.redaction import mark_secrets
 from tfprov.yamltext import syntax_errors
@@ -32,7 +32,7 @@ _INIT = "start from `tfprov init`"
 def load_file(
     path: Path,
     *,
-    fix: str = "check the path given with -i",
+    fix: str = "check the path after -i",
     start_from: str = _INIT,
     vault: Vault | None = None,
 ) -> Node:

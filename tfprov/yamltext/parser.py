@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from tfprov.errors import InvalidInput, Position, Problem, printable
-from tfprov.model.node import EncryptedValue, Items, Mapping, Node, Scalar
+from tfprov.model.yaml_node import EncryptedValue, Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import HEADER, Vault
 from tfprov.vault.redaction import mentions_secret
 from tfprov.yamltext.yaml11 import (
@@ -210,7 +210,7 @@ class _Composer:
         if node.text in parent.entries:
             first = parent.keys[node.text].at.line
             raise _invalid(
-                node.at, f"{self.quoted(node.text)} is given twice (first on line {first})", "keep one of them"
+                node.at, f"{self.quoted(node.text)} is set twice (first on line {first})", "keep one of them"
             )
         return node
 

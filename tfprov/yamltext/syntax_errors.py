@@ -25,7 +25,7 @@ _HINTS = {
     "expected node content": ("a comma or bracket where a value should be", "complete the value, or quote it"),
     "tab character": ("a tab in the indentation", "indent with spaces"),
     "invalid Unicode": ("half of a UTF-16 pair, which is no character", "write the character itself"),
-    "duplicate %": ("a directive that is given twice", "remove it"),
+    "duplicate %": ("a directive that appears twice", "remove it"),
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from tfprov.errors import Problem, printable
-from tfprov.model.node import Mapping, Node, Scalar
+from tfprov.model.yaml_node import Mapping, Node, Scalar
 
 
 def lint_values(node: Node, *, as_text: bool = False) -> Iterator[Problem]:

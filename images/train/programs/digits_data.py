@@ -28,19 +28,19 @@ FILES, TRAIN, TEST, SEED = 4, 6000, 1000, 20161203
 def pair(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Read a record of two digits: an image [8, 16, 1] from 0 to 1, and its ten labels; or a batch of records, faster."""
     features = {"image_raw": tf.io.FixedLenFeature([], tf.string), "labels": tf.io.FixedLenFeature([10], tf.int64)}
-    found = tf.io.parse_example(record, features)
+    fields = tf.io.parse_example(record, features)
     pixels = tf.reshape(
-        tf.io.decode_raw(found["image_raw"], tf.uint8), [-1, 8, 16, 1] if record.shape.rank else [8, 16, 1]
+        tf.io.decode_raw(fields["image_raw"], tf.uint8), [-1, 8, 16, 1] if record.shape.rank else [8, 16, 1]
     )
-    return tf.cast(pixels, tf.float32) / 255.0, tf.cast(found["labels"], tf.float32)
+    return tf.cast(pixels, tf.float32) / 255.0, tf.cast(fields["labels"], tf.float32)
 
 
 def score(labels: Any, logits: Any) -> dict[str, float]:
     """Return the macro-F1 and the accuracy of every label, for arrays [images, 10]; a logit above 0 is a yes."""
-    truth, told = np.asarray(labels) > 0.5, np.asarray(logits) > 0
-    hits, wrong = (truth & told).sum(0), (truth != told).sum(0)
+    truth, predicted = np.asarray(labels) > 0.5, np.asarray(logits) > 0
+    hits, wrong = (truth & predicted).sum(0), (truth != predicted).sum(0)
     f1 = 2 * hits / np.maximum(2 * hits + wrong, 1)
-    accuracy = (truth == told).mean(0)
+    accuracy = (truth == predicted).mean(0)
     return {"macro-F1": float(f1.mean())} | {f"accuracy/{label}": float(accuracy[label]) for label in range(10)}
 
 

@@ -78,5 +78,5 @@ def evaluate(task: Any, model: Any, options: argparse.Namespace) -> None:
     def measure() -> dict[str, float]:
         return score(labels, infer(images))
 
-    told = task.evaluate({"model": model}, measure, train_steps=options.train_steps, best="macro-F1")
-    print(f"macro-F1 {told['macro-F1']:.4f}")
+    measured = task.evaluate({"model": model}, measure, train_steps=options.train_steps, best="macro-F1")
+    print(f"macro-F1 {measured['macro-F1']:.4f}")

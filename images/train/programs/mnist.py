@@ -71,8 +71,8 @@ def main() -> None:
     if not task.is_evaluator:
         train(task, options)
     if task.is_evaluator or task.is_alone:
-        told = task.evaluate(lambda: accuracy(options), train_steps=options.train_steps, best="accuracy")
-        print(f"accuracy {told['accuracy']:.4f}")
+        measured = task.evaluate(lambda: accuracy(options), train_steps=options.train_steps, best="accuracy")
+        print(f"accuracy {measured['accuracy']:.4f}")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def test_a_bad_command_line_is_reported_in_one_line(
 
 UNTYPABLE: Sequence[tuple[tuple[str, ...], str]] = [
     (("up", "-l", "a\x1b"), "error: no host or group matches `a\\x1b`; see `hosts:` and `children:` in the inventory"),
-    (("up", "-i", "a\nb"), "a\\nb: error: no such file; check the path given with -i"),
+    (("up", "-i", "a\nb"), "a\\nb: error: no such file; check the path after -i"),
     (("plan", "-e", "\x1b[31m"), f"-e: error: `\\x1b[31m` is not a variable; {VARIABLE}"),
     (("plan", "-e", "{a: \udcff}"), "-e:1:5: error: not UTF-8 text; write it as UTF-8"),
     (("plan", "-e", "a" * 100_000), f"-e: error: `{'a' * 57}...` is not a variable; {VARIABLE}"),
@@ -111,8 +111,8 @@ def test_nothing_to_take_down_is_fine(capsys: pytest.CaptureFixture[str]) -> Non
 def test_all_bad_options_are_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(capsys, "plan", "-e", "a", "-e", "@nosuch.yml", "-i", "gone.yml").lines == (
         f"-e: error: `a` is not a variable; {VARIABLE}",
-        "gone.yml: error: no such file; check the path given with -i",
-        "nosuch.yml: error: no such file; check the path given with -e @",
+        "gone.yml: error: no such file; check the path after -i",
+        "nosuch.yml: error: no such file; check the path after -e @",
     )
 
 
@@ -120,7 +120,7 @@ def test_an_inventory_that_the_environment_names(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TFPROV_INVENTORY", "gone.yml")
-    line = "gone.yml: error: no such file; check the path given with -i"
+    line = "gone.yml: error: no such file; check the path after -i"
     assert run_command(capsys, "plan") == CommandResult(2, (line,))
 
 

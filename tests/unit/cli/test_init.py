@@ -82,7 +82,7 @@ WRONG = [
         "error: `A_b` is not a cluster name; use lower-case letters, digits and `-`, at most 40 of them",
     ),
     (["--hosts", "a/b"], "error: `a/b` is no machine; write `name`, `user@name` or `user@name:port`"),
-    (["--hosts", "a,a"], "error: a is given twice; give every machine once"),
+    (["--hosts", "a,a"], "error: a is set twice; give every machine once"),
     (["--hosts", " "], "error: `--hosts` names no machine; for example `--hosts trainer@node1,trainer@node2`"),
     (["--hosts", "a", "--local"], "error: `--local` and `--hosts` exclude each other; give one of them"),
     (["--command", "'"], "error: `'`: no closing quotation; close the quote"),

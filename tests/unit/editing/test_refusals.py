@@ -116,5 +116,5 @@ def test_a_file_that_is_not_yaml_is_not_edited(inventory: Path, capsys: pytest.C
 
 
 def test_a_missing_file_is_not_edited(capsys: pytest.CaptureFixture[str]) -> None:
-    line = "gone.yml: error: no such file; check the path given with -i"
+    line = "gone.yml: error: no such file; check the path after -i"
     assert run_command(capsys, "inventory", "set", "a", "1", "-i", "gone.yml") == CommandResult(2, (line,))

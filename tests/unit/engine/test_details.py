@@ -23,15 +23,15 @@ from tfprov.engine.context import Context, Definition
 from tfprov.engine.events import Quiet
 from tfprov.engine.monitoring.chief_progress import read_progress, tail_of
 from tfprov.engine.monitoring.follow import follow
+from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.monitoring.status import status
-from tfprov.engine.monitoring.wait import wait_serving
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, HostError, Position, TaskFailed, Unreachable, Usage
 from tfprov.hosts.memory import MemoryRuntime
-from tfprov.model.node import Items, Mapping, Scalar, mark_secret, plain, plain_masked, wrap
 from tfprov.model.plan import ActionKind
 from tfprov.model.playbook import Command, Stop
 from tfprov.model.state import Observation, Observed, State, describe_exit
+from tfprov.model.yaml_node import Items, Mapping, Scalar, mark_secret, plain, plain_masked, wrap
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.run import PlayOptions, play
 from tfprov.playbook.steps import RUN

@@ -11,8 +11,8 @@ from tests.support.ansible_oracle import Ansible
 from tfprov.errors import Usage
 from tfprov.inventory.host_names import RangeError, expand
 from tfprov.inventory.host_patterns import match_hosts
-from tfprov.model.node import NOWHERE, Mapping, Scalar, plain
 from tfprov.model.validators import InvalidValue
+from tfprov.model.yaml_node import NOWHERE, Mapping, Scalar, plain
 from tfprov.settings.connection import build_connection, check_names
 from tfprov.settings.connection_vars import PARSERS
 from tfprov.settings.load import load_inventory

@@ -168,7 +168,7 @@ def test_a_symlink_out_of_the_code_directory_is_refused(
         ("a: !x!y z\n", ":1:4: error: a tag that means nothing here; quote a value that starts with `!`"),
         ("a: | text\n", ":1:6: error: text behind `|` or `>`; start the text on the next line"),
         ("a: |9x\n b\n", ":1:6: error: text behind `|` or `>`; start the text on the next line"),
-        ("%TAG ! a\n%TAG ! a\n---\na: 1\n", ":2:1: error: a directive that is given twice; remove it"),
+        ("%TAG ! a\n%TAG ! a\n---\na: 1\n", ":2:1: error: a directive that appears twice; remove it"),
         ("%YAML 3.0\n---\na: 1\n", ":1:1: error: a YAML version that is not 1.1 or 1.2; remove the `%YAML` line"),
         ("a: - b\n", ":1:4: error: a list that starts behind its key; start it on the next line, or write `[…]`"),
         ("a: ,\n", ":1:4: error: a comma or bracket where a value should be; complete the value, or quote it"),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.memory_cluster import make_context
 from tfprov.errors import InvalidInput
-from tfprov.model.node import plain
+from tfprov.model.yaml_node import plain
 from tfprov.settings.load import parse_extra_vars
 
 INVENTORY = """

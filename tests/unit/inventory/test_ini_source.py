@@ -10,7 +10,7 @@ from tfprov.errors import InvalidInput, Position
 from tfprov.inventory.builder import InventoryBuilder
 from tfprov.inventory.ini_source import add_ini
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import plain
+from tfprov.model.yaml_node import plain
 from tfprov.settings.load import load_inventory
 
 
@@ -117,10 +117,10 @@ BAD: Mapping[str, tuple[str, list[str]]] = {
         [f":1:{column}: error: `{word}` {NO_VARIABLE}" for column, word in ((7, "a"), (9, "="), (11, "1"))],
     ),
     "no name before the sign": ("node1 =1", [f":1:7: error: `=1` {NO_VARIABLE}"]),
-    "twice on a line": ("node1 a=1 a=2", [":1:11: error: `a` is given twice on this line; keep one of them"]),
+    "twice on a line": ("node1 a=1 a=2", [":1:11: error: `a` is set twice on this line; keep one of them"]),
     "twice in a section": (
         "[all:vars]\na=1\n a=2",
-        [":3:2: error: `a` is given twice (first on line 2); keep one of them"],
+        [":3:2: error: `a` is set twice (first on line 2); keep one of them"],
     ),
     "an open quote": ("node1 a='x", [":1:1: error: `node1 a='x`: no closing quotation; close the quote"]),
     "a backslash at the end": (

@@ -16,7 +16,7 @@ from tests.support.examples import examples
 from tfprov.errors import Usage
 from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import plain
+from tfprov.model.yaml_node import plain
 from tfprov.settings.load import load_inventory
 
 pytestmark = pytest.mark.xdist_group("parity")

@@ -11,7 +11,7 @@ from tfprov.inventory import script_source
 from tfprov.inventory.builder import InventoryBuilder
 from tfprov.inventory.script_source import add_script
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import plain
+from tfprov.model.yaml_node import plain
 from tfprov.settings.load import load_inventory
 
 LIST = """\

@@ -11,7 +11,7 @@ from tfprov.errors import InvalidInput
 from tfprov.inventory.detect import SourceKind, detect_kind
 from tfprov.inventory.sources import MAX_FILES
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import plain
+from tfprov.model.yaml_node import plain
 from tfprov.settings.load import load_inventory
 
 YAML = "worker: {hosts: {node1: {a: 1}}}\n"
@@ -144,7 +144,7 @@ def test_numbers_and_escapes_of_json_are_parsed() -> None:
 # What is none
 
 BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
-    "a missing file": ({}, ["no.yml"], ["no.yml: error: no such file; check the path given with -i"]),
+    "a missing file": ({}, ["no.yml"], ["no.yml: error: no such file; check the path after -i"]),
     "an empty directory": (
         {"inv/.gitkeep": "", "inv/group_vars/all.yml": "a: 1\n"},
         ["inv"],
@@ -176,7 +176,7 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
                 "c.toml: error: a TOML inventory, which tfprov does not read; "
                 "convert it with `ansible-inventory -i FILE --list --yaml`"
             ),
-            "d.yml: error: no such file; check the path given with -i",
+            "d.yml: error: no such file; check the path after -i",
         ],
     ),
     "YAML that is called something else": (

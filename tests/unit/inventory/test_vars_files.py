@@ -10,7 +10,7 @@ from tests.support.vaults import encrypt, value
 from tfprov.errors import InvalidInput
 from tfprov.inventory.vars_files import base_directory
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import plain, plain_masked
+from tfprov.model.yaml_node import plain, plain_masked
 from tfprov.settings.load import load, load_inventory
 from tfprov.settings.role_settings import resolve_path
 from tfprov.vault.decrypt import Vault
@@ -214,7 +214,7 @@ def test_encrypted_vars_files_and_values_are_decrypted() -> None:
     shown = plain_masked(inventory.variables("node1"))
     assert shown["ansible_password"] == "******"
     assert list(shown["b"]) == ["__ansible_vault"]
-    assert "no password is given" in problems({})[0]
+    assert "no password is available" in problems({})[0]
 
 
 # What is wrong
@@ -230,7 +230,7 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str]]] = {
     ),
     "a key given twice": (
         {"group_vars/all.yml": "a: 1\na: 2\n"},
-        ["group_vars/all.yml:2:1: error: `a` is given twice (first on line 1); keep one of them"],
+        ["group_vars/all.yml:2:1: error: `a` is set twice (first on line 1); keep one of them"],
     ),
     "all files at once": (
         {"group_vars/all/1.yml": "a: [\n", "group_vars/all/2.yml": "- b\n", "host_vars/node2": "c: &c\n\td: 1\n"},

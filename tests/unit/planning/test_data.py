@@ -11,9 +11,9 @@ from tfprov.cli.output import describe
 from tfprov.engine.observe import observe
 from tfprov.errors import HostError
 from tfprov.inventory.yaml_source import read_groups
-from tfprov.model.node import plain
 from tfprov.model.plan import Action, ActionKind
 from tfprov.model.state import DataFile, DataSet, dataset_artifact
+from tfprov.model.yaml_node import plain
 from tfprov.planning.reconcile import plan_deliveries
 from tfprov.playbook.steps import RUN
 from tfprov.settings.resolve import resolve

@@ -22,9 +22,9 @@ from tests.support.paths import CASES
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
 from tfprov.inventory.host_patterns import match_hosts
-from tfprov.model.node import Mapping, plain
 from tfprov.model.plan import Plan
 from tfprov.model.state import Container
+from tfprov.model.yaml_node import Mapping, plain
 from tfprov.planning.plan_text import plan_lines
 from tfprov.planning.reconcile import plan_teardown
 from tfprov.yamltext.load import parse

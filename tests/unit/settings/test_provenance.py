@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.command_output import CommandResult, run_command
 from tests.support.vaults import encrypt, value
-from tfprov.model.node import plain
+from tfprov.model.yaml_node import plain
 from tfprov.settings.load import load_inventory
 from tfprov.settings.resolve import resolve
 
@@ -161,7 +161,7 @@ def test_an_empty_mapping_overrides_nothing(ask: Ask) -> None:
 def test_the_runtime_follows_from_the_image(ask: Ask, image: str, runtime: str) -> None:
     Path("inventory.yml").write_text(INVENTORY.replace("cluster: linear", f"cluster: linear\n      image: {image}"))
     shown = lines(ask("node2", "tfprov.runtime"))
-    assert shown == [f"tfprov.runtime {runtime} default: `docker` where an `image` is given, else `process`"]
+    assert shown == [f"tfprov.runtime {runtime} default: `docker` where `image` is set, else `process`"]
 
 
 def test_a_group_without_hosts_is_no_host(ask: Ask) -> None:

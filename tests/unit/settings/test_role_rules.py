@@ -10,10 +10,10 @@ from tests.support.inventories import inventory, roles
 from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.model import validators
 from tfprov.model.field_types import check_image_name
-from tfprov.model.node import Items
 from tfprov.model.sections import Image, MountSetting
 from tfprov.model.settings import Settings
 from tfprov.model.validators import InvalidValue, check_one_line, parse_size
+from tfprov.model.yaml_node import Items
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.pydantic_errors import to_flow_yaml
 from tfprov.settings.resolve import resolve

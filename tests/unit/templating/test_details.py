@@ -7,7 +7,7 @@ import pytest
 
 from tfprov.errors import InvalidInput, Position
 from tfprov.inventory.yaml_source import read_groups
-from tfprov.model.node import Mapping, plain
+from tfprov.model.yaml_node import Mapping, plain
 from tfprov.settings.resolve import resolve
 from tfprov.templating.host_values import Variables
 from tfprov.templating.magic_vars import HostVars

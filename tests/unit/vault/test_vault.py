@@ -16,8 +16,8 @@ from tests.support.vaults import encrypt, value
 from tfprov.errors import HostError, InvalidInput, Position, Problem, hide_secret
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import Mapping, decrypt_values, plain, plain_masked
 from tfprov.model.plan import ActionKind
+from tfprov.model.yaml_node import Mapping, decrypt_values, plain, plain_masked
 from tfprov.settings.connection import resolve_connection
 from tfprov.settings.resolve import resolve
 from tfprov.vault.decrypt import MalformedVault, Vault, WrongPassword, decrypt, is_decryption_problem, vault_id
@@ -210,7 +210,8 @@ def test_a_missing_password_is_one_error_for_all_values() -> None:
     with pytest.raises(InvalidInput) as caught:
         resolve(inventory)
     message = (
-        "encrypted with ansible-vault, and no password is given; give it with --vault-password-file or --ask-vault-pass"
+        "encrypted with ansible-vault, and no password is available; "
+        "name one with --vault-password-file or --ask-vault-pass"
     )
     assert str(caught.value) == f"inventory.yml:7:12: error: {message}"
 
@@ -250,7 +251,7 @@ def test_a_prompt_needs_a_terminal() -> None:
 
 
 def test_a_wrong_password_is_reported_with_the_vault_id(vault: Vault) -> None:
-    message = "no given password decrypts this value{}; check the password, and that the value is whole"
+    message = "none of the passwords decrypts this value{}; check the password, and that the value is whole"
     assert decryption_error(vault, encrypt(SECRET, password="other")[0]) == HEAD + message.format("")
     labelled = encrypt(SECRET, password="other", label="prod")[0]
     assert decryption_error(vault, labelled) == HEAD + message.format(", whose vault id is `prod`")

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
+from tfprov.cli.escape_sequences import json_screened
 from tfprov.cli.options import inventory_of, json_option, show_secrets_option, source_options
 from tfprov.cli.output import Printer
-from tfprov.cli.screening import json_screened
 from tfprov.errors import printable
 from tfprov.model.inventory import ROLES
 from tfprov.settings.provenance import HostExplanation, Origin, SourceValue, describe_place, explain

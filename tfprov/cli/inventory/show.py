@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
+from tfprov.cli.escape_sequences import json_screened, write_document
 from tfprov.cli.options import inventory_of, show_secrets_option, source_options
 from tfprov.cli.output import dumps
-from tfprov.cli.screening import json_screened, write_document
 from tfprov.errors import Usage, printable
 from tfprov.inventory.ansible_output import AnsibleOutput, OutputFormat, VaultValue
 from tfprov.inventory.host_patterns import match_hosts

@@ -16,8 +16,8 @@ from tfprov.engine.checks.host_rules import (
     warning,
 )
 from tfprov.engine.checks.reachability import NOT_FROM_HOST, OK, Cell, judge
+from tfprov.engine.command_checks import Programs
 from tfprov.engine.context import Context
-from tfprov.engine.programs import Programs
 from tfprov.errors import HostError, TfprovError, Unreachable
 from tfprov.hosts.base import Runtime
 from tfprov.hosts.facts import read_system

@@ -12,13 +12,13 @@ from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
 from tfprov.engine.image_artifacts import Layered, Named
 from tfprov.errors import DeliveryError, HostError, Unreachable
+from tfprov.hosts.collect_facts import available_images, survey
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries
 from tfprov.hosts.facts import HostFacts
 from tfprov.hosts.machine import Machine, SSHMachine
 from tfprov.hosts.ssh.host import SSHHost
 from tfprov.hosts.ssh.host_keys import UnknownHostKey
 from tfprov.hosts.ssh.known_hosts import KeyStatus, add_key
-from tfprov.hosts.survey import available_images, survey
 from tfprov.images.engine_images import count_shared_layers
 from tfprov.images.oci_spec import OciImage
 from tfprov.images.preflight import disk_space_needed

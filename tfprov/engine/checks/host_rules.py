@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tfprov.engine.programs import Fault, Programs, tasks_by_program
+from tfprov.engine.command_checks import Fault, Programs, tasks_by_program
 from tfprov.errors import printable
 from tfprov.hosts.facts import ClockOffset, Listener, System, owner_of
 from tfprov.hosts.process.spec import environment

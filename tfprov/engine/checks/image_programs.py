@@ -6,9 +6,9 @@ from contextlib import suppress
 from tfprov.engine.checks.check import split_error
 from tfprov.engine.checks.collect import Collected
 from tfprov.engine.checks.host_rules import IN_IMAGE, Finding, Verdict, command, failed, note, tensorflow, undelivered
+from tfprov.engine.command_checks import Fault, Programs, alternatives, fault_of_image, refuse, tasks_by_program
 from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
-from tfprov.engine.programs import Fault, Programs, alternatives, fault_of_image, refuse, tasks_by_program
 from tfprov.errors import HostError
 from tfprov.hosts.docker.image_contents import ImageLookup, find_programs, image_user, try_import
 from tfprov.hosts.docker.reachability_probe import CHECK, sweep_created

@@ -95,7 +95,7 @@ def _why(cell: Cell) -> tuple[str, str]:
         "refused": ("refused", f"{open_port}, or {address}"),
         "no answer": ("no answer", f"a firewall drops it: {open_port}; or {address}"),
         "no route": ("no route to host", f"{address}, or look at the network; a firewall may say so, too: {open_port}"),
-        "no address": ("no address found from inside a container", f"use an IPv4 address as `address` of {task.host}"),
+        "no address": ("no address inside a container", f"use an IPv4 address as `address` of {task.host}"),
         "closed": ("closed at once", f"look at the engine of {task.host}: the port does not lead to its container"),
         "silent": ("connected, and nothing comes back", f"look at the MTU of the network that leads to {task.host}"),
         "other": ("something else answers there", address),

@@ -22,8 +22,8 @@ from typing import Any
 from tfprov.atomic_write import private_directory, replace
 from tfprov.engine.context import Context
 from tfprov.errors import HostError, mask_secrets
-from tfprov.model.node import HIDDEN, plain_masked
 from tfprov.model.state import Observation, Observed, State
+from tfprov.model.yaml_node import HIDDEN, plain_masked
 from tfprov.settings.resolve import RoleSettings
 from tfprov.vault.redaction import is_masked, mentions_secret
 

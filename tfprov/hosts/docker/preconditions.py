@@ -7,6 +7,7 @@ from typing import Any
 import docker
 
 from tfprov.errors import HostError, Unreachable
+from tfprov.hosts.collect_facts import container_summary
 from tfprov.hosts.docker import archive as docker_archive
 from tfprov.hosts.docker import files as docker_files
 from tfprov.hosts.docker import secret_files
@@ -14,7 +15,6 @@ from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.image_contents import Deliveries, is_delivered
 from tfprov.hosts.docker.labels import CLUSTER, CODE, TASK, container_name, volume_name
 from tfprov.hosts.facts import ContainerSummary, Listener, RunCommand, owner_of, publisher, read_listeners
-from tfprov.hosts.survey import container_summary
 from tfprov.model.state import Container, undelivered_image
 
 Conflict = tuple[str, str]

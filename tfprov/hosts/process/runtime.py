@@ -137,7 +137,7 @@ class ProcessRuntime:
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, check=False
         )
         if completed.returncode:
-            reason = (completed.stderr.strip().splitlines() or ["no reason given"])[-1]
+            reason = (completed.stderr.strip().splitlines() or ["no reason reported"])[-1]
             raise HostError(self.host, f"{task} could not be started: {reason}")
 
     @os_errors

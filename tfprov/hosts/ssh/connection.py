@@ -33,7 +33,7 @@ def dial(hop: Hop, limit: float) -> socket.socket | None:
     try:
         addresses = socket.getaddrinfo(hop.address, hop.port, family, socket.SOCK_STREAM)
     except socket.gaierror as error:
-        problem = f"no {name} address found for {printable(hop.address)}"
+        problem = f"no {name} address for {printable(hop.address)}"
         raise Unreachable(hop.label, problem, "correct `ansible_host`, or allow both families of addresses") from error
     last_error: OSError = OSError("no address")
     for _, kind, protocol, _, address in addresses:

@@ -82,7 +82,7 @@ def connection_lost(host: str, action: str) -> ConnectionLost:
 def _network_error(host: str, where: str, error: OSError, limit: float) -> Unreachable:
     if isinstance(error, socket.gaierror):
         address = where.rpartition(":")[0]
-        return Unreachable(host, f"no address found for {printable(address)}", "correct `ansible_host`, or look at DNS")
+        return Unreachable(host, f"no address for {printable(address)}", "correct `ansible_host`, or look at DNS")
     if isinstance(error, TimeoutError) and error.errno is None:
         fix = "is it switched on? does a firewall drop the packets?"
         return Unreachable(host, f"no answer from {where} within {limit:g} s", fix)

@@ -47,15 +47,15 @@ def fit(
         return
     size = steps_per_epoch or left
     first = training.step // size if steps_per_epoch else 0
-    given = dict(options)
-    callbacks = [*given.pop("callbacks", ()), _callback(_keras_of(model).callbacks.Callback, training)]
+    settings = dict(options)
+    callbacks = [*settings.pop("callbacks", ()), _callback(_keras_of(model).callbacks.Callback, training)]
     model.fit(
         batches,
         steps_per_epoch=size,
         initial_epoch=first,
         epochs=first + -(-left // size),
         callbacks=callbacks,
-        **{"verbose": 0, **given},
+        **{"verbose": 0, **settings},
     )
 
 

@@ -138,7 +138,7 @@ class EagerTask(ClusterTask, ABC):
 
         `objects` are what is saved and restored, by name: modules, optimizers, variables. The chief restores the newest
         whole checkpoint, saves `model.ckpt-STEP` in its `checkpoint_dir` every `save_every_steps` steps or
-        `save_every_secs` seconds (60 when neither is given) and at the end, keeps the newest `keep`, and prints the
+        `save_every_secs` seconds (60 when neither is set) and at the end, keeps the newest `keep`, and prints the
         loss every `progress_every_steps`.
 
         On a signal the running steps end, the chief saves, and the task exits with 128 + signal. When a required task is

@@ -130,7 +130,7 @@ class Task(ClusterTask):
         """Return a MonitoredSession that trains until the global step is `train_steps`.
 
         The chief restores the newest whole checkpoint, saves `model.ckpt-STEP` in its `checkpoint_dir` at the start,
-        every `save_every_steps` steps or `save_every_secs` seconds (60 when neither is given), and at the end, and
+        every `save_every_steps` steps or `save_every_secs` seconds (60 when neither is set), and at the end, and
         keeps the newest `keep`. It writes merged summaries and `global_step/sec` every `summary_every_steps` steps, and
         prints the scalars of `progress` every `progress_every_steps`. Every task reports its rate in `progress.json`, in
         examples as well if `examples_per_step` of this task is set.

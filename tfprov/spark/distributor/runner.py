@@ -204,7 +204,7 @@ class TensorFlowRunner:
 
 
 def _session() -> Any:
-    session = require("pyspark.sql").SparkSession.getActiveSession()
+    session = require("pyspark.sql", "spark").SparkSession.getActiveSession()
     if session is None:
         raise Usage("there is no active Spark session", "make one with SparkSession.builder.getOrCreate()")
     return session

@@ -10,7 +10,7 @@ import yaml
 from jinja2 import TemplateRuntimeError
 from jinja2.exceptions import SecurityError
 
-from tfprov.model.node import plain
+from tfprov.model.yaml_node import plain
 from tfprov.templating.lazy_values import to_plain
 from tfprov.templating.limits import MAX_OUTPUT, TOO_LARGE
 from tfprov.yamltext.load import parse

@@ -202,7 +202,7 @@ BAD = {
     "several hosts": (["host", "w*"], "error: `w*` matches 4 hosts; name one of them"),
     "no such group": (["graph", "nope"], "error: no group `nope`; its groups are all, ungrouped, web, db, idle"),
     "a limit of nobody": (["list", "-l", "nope"], NOBODY),
-    "no file": (["list", "-i", "nope.yml"], "nope.yml: error: no such file; check the path given with -i"),
+    "no file": (["list", "-i", "nope.yml"], "nope.yml: error: no such file; check the path after -i"),
     "a blank source": (["list", "-i", " "], "error: `-i` names no file; for example `-i inventory.yml`"),
 }
 

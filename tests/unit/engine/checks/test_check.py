@@ -614,7 +614,7 @@ def test_hosts_of_another_architecture_get_a_fix() -> None:
         ("no answer", "no answer", "a firewall drops it: open port 2222 on h1; or correct `address` of h1"),
         ("no route", "no route to host", ("correct `address` of h1, or look at the network; "
          "a firewall may say so, too: open port 2222 on h1")),
-        ("no address", "no address found from inside a container", "use an IPv4 address as `address` of h1"),
+        ("no address", "no address inside a container", "use an IPv4 address as `address` of h1"),
         ("closed", "closed at once", "look at the engine of h1: the port does not lead to its container"),
         ("silent", "connected, and nothing comes back", "look at the MTU of the network that leads to h1"),
         ("other", "something else answers there", "correct `address` of h1"),

@@ -10,7 +10,7 @@ from tests.support.reporters import RecordingReporter
 from tfprov.engine.monitoring.failures import KNOWN_CAUSES, excerpt, in_own_paths, remedy
 from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.logs import logs
-from tfprov.engine.monitoring.wait import wait_serving
+from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.monitoring.watch import Restarts
 from tfprov.errors import TaskFailed
 from tfprov.model.state import Observed, State

@@ -3,8 +3,8 @@
 from typing import Any
 
 from tests.support.hostile import IMAGE, engine, recorded
+from tfprov.hosts.collect_facts import engine_facts
 from tfprov.hosts.docker.image_contents import is_delivered, split_by_delivery, wrong_image_reason
-from tfprov.hosts.survey import engine_facts
 
 OURS, OTHER = "sha256:aa", "sha256:bb"
 NAME, NEW = "tfprov/lab:0123456789abcdef", "tfprov/lab:fedcba9876543210"

@@ -24,6 +24,7 @@ from tfprov.engine.checkpoints.staging import Staging
 from tfprov.engine.machines import _gateway
 from tfprov.errors import HostError
 from tfprov.hosts import bounds
+from tfprov.hosts.collect_facts import engine_facts
 from tfprov.hosts.data_download import FetchOutput, FetchProgress
 from tfprov.hosts.docker import files as docker_files
 from tfprov.hosts.docker.archive import open_sparse
@@ -32,7 +33,6 @@ from tfprov.hosts.docker.engine_client import DeadlineSocket, EngineTimeouts
 from tfprov.hosts.docker.reachability_probe import Endpoint, probe
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.docker.state import parse_container
-from tfprov.hosts.survey import engine_facts
 from tfprov.images import engine_images
 
 MUTATIONS = quick(2_000)

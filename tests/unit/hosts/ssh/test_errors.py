@@ -139,7 +139,7 @@ CONNECT_ERRORS: list[tuple[Exception, type, str]] = [
     (OSError(errno.ENETUNREACH, ""), Unreachable, "no route to x:22"),
     (OSError(errno.ETIMEDOUT, ""), Unreachable, "no answer from x:22"),
     (TimeoutError("timed out"), Unreachable, "no answer from x:22 within 3 s"),
-    (socket.gaierror(-2, "Name or service not known"), Unreachable, "no address found for x;"),
+    (socket.gaierror(-2, "Name or service not known"), Unreachable, "no address for x;"),
     (ConnectionResetError(errno.ECONNRESET, ""), ConnectionDropped, "closed the connection before"),
     (EOFError(), ConnectionDropped, "closed the connection before"),
     (banner(EOFError()), ConnectionDropped, "closed the connection before"),

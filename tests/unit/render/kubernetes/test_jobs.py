@@ -36,7 +36,7 @@ from tests.support.kubernetes_objects import (
 from tfprov.errors import InvalidInput, Position
 from tfprov.images.code import pack
 from tfprov.inventory.yaml_source import read_groups
-from tfprov.model.node import Mapping, find, mark_secret
+from tfprov.model.yaml_node import Mapping, find, mark_secret
 from tfprov.render.render import render
 from tfprov.render.target import find_target
 from tfprov.runtime.wait_for_job import finished_condition, wait

@@ -22,7 +22,6 @@ from tests.support.paths import CASES, ROOT
 from tfprov.errors import InvalidInput, Position
 from tfprov.model import field_types
 from tfprov.model.field_types import TextFormat
-from tfprov.model.node import Items, Mapping, Node, Scalar, find, plain
 from tfprov.model.playbook import MODULE_KEYS, MODULES, Command, Stop, WaitFor
 from tfprov.model.sections import (
     ArgName,
@@ -39,6 +38,7 @@ from tfprov.model.sections import (
 )
 from tfprov.model.settings import Settings
 from tfprov.model.validators import InvalidValue
+from tfprov.model.yaml_node import Items, Mapping, Node, Scalar, find, plain
 from tfprov.paths import shipped_directory
 from tfprov.settings.connection_vars import PARSERS
 from tfprov.settings.pydantic_errors import to_flow_yaml

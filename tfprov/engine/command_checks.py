@@ -19,7 +19,7 @@ from tfprov.hosts.program_checks import COMMON_PROGRAMS
 from tfprov.images.code_contents import CodeContents, names_tensorflow
 from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.state import Container
-from tfprov.planning.program import Program, module_files, parse_command, parse_shebang
+from tfprov.planning.command_parser import Program, module_files, parse_command, parse_shebang
 
 if TYPE_CHECKING:
     from tfprov.hosts.docker.image_contents import ImageLookup

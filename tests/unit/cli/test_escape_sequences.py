@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.terminal import terminal
+from tfprov.cli.escape_sequences import Screened, json_screened, screened, write_document
 from tfprov.cli.main import run
 from tfprov.cli.output import LiveLine, Printer, table
-from tfprov.cli.screening import Screened, json_screened, screened, write_document
 from tfprov.errors import HostError, TaskFailed
 from tfprov.hosts.docker.exec import forward_output
 from tfprov.model.plan import Action, ActionKind

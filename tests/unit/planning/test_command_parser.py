@@ -2,7 +2,7 @@
 
 import shlex
 
-from tfprov.planning.program import Program, parse_command, parse_shebang
+from tfprov.planning.command_parser import Program, parse_command, parse_shebang
 
 COMMANDS = {
     "python train.py --fast": Program("python", script="train.py"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfprov.engine.checks.host_rules import IN_IMAGE, of_processes, tensorflow, undelivered
-from tfprov.engine.programs import Programs, fault_of_image, tasks_by_program
+from tfprov.engine.command_checks import Programs, fault_of_image, tasks_by_program
 from tfprov.hosts.docker.image_contents import ImageLookup
 from tfprov.hosts.program_checks import ImportResult, parse_result
 from tfprov.images.code import Code

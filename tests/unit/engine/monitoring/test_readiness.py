@@ -14,7 +14,7 @@ from tfprov.engine.concurrency import Clock
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.logs import log_lines, logs
-from tfprov.engine.monitoring.wait import Probe, Probes, awaited, peers, wait_serving
+from tfprov.engine.monitoring.readiness import Probe, Probes, awaited, peers, wait_serving
 from tfprov.engine.observe import observe
 from tfprov.errors import TaskFailed, TfprovError, Unreachable
 from tfprov.hosts.memory import MemoryRuntime

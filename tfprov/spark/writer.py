@@ -1,0 +1,104 @@
+"""The commit protocol of a batch write: tasks write under names of their attempts, the driver gives the files their own.
+
+What a reader sees: nothing of a write that failed, and all files of one that ended. A task that is run twice (again after
+a failure, or speculatively) leaves two sets of files, of which Spark names one in its messages; the other one is removed.
+An overwrite removes what was there after the new files have their names: nothing is lost where it is interrupted.
+"""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from tfprov.errors import one_line
+from tfprov.spark.options import Options
+from tfprov.spark.part_files import Layout, PartFiles, Written
+from tfprov.spark.schemas import arrow_schema, data_columns
+from tfprov.spark.storage import Storage, is_hidden
+from tfprov.tfrecord.compression import codec_of
+from tfprov.tfrecord.files import FileError
+
+SUCCESS = "_SUCCESS"
+_TEMPORARY = "_temporary"
+_THREADS = 16
+"""Renames at a time on a file system of a network, where each copies the file."""
+
+
+@dataclass
+class Files(WriterCommitMessage):
+    """What a task has written."""
+
+    files: tuple[Written, ...]
+
+
+def layout_of(options: Options, schema: StructType) -> Layout:
+    """Return how a table with this schema is written; raises SchemaError for what records cannot have."""
+    columns = arrow_schema(schema)
+    data_columns(columns, options.partition_by, options.record_type)
+    return Layout(columns, options.partition_by, options.record_type, codec_of("", options.compression))
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame once."""
+
+    def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
+        self._options, self._overwrite = options, overwrite
+        self._layout = layout_of(options, schema)
+        self._job = uuid.uuid4().hex
+        self._path = options.path
+        if Storage(self._path).is_file():
+            raise FileError(f"{one_line(self._path)}: there is a file of this name", "name a directory")
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of a task, and return its files."""
+        context = TaskContext.get()
+        assert context is not None
+        storage = Storage(self._path)
+        attempt = f"{self._scratch(storage)}/{context.taskAttemptId()}"
+        name = f"part-{context.partitionId():05}-{self._job}"
+        files = PartFiles(storage, self._layout, name, attempt).write(iterator)
+        if self._options.local:  # the driver does not see this disk
+            rename(storage, files)
+            storage.remove_tree(attempt)
+            files = []
+        return Files(tuple(files))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Give all files their names, and remove what they replace."""
+        if self._options.local:
+            return
+        storage = Storage(self._path)
+        files = [file for message in messages if isinstance(message, Files) for file in message.files]
+        replaced = self._replaced(storage, files) if self._overwrite else []
+        storage.remove([f"{storage.root}/{SUCCESS}"])
+        rename(storage, files)
+        storage.remove(replaced)
+        storage.remove_tree(self._scratch(storage))
+        storage.write(f"{storage.root}/{SUCCESS}", b"")
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove what the tasks have written."""
+        if not self._options.local:
+            storage = Storage(self._path)
+            storage.remove_tree(self._scratch(storage))
+
+    def _scratch(self, storage: Storage) -> str:
+        return f"{storage.root}/{_TEMPORARY}/{self._job}"
+
+    def _replaced(self, storage: Storage, files: Sequence[Written]) -> list[str]:
+        if not self._options.dynamic_overwrite:
+            return list(storage.files(storage.root))
+        folders = sorted({file.target.rpartition("/")[0] for file in files})
+        entries = [entry for folder in folders for entry in storage.entries(folder)]
+        return [entry.name for entry in entries if not entry.is_directory and not is_hidden(entry.name)]
+
+
+def rename(storage: Storage, files: Sequence[Written]) -> None:
+    """Give files the names that they are to have."""
+    with ThreadPoolExecutor(1 if storage.is_local else _THREADS) as pool:
+        list(pool.map(lambda file: storage.rename(file.part, file.target), files))

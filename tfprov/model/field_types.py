@@ -9,6 +9,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from tfprov.errors import printable
+from tfprov.filesystems import urls
 from tfprov.model import validators
 from tfprov.model.validators import InvalidValue, quote_value
 
@@ -85,6 +86,15 @@ def refuse_short_data_service(value: Any) -> Any:
         return value
     fix = f"write `data_service: {{address: {printable(value)}}}`"
     raise InvalidValue(f"must be a mapping, not {quote_value(value)}", fix)
+
+
+def check_checkpoint_dir(value: str) -> str:
+    """Check an absolute directory on a host, or the URL of a directory on a remote file system."""
+    if urls.scheme_of(value) is None:
+        return validators.check_directory(value)
+    if (problem := urls.url_problem(value)) is not None:
+        raise InvalidValue(f"`{printable(value)}`: {problem[0]}", problem[1])
+    return value.rstrip("/")
 
 
 _ID = "(?:[0-9]{1,10}|[A-Za-z_][A-Za-z0-9_.-]{0,31})"
@@ -191,6 +201,11 @@ DIRECTORY = TextFormat(
     "an absolute path, and none of the system's own directories",
     f"{_ONE_LINE}{_NOTHING_ABOVE}{_NO_SYSTEM}/",
     validators.check_directory,
+)
+CHECKPOINT_DIR = TextFormat(
+    "an absolute path, and none of the system's own directories, or a URL with s3://, hdfs:// or gs://",
+    f"(?:{_ONE_LINE}{_NOTHING_ABOVE}{_NO_SYSTEM}/|^{urls.PATTERN}$)",
+    check_checkpoint_dir,
 )
 HOST_PATH = TextFormat("an absolute path", f"{_ONE_LINE}{_NOTHING_ABOVE}/", validators.check_host_path)
 DATA = TextFormat(

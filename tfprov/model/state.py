@@ -83,6 +83,8 @@ class Container:
     """The data set, as an artifact, that its host must fetch before it starts; None without one."""
     docker: DockerOptions | None = None
     """None under the process runtime."""
+    remote: str | None = None
+    """The URL of the directory to which its checkpoints are copied; None without one."""
 
     @property
     def strategy(self) -> str:

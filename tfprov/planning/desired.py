@@ -102,6 +102,7 @@ def _container(  # noqa: PLR0913  all inputs of a task
 ) -> Container:
     values, fetches = role.values, dataset_of(role)
     link = values.checkpoints.link and posixpath.normpath(values.checkpoints.link.strip())
+    remote = values.checkpoints.remote if task == cluster.chief else None
     python = None if image else python_path(role)
     rendered = _render(cluster, task, role, directory, data)
     listen_on = "0.0.0.0" if image else task.address  # noqa: S104  in a container; the host publishes on one address
@@ -126,11 +127,13 @@ def _container(  # noqa: PLR0913  all inputs of a task
             "endpoint": task.endpoint,
             **({"python": python} if python else {}),
             **({"link": link} if link else {}),
+            **({"mirror": remote} if remote else {}),
             **({"data": data_spec(role, in_container=image is not None)} if role.reads_data else {}),
             **({"reads": cluster.chief.name} if image and task.is_web else {}),
             **(_docker_spec(role, image) if image else {}),
         },
         argv=(
+            *(task_args.mirror_command(command, in_container=image is not None) if remote else ()),
             *command,
             *task_args.wiring_flags(cluster, task, role),
             *(f"--{name}" if value is None else f"--{name}={value}" for name, value in flags.items()),
@@ -139,6 +142,7 @@ def _container(  # noqa: PLR0913  all inputs of a task
             **env,
             **task_args.environment(cluster, task, role, data),
             "TFPROV_CHECKPOINT_DIR": directory,
+            **({task_args.CHECKPOINT_URL: remote} if remote else {}),
         },
         secret=frozenset(secret),
         checkpoint_dir=directory,
@@ -152,6 +156,7 @@ def _container(  # noqa: PLR0913  all inputs of a task
         link=(link, linked) if link else None,
         data=fetches.artifact if fetches else None,
         docker=_box(cluster, task, role, image) if image else None,
+        remote=remote,
     )
 
 

@@ -86,7 +86,7 @@ _NO_HASHES = KeyedHash(lambda: b"")
 def members(request: RenderRequest) -> tuple[Member, ...]:
     """Return every task as templates see it; InvalidInput carries the inventory's templates that fail."""
     cluster = request.cluster
-    directories = {place: role.values.checkpoints.dir for place, role in request.roles.items()}
+    directories = {place: role.values.checkpoints.local for place, role in request.roles.items()}
     images = {place: RoleImage(_image(role, request.settings), "", "0.0.0.0") for place, role in request.roles.items()}  # noqa: S104
     containers = desired_containers(
         cluster,
@@ -159,7 +159,7 @@ def _secrets(role: RoleSettings, cluster: Cluster, task: Task) -> tuple[str, ...
     data = data_dir(role)
     cluster_values = task_args.cluster_variables(cluster, task)
     variables = add_task_variables(
-        role.variables, cluster.name, task.name, role.values.checkpoints.dir, data, cluster_values=cluster_values
+        role.variables, cluster.name, task.name, role.values.checkpoints.local, data, cluster_values=cluster_values
     )
     secret = {name for name in computed if is_secret(env.entries[name], variables)}
     return tuple(name for name in env.entries if name in named | secret)

@@ -8,9 +8,9 @@ from pathlib import Path
 from tfprov.errors import Position
 from tfprov.inventory.vars_files import base_directory
 from tfprov.model.inventory import NAMESPACE, Inventory, Layer
-from tfprov.model.sections import Data
 from tfprov.model.settings import Settings
 from tfprov.model.state import DataFile, DataSet, Mount
+from tfprov.model.storage import Data
 from tfprov.model.yaml_node import NOWHERE, Mapping, Node, Scalar, find
 from tfprov.settings.connection import ConnectionSettings
 from tfprov.templating.host_values import Variables

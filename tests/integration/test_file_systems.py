@@ -11,6 +11,7 @@ from tests.support.local_cluster import LocalCluster
 from tests.support.programs import read_back
 from tests.support.seaweedfs import S3Server
 from tests.support.waiting import until
+from tfprov.filesystems.remote_dir import open_remote
 
 pytestmark = [pytest.mark.tensorflow]
 
@@ -65,6 +66,31 @@ def test_a_training_goes_on_from_s3_after_every_host_is_lost(local_cluster: Loca
     assert values["global_step"] >= 1500
     assert local_cluster.processes() == []
     assert seaweedfs.SECRET not in output
+
+
+def test_data_in_s3_is_copied_once_and_read_by_every_task(local_cluster: LocalCluster, s3: S3Server) -> None:
+    url = f"s3://{seaweedfs.BUCKET}/data"
+    remote = open_remote(url, s3.env)
+    remote.write("train/part-0", [b"first"])
+    remote.write("part-1", [b"second"])
+    program = "import os, sys; sys.exit(open(os.environ['TFPROV_DATA_DIR'] + '/train/part-0').read() != 'first')"
+    text = INVENTORY.replace("linear.py", f'-c, "{program}"').replace('dir: "REMOTE"', "to: ./checkpoints")
+    text = text.replace(
+        "restart: never", f'restart: never\n      strategy: single\n      ready: start\n      data: {{path: "{url}"}}'
+    )
+    text = re.sub(r"      (flags|code): .*\n", "", text).replace(
+        "    ps: {hosts: {HOST: {ansible_connection: local}}}\n", ""
+    )
+    variables = ", ".join(f"{name}: {json.dumps(value)}" for name, value in s3.env.items())
+    local_cluster.write(text.replace("VARIABLES", variables).replace("{HOST: }", "{localhost: }"))
+    assert "fetch  data" in local_cluster("plan")
+    local_cluster("up")
+    until(lambda: local_cluster.tasks()["worker/0"]["state"] != "running", "the program has read it")
+    assert local_cluster.tasks()["worker/0"]["state"] == "finished"
+    remote.remove(["part-1"])
+    assert "fetch  data" not in local_cluster("plan")
+    for path in (local_cluster.directory / "state").rglob("*"):
+        assert not path.is_file() or path.name == "order.json" or seaweedfs.SECRET.encode() not in path.read_bytes()
 
 
 def test_a_training_goes_on_from_hdfs_after_every_host_is_lost(local_cluster: LocalCluster, hdfs: Hdfs) -> None:

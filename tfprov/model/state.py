@@ -234,13 +234,17 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Files that are fetched into one directory."""
+    """Files that are fetched into one directory: `files`, or all of the `remote` directory, with credentials in `env`."""
 
     files: tuple[DataFile, ...]
+    remote: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def key(self) -> str:
-        """Its key: the same for the same names and contents, in any order and from any URL."""
+        """Its key: the same for the same names and contents, in any order and from any URL; of a remote one, its URL's."""
+        if self.remote is not None:
+            return hashlib.sha256(json.dumps(["remote", self.remote]).encode()).hexdigest()[:_DIGITS]
         files = sorted((file.name, file.sha256) for file in self.files)
         return hashlib.sha256(json.dumps(files).encode()).hexdigest()[:_DIGITS]
 

@@ -60,11 +60,12 @@ def unsupported(request: RenderRequest, target: Target) -> Iterator[Problem]:
     if not (request.settings.get("data_claim") or request.settings.get("data_path")):
         fetching = next((role for role in request.roles.values() if dataset_of(role)), None)
         if fetching is not None:
-            what = f"`data.fetch` works on tfprov's own hosts only: {target.name} does not fetch data"
+            data = "path" if fetching.values.data and fetching.values.data.remote else "fetch"
+            what = f"`data.{data}` works on tfprov's own hosts only: {target.name} does not fetch data"
             fix = "set `data: {path: …}`"
             if "data_claim" in request.settings:  # a target on Kubernetes
                 fix = "use `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
-            yield Problem(fetching.at("data", "fetch"), what, fix)
+            yield Problem(fetching.at("data", data), what, fix)
     if linked := next((role for role in request.roles.values() if role.values.checkpoints.link), None):
         what = f"`checkpoints.link` works on tfprov's own hosts only: {target.name} does not create links"
         fix = "remove it, and have the program save to `{{ checkpoint_dir }}`"
@@ -132,7 +133,7 @@ def _member(container: Container, request: RenderRequest) -> Member:
         pids=docker_options.pids,
         read_only=docker_options.read_only,
         mounts=tuple(Mount(mount.source, mount.target, mount.read_only) for mount in role.values.mounts),
-        data=DataPath(role.values.data.path or "", role.values.data.to)
+        data=DataPath(role.values.data.directory or "", role.values.data.to)
         if role.values.data and role.reads_data
         else None,
         checkpoint_dir=container.checkpoint_dir,

@@ -1,22 +1,24 @@
-"""DataFrames of Spark to and from TFRecord files: the data source `tfrecord`.
+"""Spark: the data source `tfrecord`, and trainings on its executors.
 
     import tfprov.spark
 
     tfprov.spark.register(spark)
     df = spark.read.format("tfrecord").load("train/")
     tfprov.spark.write(df, "out/", mode="overwrite", partition_by=["day"], codec="gzip")
+    tfprov.spark.TensorFlowRunner(num_slots=8).run(train)
 
 Needs the extra `spark`: pip install 'tfprov[spark]', on the driver and on the executors. Importing it loads nothing of
-that; the functions are imported on first use.
+that; what it names is imported on first use.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from tfprov.spark.distributor.runner import TensorFlowRunner as TensorFlowRunner
     from tfprov.spark.examples import to_example as to_example
     from tfprov.spark.save import write as write
     from tfprov.spark.source import register as register
 
-_MODULES = {"register": "source", "to_example": "examples", "write": "save"}
+_MODULES = {"TensorFlowRunner": "distributor.runner", "register": "source", "to_example": "examples", "write": "save"}
 
 
 def __getattr__(name: str) -> object:

@@ -1,5 +1,6 @@
 """Files of a write and of a read, on this machine's disks and on fsspec's file systems."""
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from tfprov.tfrecord.files import SCHEME, FileError
 
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")
 """Names of the time of the last change, in the listings of several file systems."""
+
+_ATTEMPTS = 10
+"""At removing a directory in which files still appear."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +84,19 @@ class Storage:
             else:
                 yield entry.name
 
+    def make_directories(self, name: str) -> None:
+        """Make a directory, and those above it."""
+        self._files.makedirs(name, exist_ok=True)
+
+    def make_directory(self, name: str) -> None:
+        """Make a directory in one that must be there, on this machine's disks; raises FileNotFoundError."""
+        if self.is_local:
+            Path(name).mkdir(exist_ok=True)
+        else:
+            self.make_directories(name)
+
     def create(self, name: str) -> BinaryIO:
-        """Open a new file to write, in a directory that is made."""
-        self._files.makedirs(name.rpartition("/")[0], exist_ok=True)
+        """Open a new file to write, in a directory that is there."""
         stream: BinaryIO = self._files.open(name, "wb")
         return stream
 
@@ -104,7 +118,9 @@ class Storage:
 
     def write(self, name: str, data: bytes) -> None:
         """Write a small file, whole or not at all."""
-        part = f"{name.rpartition('/')[0]}/.{name.rpartition('/')[2]}.{os.urandom(4).hex()}.part"
+        folder, _, last = name.rpartition("/")
+        self.make_directories(folder)
+        part = f"{folder}/.{last}.{os.urandom(4).hex()}.part"
         stream = self.create(part)
         stream.write(data)
         self.close(stream)
@@ -127,14 +143,18 @@ class Storage:
                 continue
 
     def remove_tree(self, name: str) -> None:
-        """Remove a directory with all that is in it, and those above it up to `root` that are empty then and hidden."""
-        try:
-            self._files.rm(name, recursive=True)
-            parent = name.rpartition("/")[0]
-            if is_hidden(parent) and not self.entries(parent):
+        """Remove a directory with all that is in it, and the one above it if that is hidden and empty then."""
+        for _ in range(_ATTEMPTS):
+            try:
+                self._files.rm(name, recursive=True)
+            except FileNotFoundError:
+                break
+            except (OSError, ValueError):  # a task that nobody waits for has just written there
+                continue
+        parent = name.rpartition("/")[0]
+        if is_hidden(parent) and not self.entries(parent):
+            with contextlib.suppress(OSError, ValueError):  # another job has just begun
                 self._files.rmdir(parent)
-        except (OSError, ValueError):  # gone, or a task that nobody waits for still writes there
-            return
 
 
 def is_hidden(name: str) -> bool:

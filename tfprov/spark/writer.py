@@ -51,22 +51,31 @@ class BatchWriter(DataSourceArrowWriter):
         self._layout = layout_of(options, schema)
         self._job = uuid.uuid4().hex
         self._path = options.path
-        if Storage(self._path).is_file():
+        storage = Storage(self._path)
+        if storage.is_file():
             raise FileError(f"{one_line(self._path)}: there is a file of this name", "name a directory")
+        if not options.local:
+            storage.make_directories(self._scratch(storage))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task, and return its files."""
         context = TaskContext.get()
         assert context is not None
         storage = Storage(self._path)
-        attempt = f"{self._scratch(storage)}/{context.taskAttemptId()}"
         name = f"part-{context.partitionId():05}-{self._job}"
-        files = PartFiles(storage, self._layout, name, attempt).write(iterator)
-        if self._options.local:  # the driver does not see this disk
-            rename(storage, files)
+        if self._options.local:
+            return self._write_here(storage, name, f"{storage.root}/.{self._job}-{context.taskAttemptId()}", iterator)
+        attempt = f"{self._scratch(storage)}/{context.taskAttemptId()}"
+        return Files(tuple(PartFiles(storage, self._layout, name, attempt).write(iterator)))
+
+    def _write_here(self, storage: Storage, name: str, attempt: str, batches: Iterator[pa.RecordBatch]) -> Files:
+        """Write files of this host, and name them: the driver does not see its disk."""
+        storage.make_directories(storage.root)
+        try:
+            rename(storage, PartFiles(storage, self._layout, name, attempt).write(batches))
+        finally:
             storage.remove_tree(attempt)
-            files = []
-        return Files(tuple(files))
+        return Files(())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Give all files their names, and remove what they replace."""

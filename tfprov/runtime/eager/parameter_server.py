@@ -166,7 +166,7 @@ def parameter_server(*, min_shard_bytes: int = 256 * 1024, max_wait_secs: float 
     if not peers(wiring, "ps", "worker", "chief"):
         return multi_worker_mirrored()
     if wiring.job != "chief":
-        config = graph_api().ConfigProto(inter_op_parallelism_threads=_threads(), **ps_devices(wiring))
+        config = graph_api().ConfigProto(inter_op_parallelism_threads=server_threads(), **ps_devices(wiring))
         serve(wiring, config)
     distribute = tensorflow().distribute
     partitioners, parts = distribute.experimental.partitioners, len(wiring.cluster["ps"])
@@ -177,7 +177,7 @@ def parameter_server(*, min_shard_bytes: int = 256 * 1024, max_wait_secs: float 
         return Chief(wiring, checkpoint_dir(), strategy, distribute.coordinator.ClusterCoordinator(strategy))
 
 
-def _threads() -> int:
+def server_threads() -> int:
     """Return how many operations a server may have under way: with one thread, as on one core, a step waits for itself."""
     return max(_MIN_THREADS, len(os.sched_getaffinity(0)))
 

@@ -1,0 +1,211 @@
+"""TensorFlowRunner on Spark's local-cluster: two executors of this machine, and real TensorFlow."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.strategies import QUALITY
+from tests.support import spark as sparks
+from tests.support.paths import PROGRAMS
+from tests.support.waiting import until
+from tfprov.errors import TaskFailed, Usage
+from tfprov.spark import TensorFlowRunner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Lines = list[tuple[str, str]]
+
+
+def runner(spark: "SparkSession", lines: Lines, **options: Any) -> TensorFlowRunner:
+    options = {"num_slots": 2, "use_gpu": False, "use_custom_strategy": True, "spark": spark} | options
+    return TensorFlowRunner(on_line=lambda task, line: lines.append((task, line)), **options)
+
+
+def wiring() -> Callable[..., Any]:
+    """Return a function as users write it: Spark gets it by value."""
+
+    def train(left: int, right: int) -> Any:
+        import json  # noqa: PLC0415
+        import os  # noqa: PLC0415
+
+        print("argv", sys.argv, len(os.environ["API_TOKEN"]))
+        command = b"".join(path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+        assert os.environ["API_TOKEN"].encode() not in command
+        return json.loads(os.environ["TF_CONFIG"]), os.environ["CUDA_VISIBLE_DEVICES"], left + right
+
+    return train
+
+
+def test_the_value_of_the_chief_is_returned_and_output_has_its_task(spark: "SparkSession") -> None:
+    lines: Lines = []
+    token = "".join(["tok", "en-", "of-", "this-test"])
+    config, devices, total = runner(spark, lines, env={"API_TOKEN": token}).run(wiring(), 2, right=3)
+    assert (devices, total) == ("-1", 5)
+    assert config["task"] == {"type": "worker", "index": 0}
+    assert len(set(config["cluster"]["worker"])) == 2
+    assert {task for task, line in lines if line == f"argv ['train'] {len(token)}"} == {"worker/0", "worker/1"}
+
+
+def failing(how: str) -> Callable[[], None]:
+    def train() -> None:
+        import os  # noqa: PLC0415
+        import signal  # noqa: PLC0415
+        import time  # noqa: PLC0415
+
+        print("ready", os.environ["TFPROV_TASK"])
+        if os.environ["TFPROV_TASK"] == "worker/1":
+            time.sleep(0.5)
+            if how == "raise":
+                raise ValueError("out of luck")
+            if how == "exit":
+                raise SystemExit(7)
+            os.kill(os.getpid() if how == "kill" else os.getppid(), signal.SIGKILL)
+        time.sleep(600)
+
+    return train
+
+
+@pytest.mark.parametrize(
+    ("how", "what"),
+    [
+        ("raise", "worker/1: failed with exit code 1"),
+        ("exit", "worker/1: failed with exit code 7"),
+        ("kill", "worker/1: was ended by SIGKILL"),
+        ("kill the Spark task", "worker/1: was lost: its Spark task was ended, or its executor"),
+    ],
+)
+def test_a_failed_task_ends_all_within_ten_seconds_with_its_last_lines(
+    spark: "SparkSession", how: str, what: str
+) -> None:
+    seen: list[float] = []
+
+    def on_line(task: str, line: str) -> None:
+        if (task, line) == ("worker/1", "ready worker/1"):
+            seen.append(time.monotonic())
+
+    training = TensorFlowRunner(num_slots=2, use_gpu=False, use_custom_strategy=True, spark=spark, on_line=on_line)
+    with pytest.raises(TaskFailed) as failure:
+        training.run(failing(how))
+    assert time.monotonic() - seen[0] < 10
+    assert str(failure.value).startswith(what)
+    assert failure.value.log[0] == "ready worker/1"
+    if how == "raise":
+        assert failure.value.log[-1] == "ValueError: out of luck"
+    until(lambda: not children(), "all processes have ended", 20)
+
+
+def children() -> list[Path]:
+    """Return the processes of trainings that run."""
+    processes = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"tfprov.spark.distributor.child" in (process / "cmdline").read_bytes():
+                processes.append(process)
+        except OSError:
+            continue
+    return processes
+
+
+def test_too_many_slots_are_refused_instead_of_waited_for(spark: "SparkSession") -> None:
+    with pytest.raises(Usage, match="the training needs 3 tasks at once, and Spark has slots for 2"):
+        runner(spark, [], num_slots=3, start_timeout=0.1).run(wiring(), 1, 2)
+    with pytest.raises(ValueError, match=r"spark.task.resource.gpu.amount"):
+        runner(spark, [], use_gpu=True)
+
+
+def program_of(folder: str, program: str, steps: int) -> Callable[[], None]:
+    """Return a function that runs a program of this repository, with its modules beside it."""
+    programs = str(PROGRAMS)
+
+    def train() -> None:
+        import runpy  # noqa: PLC0415
+        import sys  # noqa: PLC0415
+
+        sys.argv = [program, f"--data_dir={folder}", f"--train_steps={steps}"]
+        sys.path.insert(0, programs)
+        runpy.run_path(f"{programs}/{program}", run_name="__main__")
+
+    return train
+
+
+def evaluated(folder: Path, saved: Path, steps: int) -> float:
+    """Return the macro-F1 of the checkpoint of the last step on images that no worker saw."""
+    command = [sys.executable, str(PROGRAMS / "digits_all_reduce.py"), f"--data_dir={folder}", f"--train_steps={steps}"]
+    environment = {**os.environ, "TFPROV_CHECKPOINT_DIR": str(saved), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=300)
+    return float(re.findall(r"macro-F1 (\d\.\d+)", done.stdout)[-1])
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("steps", [40, pytest.param(800, marks=pytest.mark.matrix)])
+def test_workers_train_digits_and_the_checkpoint_is_returned(
+    spark: "SparkSession", digits: Path, tmp_path: Path, steps: int
+) -> None:
+    lines: Lines = []
+    training = runner(spark, lines, gather_to=tmp_path, env={"TF_CPP_MIN_LOG_LEVEL": "2"})
+    training.run(program_of(str(digits), "digits_all_reduce.py", steps))
+    assert training.checkpoint is not None
+    assert (training.checkpoint.path, training.checkpoint.step) == (tmp_path / f"model.ckpt-{steps}", steps)
+    assert training.checkpoint.tensors > 10
+    if steps == 800:
+        assert evaluated(digits, tmp_path, steps) >= QUALITY
+
+
+GPUS = """
+import os, sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+from tfprov.spark import TensorFlowRunner
+
+def train():
+    print(os.environ["CUDA_VISIBLE_DEVICES"])
+
+names = ("worker", "executor")
+settings = {f"spark.{name}.resource.gpu.discoveryScript": sys.argv[1] for name in names}
+settings |= {f"spark.{name}.resource.gpu.amount": "4" for name in (*names, "task")}
+builder = SparkSession.builder.master("local-cluster[2,1,512]")
+settings |= {"spark.ui.enabled": "false", "spark.log.level": "OFF", "spark.executor.memory": "512m"}
+for name, value in settings.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+for slots in (4, 6):
+    lines = []
+    options = {"use_custom_strategy": True, "spark": spark, "on_line": lambda *line: lines.append(line)}
+    TensorFlowRunner(num_slots=slots, **options).run(train)
+    print(slots, sorted(lines))
+spark.stop()
+"""
+
+
+def test_gpus_are_split_as_a_discovery_script_names_them(tmp_path: Path) -> None:
+    if reason := sparks.unavailable():
+        pytest.skip(reason)
+    script, program = tmp_path / "gpus.sh", tmp_path / "gpus.py"
+    script.write_text('#!/bin/sh\necho \'{"name": "gpu", "addresses": ["0", "1", "2", "3"]}\'\n')
+    script.chmod(0o755)
+    program.write_text(GPUS)
+    environment = {
+        **os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
+        "SPARK_WORKER_DIR": str(tmp_path / "work"), "SPARK_LOCAL_DIRS": str(tmp_path / "local"),
+    }  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, str(program), str(script)], cwd=tmp_path, env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    try:
+        printed, errors = process.communicate(timeout=240)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, errors[-2000:]
+    assert "4 [('worker/0', '0,1,2,3')]" in printed
+    assert "6 [('worker/0', '0,1,2'), ('worker/1', '0,1,2')]" in printed

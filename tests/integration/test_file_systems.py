@@ -1,7 +1,12 @@
 """Checkpoints on file systems that outlive a host, with real servers: S3 (SeaweedFS) and HDFS."""
 
+import hashlib
 import json
+import multiprocessing
+import random
 import re
+import signal
+from pathlib import Path
 
 import pytest
 
@@ -9,8 +14,10 @@ from tests.support import seaweedfs
 from tests.support.hdfs import Hdfs
 from tests.support.local_cluster import LocalCluster
 from tests.support.programs import read_back
+from tests.support.remote_dirs import mirror_until_death
 from tests.support.seaweedfs import S3Server
 from tests.support.waiting import until
+from tfprov.filesystems.generations import read_newest
 from tfprov.filesystems.remote_dir import open_remote
 
 pytestmark = [pytest.mark.tensorflow]
@@ -105,3 +112,31 @@ def test_a_training_goes_on_from_hdfs_after_every_host_is_lost(local_cluster: Lo
     assert f"the training goes on from step {step} ({url})" in output
     manifest = json.loads((local_cluster.directory / "checkpoints/linear/manifest.json").read_text())
     assert manifest["checkpoints"][-1]["step"] >= 400
+
+
+def test_a_task_that_dies_at_20_random_points_of_an_upload_leaves_whole_checkpoints_in_s3(
+    tmp_path: Path, s3: S3Server
+) -> None:
+    url, rng = f"s3://{seaweedfs.BUCKET}/cut", random.Random(20)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["s3fs", "tests.support.remote_dirs"])  # half a second for each task otherwise
+    reader, reached, midway = open_remote(url, s3.env), 0, 0
+    for attempt in range(20):
+        arguments = (tmp_path / f"host-{attempt}", url, s3.env, rng.randrange(1, 60))
+        task = context.Process(target=mirror_until_death, args=arguments)
+        task.start()
+        task.join()
+        assert task.exitcode == -signal.SIGKILL
+        manifest = read_newest(reader)
+        if manifest is None:
+            continue
+        midway += bool(manifest.uploading)
+        whole = manifest.whole(reader.files())
+        assert whole.checkpoints == manifest.checkpoints
+        for name, file in whole.files.items():
+            assert hashlib.sha256(b"".join(reader.chunks(file.object))).hexdigest() == file.sha256, name
+        newest = whole.newest()
+        assert (newest.step if newest else 0) >= reached
+        reached = newest.step if newest else 0
+    assert reached > 10
+    assert midway > 5, "it also dies in the middle of uploads"

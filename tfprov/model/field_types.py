@@ -252,6 +252,9 @@ ENDPOINT = TextFormat(
     rf"^(?:grpc://)?(?:{_IP_V4}|(?![0-9.]*:){_LABEL}(?:\.{_LABEL})*):(?:[1-9][0-9]{{0,3}}|[1-5][0-9]{{4}}|6[0-4][0-9]{{3}}|65[0-4][0-9]{{2}}|655[0-2][0-9]|6553[0-5])$",
     check_endpoint,
 )
+MOUNT_OPTIONS = pattern_format(
+    r"[a-z0-9_]+(=[A-Za-z0-9_.:/-]+)?(,[a-z0-9_]+(=[A-Za-z0-9_.:/-]+)?)*", "mount options with commas between them"
+)
 IP_V4 = TextFormat("an IPv4 address of the host", f"^{_IP_V4}$", validators.check_ipv4)
 MEMORY = TextFormat(
     "a number and one of the units b, k, m and g", r"^[0-9]{1,15}(?:\.[0-9]{1,9})?[bkmgBKMG]$", validators.check_memory

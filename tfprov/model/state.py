@@ -18,11 +18,15 @@ Spec = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Mount:
-    """A directory of the host inside the container; both paths are absolute."""
+    """A directory of the host inside the container; both paths are absolute.
+
+    With `volume_options`, it is a volume of the engine's driver `local` with these options instead, such as an NFS export.
+    """
 
     source: str
     target: str
     read_only: bool = True
+    volume_options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -224,6 +224,19 @@ def data_mounts(role: RoleSettings) -> tuple[Mount, ...]:
     return (Mount(path, data.to),) if path and data else ()
 
 
+def setting_mounts(role: RoleSettings) -> tuple[Mount, ...]:
+    """Return the mounts in the setting `mounts`."""
+    return tuple(
+        Mount(
+            mount.source or "",
+            mount.target,
+            mount.read_only,
+            mount.nfs.volume_options(read_only=mount.read_only) if mount.nfs else (),
+        )
+        for mount in role.values.mounts
+    )
+
+
 def _path(role: RoleSettings) -> str:
     """Return the data directory of the host; a relative path is relative to its file."""
     return os.path.abspath(resolve_path(role, "data", "path"))  # noqa: PTH100  it need not exist

@@ -115,7 +115,11 @@ def _temporary_container(
 
 def _host_config(api: docker.APIClient, options: DockerOptions) -> dict[str, Any]:
     created: dict[str, Any] = api.create_host_config(
-        mounts=[docker.types.Mount(item.target, item.source, type="bind", read_only=True) for item in options.mounts],
+        mounts=[
+            docker.types.Mount(item.target, item.source, type="bind", read_only=True)
+            for item in options.mounts
+            if not item.volume_options
+        ],
         network_mode="none",
         cap_drop=["ALL"],
         security_opt=["no-new-privileges"],

@@ -90,6 +90,12 @@ def try_import(engine: Engine, container: Container, labels: Mapping[str, str], 
     return parse_result(code, output.decode("utf-8", errors="replace"))
 
 
+def run_in_image(engine: Engine, container: Container, labels: Mapping[str, str], argv: Sequence[str]) -> int:
+    """Run `argv` in a temporary container like `container`, and return its exit code. Raises HostError."""
+    with engine.errors(), _temporary_container(engine, container, labels, argv, start=True) as created:
+        return int(engine.api.wait(created)["StatusCode"])
+
+
 @contextmanager
 def _temporary_container(
     engine: Engine, container: Container, labels: Mapping[str, str], argv: Sequence[str], *, start: bool

@@ -59,6 +59,7 @@ def test_a_training_goes_on_from_s3_after_every_host_is_lost(local_cluster: Loca
     assert f"{url} can be written, read and cleaned, and is empty" in local_cluster("check")
     local_cluster("up")
     until(lambda: (mirrored(local_cluster).get("step") or -1) >= 200, "a checkpoint is in S3")  # type: ignore[operator]
+    assert re.search(rf"{url} has model\.ckpt-\d+\n", local_cluster("status"))
     local_cluster.lose_every_host()
     assert re.search(r"gathered into .*: model.ckpt-\d+ \(3 tensors read\)", local_cluster("gather"))
     write(local_cluster, url, s3.env, steps=1500, pause=0, host="b")

@@ -2,13 +2,17 @@
 
 import json
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
-from tfprov.filesystems.remote_dir import RemoteDir
+from tfprov.filesystems.remote_dir import RemoteDir, open_remote
+from tfprov.runtime.mirror.mirror import Mirror
+from tfprov.runtime.mirror.restore import Owner, take_over
+from tfprov.runtime.mirror.scan import scan
 
 URL = "s3://bucket/run"
 
@@ -106,3 +110,44 @@ def newest_manifest_file(directory: Path) -> dict[str, Any]:
     newest = max((directory / ".tfprov").glob("manifest-*.json"))
     content: dict[str, Any] = json.loads(newest.read_text())["manifest"]
     return content
+
+
+class DyingDir(RemoteDir):
+    """A remote directory whose user dies at the step `left`: pieces that are written, files that are complete, removals."""
+
+    left = 0
+
+    def step(self) -> None:
+        self.left -= 1
+        if self.left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def write(self, name: str, chunks: Iterable[bytes], size: int = 0) -> None:
+        super().write(name, self._counted(chunks), size)
+        self.step()
+
+    def _counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in chunks:
+            self.step()
+            yield piece[: len(piece) // 2]
+            self.step()
+            yield piece[len(piece) // 2 :]
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.step()
+            super().remove([name])
+
+
+def mirror_until_death(local: Path, url: str, env: Mapping[str, str], steps: int) -> None:
+    """Go on with the training at `url`: save and upload, and be killed at a step of an upload."""
+    opened = open_remote(url, env)
+    remote = DyingDir(url, opened.fs, opened.path)
+    remote.left = steps
+    manifest, listing = take_over(remote, local, Owner("cut", "run-1"), lambda _line: None)
+    mirror = Mirror(local, remote, manifest, lambda _line: None)
+    mirror.adopt(listing)
+    while True:
+        newest = scan(local).newest()
+        save(local, (newest.step if newest else 0) + 1, keep=2)
+        mirror.sync()

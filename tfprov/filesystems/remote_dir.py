@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,6 +20,7 @@ _MAX_PARTS = 9000
 _CONNECT_TIMEOUT, _READ_TIMEOUT = 10, 60
 """Seconds until a silent server counts as lost."""
 _MAX_REASON = 300
+_QUERY = re.compile(r"(?<=://)([^\s?\"]*)\?[^\s\"]*")
 _ENVIRONMENT = threading.Lock()
 _HADOOP = ("HADOOP_USER_NAME", "HADOOP_CONF_DIR", "HADOOP_HOME", "KRB5CCNAME")
 
@@ -136,6 +138,7 @@ def describe_error(error: BaseException) -> str:
 def _one_line(error: BaseException) -> str:
     text = str(error).partition("\n\tat ")[0]  # the NameNode's errors bring their stack
     text = "".join(char if char.isprintable() else " " for char in text)
+    text = _QUERY.sub(r"\1", text)  # of a request, which may be signed
     return " ".join(text.split())[:_MAX_REASON]
 
 

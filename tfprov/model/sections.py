@@ -157,11 +157,41 @@ class Image(StrictModel):
         return "build" if self.build is not None else "name" if self.name is not None else "archive"
 
 
-class MountSetting(StrictModel):
-    """A directory or file of the host inside the containers on it."""
+class NfsExport(StrictModel):
+    """A directory of an NFS server, which the host's engine mounts as a volume."""
 
-    source: Annotated[Line, field_types.HOST_PATH] = Field(
-        description="An absolute path on the host; it must exist there.", examples=["/data/mnist"]
+    server: Address = Field(
+        description="The name or IPv4 address of the server, as the host reaches it.", examples=["10.0.0.9"]
+    )
+    path: Annotated[Line, field_types.HOST_PATH] = Field(
+        description="The exported directory.", examples=["/export/mnist"]
+    )
+    options: Annotated[Line, field_types.MOUNT_OPTIONS] = Field(
+        "nfsvers=4",
+        description="Mount options of NFS, with commas between them (`man 5 nfs`). The server's address and `ro` are "
+        "added.",
+        examples=["nfsvers=4.2,soft,timeo=100"],
+    )
+
+    def volume_options(self, *, read_only: bool) -> tuple[tuple[str, str], ...]:
+        """Return the options of the engine's driver `local` for a volume."""
+        options = [f"addr={self.server}", "ro" if read_only else "rw", self.options]
+        return ("type", "nfs"), ("o", ",".join(options)), ("device", f":{self.path}")
+
+
+class MountSetting(StrictModel):
+    """A directory inside containers: of their host (`source`), or of an NFS server (`nfs`); exactly one of both."""
+
+    source: Annotated[Line, field_types.HOST_PATH] | None = Field(
+        None,
+        description="An absolute path on the host; it must exist there. Default: none; one of `source` and `nfs` is "
+        "required.",
+        examples=["/data/mnist"],
+    )
+    nfs: NfsExport | None = Field(
+        None,
+        description="A directory of an NFS server. The host needs the NFS client of its kernel. Default: none.",
+        examples=[{"path": "/export/mnist", "server": "10.0.0.9"}],
     )
     target: Annotated[Line, field_types.DIRECTORY] = Field(
         description="The absolute path in the container, outside of the checkpoint directory and of /code.",

@@ -88,7 +88,9 @@ class Data(StrictModel):
     path: Annotated[PathText, field_types.DATA] | None = Field(
         None,
         description="The directory with the data on every host that reads it. A relative path is relative to the "
-        "file that contains it, and only for this machine. Default: none; one of `path` and `fetch` is required.",
+        "file that contains it, and only for this machine. The files of a URL (`s3://bucket/train`, "
+        "`hdfs://namenode:8020/train`, `gs://bucket/train`) are copied to each host that needs them once, before "
+        "anything is started. Default: none; one of `path` and `fetch` is required.",
         examples=["/data/mnist"],
     )
     fetch: (
@@ -110,3 +112,13 @@ class Data(StrictModel):
         "in place. Programs get the path in TFPROV_DATA_DIR and as `{{ data_dir }}`.",
         examples=["/data"],
     )
+
+    @property
+    def directory(self) -> str | None:
+        """The directory that the hosts have already; None if they fetch the data."""
+        return None if self.remote else self.path
+
+    @property
+    def remote(self) -> str | None:
+        """The URL of the remote directory whose files hosts copy; None without one."""
+        return self.path if self.path is not None and scheme_of(self.path) else None

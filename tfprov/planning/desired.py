@@ -7,12 +7,20 @@ from typing import Any
 
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Cluster, Task
-from tfprov.model.state import Container, DockerOptions, Mount
+from tfprov.model.state import Container, DockerOptions
 from tfprov.model.validators import parse_size
 from tfprov.model.yaml_node import Node, Scalar, find, plain
 from tfprov.planning import task_args
 from tfprov.settings.resolve import RoleSettings
-from tfprov.settings.role_settings import DatasetPath, data_dir, data_mounts, data_spec, dataset_of, python_path
+from tfprov.settings.role_settings import (
+    DatasetPath,
+    data_dir,
+    data_mounts,
+    data_spec,
+    dataset_of,
+    python_path,
+    setting_mounts,
+)
 from tfprov.templating.host_values import TemplateProblems
 from tfprov.templating.magic_vars import add_task_variables, render_task_settings
 from tfprov.vault.redaction import KeyedHash, is_secret_name
@@ -170,7 +178,7 @@ def _docker_spec(role: RoleSettings, image: RoleImage) -> dict[str, Any]:
         "pids": values.pids,
         "user": None if values.user is None else str(values.user),
         "read_only": values.read_only or None,
-        "mounts": [mount.model_dump() for mount in values.mounts] or None,
+        "mounts": [mount.model_dump(exclude_none=True) for mount in values.mounts] or None,
         "bind": image.address,
     }
     return {"image": image.label, **{key: value for key, value in options.items() if value is not None}}
@@ -193,7 +201,7 @@ def _box(cluster: Cluster, task: Task, role: RoleSettings, image: RoleImage) -> 
         user=None if values.user is None else str(values.user),
         read_only=values.read_only,
         data_at=values.data.to if values.data and dataset_of(role) else None,
-        mounts=(*data_mounts(role), *(Mount(mount.source, mount.target, mount.read_only) for mount in values.mounts)),
+        mounts=(*data_mounts(role), *setting_mounts(role)),
     )
 
 

@@ -227,11 +227,11 @@ def _problems(role: RoleSettings, settings: Values) -> Iterator[tuple[Position, 
     values = role.values
     for number, mount in enumerate(values.mounts):
         at = role.at("mounts", number)
-        if _uses_container(role, settings) and any(mark in mount.source + mount.target for mark in ":,"):
+        if _uses_container(role, settings) and any(mark in (mount.source or "") + mount.target for mark in ":,"):
             what = f"`mounts[{number}]` has a `:` or `,`, where apptainer ends a path"
             yield at, Problem(at, what, "choose another path")
         elif not _uses_container(role, settings) and mount.source != mount.target:
-            what = f"`mounts[{number}]`: without containers a directory keeps its path, {mount.source}"
+            what = f"`mounts[{number}]`: without containers a directory keeps its path, {mount.source or 'that of NFS'}"
             yield at, Problem(at, what, "set the same `target`, or remove the mount")
 
 

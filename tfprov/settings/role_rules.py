@@ -189,6 +189,10 @@ def _mounts(node: Mapping, values: Settings) -> Iterator[Problem]:
         taken["the data"] = values.data.to
     seen: set[str] = set()
     for number, mount in enumerate(values.mounts):
+        if (mount.source is None) == (mount.nfs is None):
+            both = "has both source and nfs" if mount.source else "needs one of source, nfs"
+            fix = "keep one" if mount.source else "for example `{source: /data/mnist, target: /data}`"
+            yield Problem(find(node, ["mounts", number])[1], f"`mounts[{number}]` {both}", fix)
         at = find(node, ["mounts", number, "target"])[1]
         name = f"`mounts[{number}].target`"
         for what, directory in taken.items():

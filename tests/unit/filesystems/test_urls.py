@@ -61,3 +61,5 @@ def test_errors_of_servers_are_one_line_of_bounded_length() -> None:
     assert describe_error(error) == "File does not exist: /run"
     assert describe_error(OSError("\x1b[2J" + "x" * 1000)) == " [2J".strip() + "x" * 297
     assert describe_error(ValueError()) == "ValueError"
+    signed = OSError('Could not connect to the endpoint URL: "http://h:1/b?list-type=2&X-Amz-Signature=1"')
+    assert describe_error(signed) == 'Could not connect to the endpoint URL: "http://h:1/b"'

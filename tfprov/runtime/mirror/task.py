@@ -59,7 +59,7 @@ def main(argv: Sequence[str], env: Mapping[str, str], opened: OpenRemote = open_
     except Stopped as stopped:
         return 128 + stopped.number
     except RemoteError as error:
-        return _refuse(error)
+        return _refuse(error, in_container=not group)
     try:
         pid = os.posix_spawnp(command[0], command, dict(os.environ), setsigmask=before, setsigdef=[signal.SIGPIPE])
     except OSError as error:
@@ -71,13 +71,13 @@ def main(argv: Sequence[str], env: Mapping[str, str], opened: OpenRemote = open_
     return UNREACHABLE if loop.problem and code == 0 else code
 
 
-def _refuse(error: RemoteError) -> int:
+def _refuse(error: RemoteError, *, in_container: bool) -> int:
     fix = error.fix
     if isinstance(error, ClientMissing):
         package, extra = error.scheme.package, error.scheme.extra
-        fix = f"add `pip install {package}` to the image (`image.build_args: {{CLIENTS: {package}}}` for tfprov's own)"
-        if not os.path.exists("/.dockerenv"):  # noqa: PTH110
-            fix = f"install it for this Python: pip install 'tfprov[{extra}]', or {package}"
+        fix = f"install it for this Python: pip install {package}, or 'tfprov[{extra}]' with tfprov"
+        if in_container:
+            fix = f"add `pip install {package}` to the image (`image.build_args: {{CLIENTS: {package}}}` for tfprov's own)"
     say(f"{error.message}{f'; {fix}' if fix else ''}")
     return CONFIG_ERROR if isinstance(error, ClientMissing | Refused) else UNREACHABLE
 

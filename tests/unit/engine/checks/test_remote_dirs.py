@@ -1,19 +1,22 @@
 """`check` of a remote checkpoint directory: what the probe does there, and what is said of its answer."""
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.support.kubernetes_objects import roles_of
 from tests.support.remote_dirs import URL, FaultyFileSystem, remote_dir, save
 from tests.support.split_training import INVENTORY, SplitTraining
 from tfprov.engine.checks.host_rules import Finding, Verdict
-from tfprov.engine.checks.remote_dirs import judge
+from tfprov.engine.checks.remote_dirs import judge, refuse_without_client
+from tfprov.errors import InvalidInput
 from tfprov.filesystems.remote_dir import ClientMissing, RemoteDir
 from tfprov.filesystems.urls import SCHEMES
-from tfprov.model.state import Container
+from tfprov.model.state import Container, DockerOptions
 from tfprov.runtime.mirror.mirror import Mirror
 from tfprov.runtime.mirror.probe import probe
 from tfprov.runtime.mirror.restore import Owner, take_over
@@ -28,7 +31,7 @@ class ReadOnly(FaultyFileSystem):
 
 def tried(far: Path, fs: FaultyFileSystem | None = None, cluster: str = "split") -> Finding:
     answer = probe(URL, cluster, {}, lambda _url, _env: remote_dir(far, fs))
-    return judge(chief(far), json.dumps(answer).encode(), in_image=True)
+    return judge(chief(far), json.dumps(answer).encode())
 
 
 def chief(directory: Path) -> Container:
@@ -73,11 +76,26 @@ def test_a_missing_client_is_named_with_the_way_to_install_it(tmp_path: Path) ->
         raise ClientMissing(SCHEMES["s3"])
 
     answer = json.dumps(probe(URL, "split", {}, missing)).encode()
-    in_image = judge(chief(tmp_path), answer, in_image=True)
+    in_image = judge(replace(chief(tmp_path), docker=DockerOptions("x")), answer)
     assert in_image.what == "s3:// needs the Python package s3fs, which is not installed"
     assert "add `pip install s3fs` to its Dockerfile" in in_image.fix
-    own = judge(replace(chief(tmp_path), python="/opt/venv/bin/python"), answer, in_image=False)
+    own = judge(replace(chief(tmp_path), python="/opt/venv/bin/python"), answer)
     assert own.fix == "run `/opt/venv/bin/python -m pip install s3fs`"
+
+
+def test_a_start_is_refused_without_the_client(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')  # it sees no installed package
+    python.chmod(0o755)
+    inventory = INVENTORY.replace("textbook.py]", f'textbook.py], checkpoints: {{dir: "{URL}"}}')
+    context = replace(SplitTraining(tmp_path, inventory).context, roles=tuple(roles_of(inventory)))
+    wanted = [replace(container, python=str(python)) for container in context.wanted]
+    with pytest.raises(
+        InvalidInput, match=f"s3:// needs the Python package s3fs, which {python} has not; run"
+    ) as raised:
+        refuse_without_client(context, wanted)
+    assert raised.value.problems[0].at.line == 2
+    refuse_without_client(context, [replace(container, python=sys.executable) for container in context.wanted])
 
 
 @pytest.mark.parametrize(
@@ -90,4 +108,4 @@ def test_a_missing_client_is_named_with_the_way_to_install_it(tmp_path: Path) ->
     ],
 )
 def test_any_output_gives_one_finding(tmp_path: Path, output: bytes, verdict: Verdict) -> None:
-    assert judge(chief(tmp_path), output, in_image=True).verdict is verdict
+    assert judge(chief(tmp_path), output).verdict is verdict

@@ -56,7 +56,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("engine"))
         elif "spark" in names:
             item.add_marker(pytest.mark.xdist_group("spark"))
-        elif item.get_closest_marker("tensorflow") and item.path.is_relative_to(Path(__file__).parent):
+        elif (item.get_closest_marker("tensorflow") and item.path.is_relative_to(Path(__file__).parent)) or {
+            "s3",
+            "hdfs",
+        } & set(names):
             item.add_marker(pytest.mark.xdist_group("tensorflow"))
 
 

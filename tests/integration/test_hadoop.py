@@ -160,6 +160,18 @@ def test_damage_is_an_error_with_its_place(spark: "SparkSession", tmp_path: Path
             read_java(spark, file)
 
 
+def test_damage_in_a_later_split_has_its_byte(spark: "SparkSession", tmp_path: Path) -> None:
+    file = tmp_path / "in" / "records"
+    tfrecord.write(file, byte_array(*[b"record"] * 100), record_type="ByteArray")
+    tfrecord.write_index(file)
+    data = bytearray(file.read_bytes())
+    data[50 * 22 + 13] ^= 1
+    file.write_bytes(data)
+    conf = {"mapreduce.input.fileinputformat.split.maxsize": "500"}
+    with pytest.raises(Exception, match=f"{file}: at byte 1100: the data does not match its checksum"):
+        read_java(spark, file, conf)
+
+
 def test_checksums_can_be_passed_over_and_lengths_are_still_bounded(spark: "SparkSession", tmp_path: Path) -> None:
     """A hostile length takes no memory: it is an error when the file ends."""
     off = {"tensorflow.read.crc32check": "false"}

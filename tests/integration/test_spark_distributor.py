@@ -14,6 +14,7 @@ import pytest
 
 from tests.strategies import QUALITY
 from tests.support import spark as sparks
+from tests.support.local_cluster import LocalCluster
 from tests.support.paths import PROGRAMS
 from tests.support.waiting import until
 from tfprov.errors import TaskFailed, Usage
@@ -160,6 +161,70 @@ def test_workers_train_digits_and_the_checkpoint_is_returned(
         assert evaluated(digits, tmp_path, steps) >= QUALITY
 
 
+JOB = """
+all:
+  vars:
+    tfprov:
+      cluster: rendered
+      strategy: multi_worker_mirrored
+      code: code
+      command: [python, program.py, "{{ worker_hosts }}"]
+      env: {API_TOKEN: very-secret}
+      checkpoints: {to: saved}
+  children:
+    worker: {hosts: {localhost: }, vars: {tfprov: {tasks_per_host: 2}}}
+"""
+PROGRAM = """
+import json, os, sys
+config = json.loads(os.environ["TF_CONFIG"])
+assert sys.argv[1] == ",".join(config["cluster"]["worker"]), sys.argv
+assert os.environ["API_TOKEN"] == "very-secret"
+print("is", os.environ["TFPROV_TASK"], flush=True)
+sys.exit(7 if config["task"]["index"] else 0)
+"""
+
+
+def test_a_rendered_job_runs_the_inventorys_programs_and_ends_with_their_exit_code(local_cluster: LocalCluster) -> None:
+    if reason := sparks.unavailable():
+        pytest.skip(reason)
+    home = local_cluster.directory
+    (home / "code").mkdir()
+    (home / "code/program.py").write_text(PROGRAM)
+    local_cluster.write(JOB)
+    job = home / "job.py"
+    job.write_text(local_cluster.run("render", "spark-submit", apart=True).stdout)
+    done = in_spark_driver([str(job)], home, API_TOKEN="very-secret", SPARK_MASTER="local[2]")
+    assert done.returncode == 7, done.stdout + done.stderr[-2000:]
+    assert set(done.stdout.splitlines()) == {"worker/0 | is worker/0", "worker/1 | is worker/1"}
+    assert "error: worker/1: failed with exit code 7" in done.stderr
+    without = subprocess.run(
+        [sys.executable, str(job)], cwd=home, capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "API_TOKEN": ""},
+    )  # fmt: skip
+    assert (without.returncode, "API_TOKEN must be set" in without.stderr) == (2, True)
+
+
+def in_spark_driver(argv: list[str], directory: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program that starts a Spark of its own; whatever is left of it is ended."""
+    environment = {
+        **os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, **variables,
+        "SPARK_WORKER_DIR": str(directory / "work"), "SPARK_LOCAL_DIRS": str(directory / "local"),
+    }  # fmt: skip
+    if master := variables.get("SPARK_MASTER"):
+        arguments = f"--master {master} --conf spark.ui.enabled=false pyspark-shell"
+        environment["PYSPARK_SUBMIT_ARGS"] = arguments
+    process = subprocess.Popen(
+        [sys.executable, *argv], cwd=directory, env=environment, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    try:
+        printed, errors = process.communicate(timeout=240)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(argv, process.returncode, printed, errors)
+
+
 GPUS = """
 import os, sys
 from pathlib import Path
@@ -177,7 +242,7 @@ settings |= {"spark.ui.enabled": "false", "spark.log.level": "OFF", "spark.execu
 for name, value in settings.items():
     builder = builder.config(name, value)
 spark = builder.getOrCreate()
-for slots in (4, 6):
+for slots in (6,):
     lines = []
     options = {"use_custom_strategy": True, "spark": spark, "on_line": lambda *line: lines.append(line)}
     TensorFlowRunner(num_slots=slots, **options).run(train)
@@ -193,19 +258,6 @@ def test_gpus_are_split_as_a_discovery_script_names_them(tmp_path: Path) -> None
     script.write_text('#!/bin/sh\necho \'{"name": "gpu", "addresses": ["0", "1", "2", "3"]}\'\n')
     script.chmod(0o755)
     program.write_text(GPUS)
-    environment = {
-        **os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
-        "SPARK_WORKER_DIR": str(tmp_path / "work"), "SPARK_LOCAL_DIRS": str(tmp_path / "local"),
-    }  # fmt: skip
-    process = subprocess.Popen(
-        [sys.executable, str(program), str(script)], cwd=tmp_path, env=environment, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    try:
-        printed, errors = process.communicate(timeout=240)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0, errors[-2000:]
-    assert "4 [('worker/0', '0,1,2,3')]" in printed
-    assert "6 [('worker/0', '0,1,2'), ('worker/1', '0,1,2')]" in printed
+    done = in_spark_driver([str(program), str(script)], tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "6 [('worker/0', '0,1,2'), ('worker/1', '0,1,2')]" in done.stdout

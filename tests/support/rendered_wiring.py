@@ -51,7 +51,7 @@ def assert_wiring(inventory: str, cluster: Cluster, task_wirings: Sequence[TaskW
         task = cluster.find(task_wiring.task)
         assert task is not None
         assert task_wiring.host == task.address
-        wiring = None if task.role == "tensorboard" or task.feeds else cluster.wiring(task)
+        wiring = None if task.is_web or task.feeds else cluster.wiring(task)
         assert from_tf_config(task_wiring.env.get("TF_CONFIG", "")) == wiring
         by_flags = from_flags(task_wiring.argv, from_names(task_wiring.env.get("TFPROV_FLAGS", "")))
         assert by_flags == (wiring if uses_flags else None)

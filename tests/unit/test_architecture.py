@@ -161,7 +161,7 @@ def test_only_hosts_touches_machines() -> None:
     assert {name for uses in users.values() for _, name in uses} >= libraries - {"invoke"}, "and it does use them"
 
 
-ON_SPARK = {f"spark/distributor/{name}.py" for name in ("runner", "task", "child")}
+ON_SPARK = {f"spark/distributor/{name}.py" for name in ("runner", "task", "child", "job")}
 """The driver's end of a training on Spark, its tasks, and their processes."""
 CONSOLE = {"print", "input", "sys.stdout.write", "sys.stderr.write"}
 CONSOLE_LIBRARIES = {"click", "rich"}

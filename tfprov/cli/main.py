@@ -98,7 +98,7 @@ VERBS = {
     "inventory": ("inventory.group", "Show, explain and edit the inventory."),
     "image": ("images", "Build, deliver, list and prune images on their own."),
     "records": ("records", "Show and verify TFRecord files."),
-    "render": ("render", "Write the cluster for Kubernetes, Kubeflow, Compose, Swarm, Marathon or Slurm."),
+    "render": ("render", "Write the cluster for Kubernetes, Kubeflow, Compose, Swarm, Marathon, Slurm or Spark."),
     "import": ("import_", "Make an inventory of a Compose file, a TFJob, or Kubernetes objects."),
     "play": ("play", "Play a playbook, or show one that ships with tfprov."),
 }

@@ -26,6 +26,7 @@ TARGETS = {
     "swarm": "tfprov.render.swarm:TARGET",
     "compose": "tfprov.render.compose:TARGET",
     "slurm": "tfprov.render.slurm:TARGET",
+    "spark-submit": "tfprov.render.spark:TARGET",
 }
 """Every target by its name on the command line: MODULE:NAME."""
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from tfprov.atomic_write import sync
 from tfprov.errors import one_line
 from tfprov.tfrecord.extra import require
-from tfprov.tfrecord.files import SCHEME, FileError
+from tfprov.tfrecord.files import SCHEME, FileError, as_file_error
 
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")
 """Names of the time of the last change, in the listings of several file systems."""
@@ -85,19 +85,22 @@ class Storage:
                 yield entry.name
 
     def make_directories(self, name: str) -> None:
-        """Make a directory, and those above it."""
-        self._files.makedirs(name, exist_ok=True)
+        """Make a directory, and those above it; raises FileError."""
+        with as_file_error(self.url(name)):
+            self._files.makedirs(name, exist_ok=True)
 
     def make_directory(self, name: str) -> None:
-        """Make a directory in one that must be there, on this machine's disks; raises FileNotFoundError."""
+        """Make a directory in one that must be there, on this machine's disks; raises FileError."""
         if self.is_local:
-            Path(name).mkdir(exist_ok=True)
+            with as_file_error(name):
+                Path(name).mkdir(exist_ok=True)
         else:
             self.make_directories(name)
 
     def create(self, name: str) -> BinaryIO:
         """Open a new file to write, in a directory that is there."""
-        stream: BinaryIO = self._files.open(name, "wb")
+        with as_file_error(self.url(name)):
+            stream: BinaryIO = self._files.open(name, "wb")
         return stream
 
     def close(self, stream: BinaryIO) -> None:
@@ -109,12 +112,13 @@ class Storage:
 
     def rename(self, source: str, target: str) -> None:
         """Give a file another name on the same file system."""
-        self._files.makedirs(target.rpartition("/")[0], exist_ok=True)
-        if self.is_local:
-            Path(source).replace(target)
-            sync(Path(target).parent)
-        else:
-            self._files.mv(source, target)
+        self.make_directories(target.rpartition("/")[0])
+        with as_file_error(self.url(target)):
+            if self.is_local:
+                Path(source).replace(target)
+                sync(Path(target).parent)
+            else:
+                self._files.mv(source, target)
 
     def write(self, name: str, data: bytes) -> None:
         """Write a small file, whole or not at all."""
@@ -135,12 +139,10 @@ class Storage:
         return data
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove files; those that are gone do not matter."""
+        """Remove files; those that are gone do not matter. Raises FileError."""
         for name in names:
-            try:
+            with as_file_error(self.url(name)), contextlib.suppress(FileNotFoundError):
                 self._files.rm_file(name)
-            except FileNotFoundError:
-                continue
 
     def remove_tree(self, name: str) -> None:
         """Remove a directory with all that is in it, and the one above it if that is hidden and empty then."""

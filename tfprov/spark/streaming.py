@@ -20,7 +20,6 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
-from pyspark.sql.streaming import datasource as limits
 from pyspark.sql.types import StructType
 
 from tfprov.errors import TfprovError
@@ -31,8 +30,15 @@ from tfprov.spark.reader import FileReader, FilesPartition, planned
 from tfprov.spark.storage import Storage
 from tfprov.spark.writer import layout_of, rename
 
+try:
+    from pyspark.sql.streaming import datasource as limits
+except ImportError:  # Spark 4.1 asks for no limit, and reads all in one batch with the trigger `availableNow`
+    limits = None
+
 _BATCHES = "_batches"
 """Where the lists of committed files are, by query and batch."""
+_KEPT = 2
+"""Batches of a query whose lists are kept: after a crash, Spark runs the last one again."""
 Offset = dict[str, Any]
 
 
@@ -58,12 +64,12 @@ class StreamReader(DataSourceStreamReader):
         self._until = frozenset(file.path for file in listed(self._reader.options))
 
     def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:  # noqa: N802
-        """Return the offset after the next files: all that there are, or `maxFilesPerTrigger` of them, oldest first.
+        """Return the offset after the next files: all that there are, or as many as the limit says, oldest first.
 
-        Spark 4.1 passes nothing, and gets what is behind the last offset.
+        Spark 4.1 passes nothing, and gets all files behind the last offset.
         """
         seen = self._seen if start is None else json.loads(start["files"])
-        most = self._reader.options.max_files if limit is None else getattr(limit, "max_files", None)
+        most = getattr(limit, "max_files", None)
         files = {file.path: file.modified for file in listed(self._reader.options)}
         oldest = max([*files.values(), *seen.values()], default=0) - self._reader.options.max_file_age
         new = [path for path, changed in sorted(files.items(), key=lambda item: (item[1], item[0]))
@@ -100,7 +106,7 @@ class StreamFiles(WriterCommitMessage):
 
 
 class AvailableNowReader(StreamReader, getattr(limits, "SupportsTriggerAvailableNow", object)):  # type: ignore[misc]
-    """The same with Spark's word that it supports the trigger; Spark 4.1 has no such word, and asks once."""
+    """The same, with the class by which Spark knows that it supports the trigger `availableNow`."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -139,10 +145,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             files = [Written(*pair) for pair in json.loads(committed)]
             files = [file for file in files if storage.info(file.part) is not None]
         rename(storage, files)
-        query = parts[0].scratch.rpartition("-")[0]  # and what attempts at earlier batches have left
-        for entry in storage.entries(query.rpartition("/")[0]):
-            if entry.name.startswith(f"{query}-"):
-                storage.remove_tree(entry.name)
+        _clean(storage, parts[0], batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Remove what the tasks have written, as far as Spark knows of it."""
@@ -150,3 +153,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
         for message in messages:
             if isinstance(message, StreamFiles):
                 storage.remove([file.part for file in message.files])
+
+
+def _clean(storage: Storage, part: StreamFiles, batch: int) -> None:
+    """Remove the lists of batches that are not run again, and what attempts of this query have left."""
+    records = storage.entries(f"{storage.root}/{_BATCHES}/{part.query}")
+    storage.remove([entry.name for entry in records if _number(entry.name) <= batch - _KEPT])
+    temporary, _, scratch = part.scratch.rpartition("/")
+    query = scratch.rpartition("-")[0]
+    for entry in storage.entries(temporary):
+        if entry.name.startswith(f"{temporary}/{query}-"):
+            storage.remove_tree(entry.name)
+
+
+def _number(record: str) -> int:
+    return int(record.rpartition("/")[2].removesuffix(".json"))

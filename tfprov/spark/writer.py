@@ -5,6 +5,7 @@ a failure, or speculatively) leaves two sets of files, of which Spark names one 
 An overwrite removes what was there after the new files have their names: nothing is lost where it is interrupted.
 """
 
+import contextlib
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -84,11 +85,25 @@ class BatchWriter(DataSourceArrowWriter):
         storage = Storage(self._path)
         files = [file for message in messages if isinstance(message, Files) for file in message.files]
         replaced = self._replaced(storage, files) if self._overwrite else []
-        storage.remove([f"{storage.root}/{SUCCESS}"])
-        rename(storage, files)
+        success = f"{storage.root}/{SUCCESS}"
+        complete = storage.info(success) is not None
+        storage.remove([success])
+        try:
+            rename(storage, files)
+        except BaseException:
+            self._roll_back(storage, files, complete=complete)
+            raise
         storage.remove(replaced)
         storage.remove_tree(self._scratch(storage))
-        storage.write(f"{storage.root}/{SUCCESS}", b"")
+        storage.write(success, b"")
+
+    def _roll_back(self, storage: Storage, files: Sequence[Written], *, complete: bool) -> None:
+        """Remove the files that have their names already; no other job has these."""
+        for file in files:
+            with contextlib.suppress(FileError):  # one that could not be named cannot be removed either
+                storage.remove([file.target])
+        if complete:
+            storage.write(f"{storage.root}/{SUCCESS}", b"")
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what the tasks have written."""

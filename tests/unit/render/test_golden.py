@@ -68,6 +68,7 @@ RENDERED = {
     "small-compose": (SMALL, "compose", ()),
     "small-swarm": (SMALL, "swarm", ()),
     "small-marathon": (SMALL, "marathon", ()),
+    "small-spark": (SMALL, "spark-submit", ("code=image", "trusted_network=true")),
     "small-slurm": (SMALL, "slurm", ("container=none",)),
     "small-kubernetes": (SMALL, "kubernetes", ("storage=20Gi", "storage_class=fast", "code=image")),
     "small-jobset": (SMALL, "jobset", ("storage=none", "code=image")),

@@ -10,6 +10,7 @@ from tfprov.spark.part_files import Layout, PartFiles
 from tfprov.spark.storage import Storage
 from tfprov.spark.writer import rename
 from tfprov.tfrecord.errors import SchemaError
+from tfprov.tfrecord.files import FileError
 
 SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string())])
 BATCHES = [
@@ -65,6 +66,6 @@ def test_partition_columns_of_other_types(tmp_path: Path) -> None:
 def test_an_attempt_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None:
     files = part_files(tmp_path)
     (tmp_path / "_temporary").rmdir()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileError, match="No such file or directory"):
         files.write(iter(BATCHES))
     assert list(tmp_path.iterdir()) == []

@@ -80,6 +80,12 @@ def serves(strategy: str, task: str) -> bool:
     return job == "ps" or (job == "worker" and strategy in DRIVEN_BY_CHIEF)
 
 
+def gpu_users(strategy: str, names: Sequence[str]) -> list[str]:
+    """Return the tasks that compute: not a ps, and not a chief that only drives workers."""
+    without = ("ps", "chief") if strategy in DRIVEN_BY_CHIEF else ("ps",)
+    return [name for name in names if name.partition("/")[0] not in without]
+
+
 def cluster_of(names: Sequence[str], addresses: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
     """Return the ClusterSpec: the `addresses` of the tasks called `names`, by job."""
     cluster: dict[str, tuple[str, ...]] = {}

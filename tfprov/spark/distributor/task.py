@@ -18,7 +18,7 @@ from tfprov.spark.distributor.order import Order, Plan
 from tfprov.spark.distributor.ports import HeldPort
 from tfprov.spark.distributor.program import Program
 from tfprov.spark.distributor.rows import End, Row, Saved, checkpoint_rows, digest
-from tfprov.spark.distributor.slots import choose_gpus, cluster_of, serves, slots_of
+from tfprov.spark.distributor.slots import choose_gpus, cluster_of, gpu_users, serves, slots_of
 from tfprov.wiring import STRATEGY_VARIABLE, Wiring, to_tf_config
 
 Sink = Callable[[str], None]
@@ -152,10 +152,10 @@ class _Task:
         return {**inherited, **own, **self.plan.env, **config}
 
     def _gpus(self) -> str:
-        workers = [name for name in self.plan.names if name.startswith("worker/")]
-        if not self.plan.gpus or self.name not in workers:
+        users = gpu_users(self.plan.strategy, self.plan.names)
+        if not self.plan.gpus or self.name not in users:
             return "-1"
-        count = slots_of(workers.index(self.name), len(workers), self.plan.gpus)
+        count = slots_of(users.index(self.name), len(users), self.plan.gpus)
         resources = self.context.resources().get(self.plan.gpu_resource)
         return choose_gpus(resources.addresses if resources else [], count, os.environ.get("CUDA_VISIBLE_DEVICES"))
 

@@ -21,6 +21,7 @@ final class RecordInput implements Closeable {
   private final InputStream stream;
   private final String file;
   private final boolean checksums;
+  private final boolean fromStart;
   private final MaskedCrc crc = new MaskedCrc();
   private final byte[] head = new byte[HEADER];
   private final ByteBuffer fields = ByteBuffer.wrap(head).order(ByteOrder.LITTLE_ENDIAN);
@@ -34,6 +35,7 @@ final class RecordInput implements Closeable {
     this.file = file;
     this.offset = offset;
     this.checksums = checksums;
+    this.fromStart = offset == 0;
   }
 
   /** The place of the next record in the uncompressed file. */
@@ -101,7 +103,8 @@ final class RecordInput implements Closeable {
   }
 
   private IOException damage(String what) {
-    return new IOException(file + ": record " + records + " at byte " + offset + ": " + what);
+    String number = fromStart ? "record " + records + " " : ""; // in a later split, only the place is known
+    return new IOException(file + ": " + number + "at byte " + offset + ": " + what);
   }
 
   @Override

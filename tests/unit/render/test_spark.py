@@ -1,0 +1,106 @@
+"""The driver program for spark-submit: its tasks, what it refuses, and how a task fills in its command."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.kubernetes_objects import files_of
+from tfprov.errors import InvalidInput
+from tfprov.render.spark import CHECKPOINTS, DOMAIN
+
+INVENTORY = """
+all:
+  vars:
+    tfprov:
+      cluster: lab
+      image: {name: "train:1.0"}
+      command: [python, train.py, "{{ checkpoint_dir }}", "--first={{ worker_hosts.split(',')[0] }}"]
+      env: {API_TOKEN: very-secret, LEVEL: "it's \\"2\\" \\\\ é"}
+      checkpoints: {to: saved}
+      MORE
+  children:
+    ps: {hosts: {a: {ansible_host: 10.0.0.1}}}
+    worker: {hosts: {b: {ansible_host: 10.0.0.2}, c: {ansible_host: 10.0.0.3}}, vars: {tfprov: {gpus: 2}}}
+"""
+
+
+def job_of(*settings: str, more: str = "cpus: 2", extra: str = "") -> dict[str, Any]:
+    """Return the arguments of the Job in the rendered program."""
+    (text,) = files_of(INVENTORY.replace("MORE", more) + extra, "spark-submit", *settings).values()
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    (job,) = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Job"]
+    return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in job.keywords}
+
+
+def test_the_chief_is_the_first_task_and_the_ps_are_the_last() -> None:
+    job = job_of()
+    assert [task["name"] for task in job["tasks"]] == ["worker/0", "worker/1", "ps/0"]
+    assert (job["strategy"], job["gpus"], job["cpus"], job["trusted_network"]) == ("between_graph", 2, 2, False)
+    assert job["gather_to"] == str(Path("saved/lab").absolute())
+    assert job_of("trusted_network=true", "checkpoints=/shared")["checkpoint_dir"] == "/shared"
+
+
+def test_secrets_are_named_and_not_written() -> None:
+    assert job_of()["secrets"] == ["API_TOKEN"]
+    (text,) = files_of(INVENTORY.replace("MORE", ""), "spark-submit").values()
+    assert "very-secret" not in text
+    environment = job_of()["tasks"][0]["env"]
+    assert environment["LEVEL"] == 'it\'s "2" \\ é'
+    assert not {"TF_CONFIG", "TFPROV_CHECKPOINT_DIR", "TFPROV_TASK", "API_TOKEN"} & set(environment)
+
+
+def test_addresses_and_the_checkpoint_directory_are_placeholders() -> None:
+    command = job_of()["tasks"][1]["command"]
+    assert command[:4] == ["python", "train.py", CHECKPOINTS, f"--first=worker-0.{DOMAIN}:2"]
+    assert f"--worker_hosts=worker-0.{DOMAIN}:2,worker-1.{DOMAIN}:3" in command
+
+
+@pytest.mark.parametrize(
+    ("more", "extra", "message"),
+    [
+        (
+            "cpus: 2",
+            "    evaluator: {hosts: {b: }}\n",
+            "Spark runs only tasks that train, and not the role `evaluator`",
+        ),
+        ("cpus: 2", "    serving: {hosts: {b: }}\n", "not the role `serving`"),
+        ("cpus: 2", "    notebook: {hosts: {b: }}\n", "not the role `notebook`"),
+        ("cpus: 2", "    chief: {hosts: {a: }, vars: {tfprov: {gpus: 1}}}\n", "another number of GPUs"),
+        ("cpus: 2", "    other: {hosts: {c: {tfprov: {gpus: all}}}}\n", "Spark counts GPUs"),
+        ("checkpoints: {to: x, link: logs}", "", "`checkpoints.link` works on tfprov's own hosts only"),
+    ],
+)
+def test_what_spark_does_not_have_is_refused_at_its_line(more: str, extra: str, message: str) -> None:
+    text = INVENTORY.replace("      checkpoints: {to: saved}\n", "") if "checkpoints" in more else INVENTORY
+    with pytest.raises(InvalidInput) as refusal:
+        files_of(text.replace("MORE", more) + extra, "spark-submit")
+    assert any(message in str(problem) for problem in refusal.value.problems), refusal.value
+
+
+RUN = """
+import json, sys
+from tfprov.spark.distributor.job import Job, run_program
+run_program(Job(**json.load(sys.stdin)))
+"""
+PROGRAM = "import os, sys; print(sys.argv[1:], os.environ['LEVEL'], os.getcwd()); sys.exit(7)"
+
+
+def test_a_task_fills_in_its_command_and_ends_with_its_exit_code(tmp_path: Path) -> None:
+    job = job_of()
+    words = ["python", "-c", PROGRAM, CHECKPOINTS, f"a=worker-1.{DOMAIN}:3", f"worker-0.{DOMAIN}", f"chief-9.{DOMAIN}"]
+    job["tasks"][1]["command"] = words
+    config = {"cluster": {"worker": ["h0:70", "h1:71"], "ps": ["h2:72"]}, "task": {"type": "worker", "index": 1}}
+    own = {"TFPROV_TASK": "worker/1", "TFPROV_CHECKPOINT_DIR": "/run/ck", "TF_CONFIG": json.dumps(config)}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN], input=json.dumps(job), env={**os.environ, **own}, cwd=tmp_path,
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 7, done.stderr
+    filled = ["/run/ck", "a=h1:71", "h0", f"chief-9.{DOMAIN}"]
+    assert done.stdout == f'{filled} it\'s "2" \\ é {tmp_path}/code\n'

@@ -24,6 +24,7 @@ from tfprov.settings.role_settings import RoleSettings, data_dir, dataset_of
 from tfprov.templating.host_values import is_secret, is_template
 from tfprov.templating.magic_vars import add_task_variables
 from tfprov.vault.redaction import KeyedHash, is_secret_name
+from tfprov.wiring import STANDALONE
 
 
 def build_request(
@@ -77,6 +78,13 @@ def unsupported(request: RenderRequest, target: Target) -> Iterator[Problem]:
                 what = f"{target.name} does not deliver `code` to its tasks"
                 fix = f"put it into the image, at {DIRECTORY}, and use `--set code=image`"
                 yield Problem(role.at("code"), what, fix)
+
+
+def _without_end(request: RenderRequest, target: Target) -> Iterator[Problem]:
+    """Yield a problem for bare servers where a task is expected to end."""
+    if request.first.values.strategy == STANDALONE and request.settings.get("kind", "Job") == "Job":
+        what = f"`strategy: {STANDALONE}` has servers that never end, and {target.name} waits for the end of a task"
+        yield Problem(request.first.at("strategy"), what, "use `render kubernetes --set kind=Deployment`")
 
 
 _NO_HASHES = KeyedHash(lambda: b"")
@@ -226,7 +234,7 @@ def render(
     settings = options.parse_settings(target.name, options_of(target), options_set)
     roles = [target.adapt_role(role, settings) for role in roles]
     request = build_request(roles, target, settings, codes)
-    problems = [*unsupported(request, target), *target.problems(request)]
+    problems = [*_without_end(request, target), *unsupported(request, target), *target.problems(request)]
     if problems:
         raise InvalidInput(problems)
     settings = target.complete_settings(request)

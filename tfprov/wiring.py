@@ -29,6 +29,9 @@ FEEDERS = ("dispatcher", "data_worker")
 DRIVEN_BY_CHIEF = ("in_graph", "parameter_server")
 """Strategies whose chief runs the training on workers and ps, which are servers and decide nothing."""
 
+STANDALONE = "standalone"
+"""The strategy of bare servers, which a client outside of the cluster drives: no task has a program, and none ends."""
+
 OUTSIDE = (*READERS, *FEEDERS)
 """Jobs outside of the ClusterSpec: TensorFlow runs an evaluator beside the cluster, not in it."""
 

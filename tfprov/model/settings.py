@@ -24,7 +24,7 @@ from tfprov.model.sections import (
     Value,
 )
 from tfprov.model.storage import Checkpoints, Data, NoCheckpoints
-from tfprov.wiring import FLAGS
+from tfprov.wiring import FLAGS, STANDALONE
 
 
 def _checkpoints(value: Any) -> Any:
@@ -40,8 +40,8 @@ Wiring = Annotated[
 CheckpointSetting = Annotated[
     Checkpoints, BeforeValidator(_checkpoints, json_schema_input_type=Literal["none"] | Checkpoints)
 ]
-Strategy = Literal["between_graph", "in_graph", "parameter_server", "multi_worker_mirrored", "single"]
-BY_TF_CONFIG: tuple[Strategy, ...] = ("in_graph", "parameter_server", "multi_worker_mirrored")
+Strategy = Literal["between_graph", "in_graph", "parameter_server", "multi_worker_mirrored", "single", "standalone"]
+BY_TF_CONFIG: tuple[Strategy, ...] = ("in_graph", "parameter_server", "multi_worker_mirrored", "standalone")
 """Strategies whose programs read TF_CONFIG, as TensorFlow's own do."""
 
 
@@ -103,8 +103,8 @@ class Settings(StrictModel):
         description="How the program trains: `between_graph`, every worker builds the graph, with the variables "
         "on the ps; `in_graph`, the chief builds one graph over all workers; `parameter_server`, TensorFlow's "
         "ParameterServerStrategy, in which the chief dispatches steps to the workers; `multi_worker_mirrored`, "
-        "workers only, which average their gradients; `single`, one task. The program gets the name in "
-        "TFPROV_STRATEGY.",
+        "workers only, which average their gradients; `single`, one task; `standalone`, bare servers for a client "
+        "outside of the cluster, see `tfprov client`. The program gets the name in TFPROV_STRATEGY.",
         examples=["parameter_server"],
     )
     wiring: Wiring = Field(
@@ -113,7 +113,7 @@ class Settings(StrictModel):
         "--job_name, --task_index, --ps_hosts and --worker_hosts; a mapping renames these flags or, with null, "
         "omits them. TF_CONFIG is always in the environment, except with `strategy: single`, which has no wiring. "
         "Default: `flags`, and `tf_config` for the strategies `in_graph`, `parameter_server` and "
-        "`multi_worker_mirrored`.",
+        "`multi_worker_mirrored` and `standalone`.",
         examples=["tf_config"],
     )
     flags: dict[FlagName, Value | None] = Field(
@@ -268,7 +268,7 @@ class Settings(StrictModel):
     @property
     def saves(self) -> bool:
         """Whether the program is expected to save checkpoints."""
-        return not isinstance(self.checkpoints, NoCheckpoints)
+        return not isinstance(self.checkpoints, NoCheckpoints) and self.strategy != STANDALONE
 
     @property
     def flag_names(self) -> Mapping[str, str]:

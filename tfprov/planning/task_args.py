@@ -35,6 +35,7 @@ _COMMANDS: dict[str, Sequence[str]] = {
 }
 
 
+_BARE_SERVER = ("python", "-m", "tfprov.runtime.server")
 _TENSORFLOW_SERVING = (
     *("tensorflow_model_server", "--port=0", "--rest_api_port={port}"),
     *("--model_name={model_name}", "--model_base_path={model_base_path}"),
@@ -54,9 +55,15 @@ def default_command(cluster: Cluster, task: Task, role: RoleSettings, directory:
         "model_name": role.values.serving.model_name,
         "model_base_path": posixpath.join(directory, role.values.serving.model_base_path),
     }
-    uses_tensorflow_serving = task.role == "serving" and role.values.serving.server == "tensorflow_serving"
-    words = _TENSORFLOW_SERVING if uses_tensorflow_serving else _COMMANDS[task.role]
-    return [word.format(**values) for word in words]
+    return [word.format(**values) for word in _default_words(task, role)]
+
+
+def _default_words(task: Task, role: RoleSettings) -> Sequence[str]:
+    if task.trains:  # with `strategy: standalone`
+        return _BARE_SERVER
+    if task.role == "serving" and role.values.serving.server == "tensorflow_serving":
+        return _TENSORFLOW_SERVING
+    return _COMMANDS[task.role]
 
 
 CHECKPOINT_URL = "TFPROV_CHECKPOINT_URL"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Cluster, Task, is_loopback
 from tfprov.settings.resolve import RoleSettings
-from tfprov.wiring import DRIVEN_BY_CHIEF, READERS, WEB
+from tfprov.wiring import DRIVEN_BY_CHIEF, READERS, STANDALONE, WEB
 
 _TRAINING = ("chief", "worker")
 
@@ -35,10 +35,22 @@ def check_strategy(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
     elif strategy in ("multi_worker_mirrored", "single") and "ps" in by_name:
         what = f"`strategy: {strategy}` has no ps: variables are where the training is"
         yield Problem(by_name["ps"].group, what, "remove the group `ps`, or choose another strategy")
+    elif strategy == STANDALONE:
+        yield from _outside_of_servers(roles)
     if strategy == "single" and count > 1:
         last = trainers[-1]
         at = last.at("tasks_per_host") if len(trainers) == 1 else last.group
         yield Problem(at, f"`strategy: single` trains in one task, not in {count}", "keep one host with one task")
+
+
+def _outside_of_servers(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """Yield a problem for each role that needs a chief: with bare servers, the client is one, and it is elsewhere."""
+    for role in roles:
+        if role.role in ("chief", *READERS):
+            what = f"`strategy: {STANDALONE}` has no chief, and a {role.role} " + (
+                "is one" if role.role == "chief" else "reads the files of one"
+            )
+            yield Problem(role.group, what, f"remove the group `{role.role}`: the client saves where it runs")
 
 
 def _is_between_graph(role: RoleSettings) -> bool:

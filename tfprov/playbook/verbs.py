@@ -49,8 +49,10 @@ def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
     """Start the cluster, follow the training to its end, gather, and take the cluster down."""
     from tfprov.engine.checkpoints.gather import check_target  # noqa: PLC0415
     from tfprov.engine.checkpoints.manifest import read  # noqa: PLC0415
+    from tfprov.engine.monitoring.follow import check_ends  # noqa: PLC0415
     from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
 
+    check_ends(context)
     check_target(context)
     result, _ = _plan(context)
     _check_programs(context, result)

@@ -24,6 +24,7 @@ from tfprov.settings.role_settings import RoleSettings, data_dir, dataset_of, se
 from tfprov.templating.host_values import is_secret, is_template
 from tfprov.templating.magic_vars import add_task_variables
 from tfprov.vault.redaction import KeyedHash, is_secret_name
+from tfprov.wiring import STANDALONE
 
 
 def build_request(
@@ -88,6 +89,13 @@ def _nfs_problems(request: RenderRequest, target: Target) -> Iterator[Problem]:
             what = f"`mounts[{number - 1}].nfs` works on tfprov's own hosts and on Kubernetes, and not in {target.name}"
             yield Problem(role.at("mounts", number - 1), what, "mount it on every machine, and use `source`")
             return
+
+
+def _without_end(request: RenderRequest, target: Target) -> Iterator[Problem]:
+    """Yield a problem for bare servers where a task is expected to end."""
+    if request.first.values.strategy == STANDALONE and request.settings.get("kind", "Job") == "Job":
+        what = f"`strategy: {STANDALONE}` has servers that never end, and {target.name} waits for the end of a task"
+        yield Problem(request.first.at("strategy"), what, "use `render kubernetes --set kind=Deployment`")
 
 
 _NO_HASHES = KeyedHash(lambda: b"")
@@ -237,7 +245,7 @@ def render(
     settings = options.parse_settings(target.name, options_of(target), options_set)
     roles = [target.adapt_role(role, settings) for role in roles]
     request = build_request(roles, target, settings, codes)
-    problems = [*unsupported(request, target), *target.problems(request)]
+    problems = [*_without_end(request, target), *unsupported(request, target), *target.problems(request)]
     if problems:
         raise InvalidInput(problems)
     settings = target.complete_settings(request)

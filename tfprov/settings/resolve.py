@@ -25,7 +25,7 @@ from tfprov.settings.connection import ConnectionSettings, build_connection, res
 from tfprov.settings.connection_vars import ADDRESSES
 from tfprov.settings.pydantic_errors import ErrorExplainer
 from tfprov.settings.role_rules import check_default_flags, check_role_settings, lint_settings, scalar_text
-from tfprov.settings.role_settings import DEFAULT_COMMANDS, RoleSettings, settings_for_role
+from tfprov.settings.role_settings import RoleSettings, has_default_command, settings_for_role
 from tfprov.templating.errors import UNDEFINED
 from tfprov.templating.host_values import TemplateProblems, Variables, decrypt_node, is_secret, render
 from tfprov.templating.magic_vars import (
@@ -217,7 +217,7 @@ def _check(role: str, written: Mapping, context: Variables, *, whole: bool) -> C
     rendered = _render(written, context, faults)
     _try_task_settings(role, rendered, context, faults)
     values = _validate(rendered, faults, whole=whole)
-    if whole and role not in DEFAULT_COMMANDS and _lacks_command(rendered):
+    if whole and not has_default_command(role, rendered) and _lacks_command(rendered):
         at, fix = find(rendered, ["command"])[1], "for example `command: [python, linear.py]`"
         faults.add(at, f"`command` is missing for the role `{role}`", fix)
     return CheckedSettings(rendered, values, tuple(faults.problems))

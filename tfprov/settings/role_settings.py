@@ -14,7 +14,7 @@ from tfprov.model.storage import Data
 from tfprov.model.yaml_node import NOWHERE, Mapping, Node, Scalar, find
 from tfprov.settings.connection import ConnectionSettings
 from tfprov.templating.host_values import Variables
-from tfprov.wiring import FEEDERS, WEB
+from tfprov.wiring import FEEDERS, STANDALONE, WEB
 
 _LOOPBACK = "127.0.0.1"
 
@@ -65,6 +65,13 @@ class RoleSettings:
 
 DEFAULT_COMMANDS = (*WEB, *FEEDERS)
 """Roles with a default command."""
+
+
+def has_default_command(role: str, rendered: Mapping) -> bool:
+    """Whether a role with the settings `rendered` needs no command: a server of tfprov's, or a bare TensorFlow server."""
+    strategy = find(rendered, ["strategy"])[0]
+    return role in DEFAULT_COMMANDS or (isinstance(strategy, Scalar) and strategy.data == STANDALONE)
+
 
 _PROGRAM = ("command", "flags")
 _OWN_GROUP_ONLY = {

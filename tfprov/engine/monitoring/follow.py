@@ -19,11 +19,12 @@ from tfprov.engine.monitoring.logs import logs
 from tfprov.engine.monitoring.straggler_monitor import StragglerMonitor
 from tfprov.engine.monitoring.task_progress import read_pace
 from tfprov.engine.monitoring.watch import Watch
-from tfprov.errors import HostError, TaskFailed, TfprovError
+from tfprov.errors import HostError, TaskFailed, TfprovError, Usage
 from tfprov.formats.checkpoint import CheckpointFiles, checkpoints
 from tfprov.formats.event_file import EventProgress, progress
 from tfprov.model.state import Container, Observation, Observed, State
 from tfprov.planning.plan_text import join_names
+from tfprov.wiring import STANDALONE
 
 _SETTLE = 1.0
 """Seconds that workers have to notice the end of the training before they are reported."""
@@ -37,6 +38,13 @@ _SERVING = ("in_graph", "parameter_server")
 """Strategies whose workers only serve: they train nothing once the chief is done."""
 _MOST = 2 * 1024 * 1024
 """How many bytes of an evaluator's event file are read."""
+
+
+def check_ends(context: Context) -> None:
+    """Raise Usage for a cluster of bare servers, which has no end to wait for."""
+    if any(container.strategy == STANDALONE for container in context.wanted):
+        what = f"`strategy: {STANDALONE}` has servers that never end, and no program to wait for"
+        raise Usage(what, "use `up`, `tfprov client -- PROGRAM`, and `down`")
 
 
 def wait_for_ends(context: Context, observation: Observation, look: Callable[[], Observation]) -> None:
@@ -176,6 +184,7 @@ def follow(
     hosts are reported and tried again; raises Unreachable if the chief's host does not answer for `patience` seconds.
     `monitor` replaces the default straggler monitor.
     """
+    check_ends(context)
     deadline = context.clock.now() + timeout if timeout else None
     with (
         logs(context) if with_logs else nullcontext(),

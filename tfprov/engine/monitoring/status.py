@@ -16,6 +16,7 @@ from tfprov.engine.observe import locate, needs, observe
 from tfprov.errors import HostError, TaskFailed
 from tfprov.formats.event_file import EventProgress
 from tfprov.model.state import Observation, Observed, State
+from tfprov.wiring import STANDALONE
 
 _STRAY = "not in the inventory"
 
@@ -51,7 +52,9 @@ class StepBack:
 
 @dataclass(frozen=True)
 class Status:
-    """All tasks of a cluster, and the progress of its chief; `unreachable` has the errors of silent hosts.
+    """All tasks of a cluster, and the progress of its `chief`, which is empty for bare servers.
+
+    `unreachable` has the errors of silent hosts.
 
     `slowest` compares the tasks that train now.
     """
@@ -114,7 +117,7 @@ def status(context: Context, now: float) -> Status:
     back = step_back(paces, chief)
     return Status(
         cluster=context.cluster.name,
-        chief=chief,
+        chief="" if any(wanted.strategy == STANDALONE for wanted in context.wanted) else chief,
         rows=tuple(_with_logs(context, rows)),
         progress=read_progress(context, observation) or _from_pace(paces.get(chief)),
         slowest=slowest({row.task: row.pace for row in rows if row.pace and _is_compared(row, row.pace)}),

@@ -1,0 +1,71 @@
+"""Bare servers for a client outside of the cluster: their command, their wiring, and what they cannot be combined with."""
+
+import json
+
+import pytest
+
+from tests.support.inventories import roles
+from tests.support.kubernetes_objects import files_of
+from tests.support.memory_cluster import make_context
+from tfprov.engine.monitoring.client import client_config, own_address
+from tfprov.engine.monitoring.follow import check_ends
+from tfprov.errors import InvalidInput, TaskFailed, Usage
+from tfprov.planning.tasks import assign_tasks
+from tfprov.playbook import verbs
+
+INVENTORY = """
+all: {vars: {tfprov: {cluster: bare, strategy: standalone, image: {name: "train:1.0"}, code: ./program}}}
+ps: {hosts: {h1: {ansible_host: 10.0.0.1}}}
+worker: {hosts: {h2: {ansible_host: 10.0.0.2}, h3: {ansible_host: 10.0.0.3}}}
+"""
+
+
+def test_every_task_is_a_bare_server_with_its_own_tf_config() -> None:
+    containers = {container.task.name: container for container in make_context(INVENTORY).wanted}
+    assert {container.argv for container in containers.values()} == {("python", "-m", "tfprov.runtime.server")}
+    config = json.loads(containers["worker/1"].env["TF_CONFIG"])
+    assert config["task"] == {"type": "worker", "index": 1}
+    assert config["cluster"] == {"ps": ["10.0.0.1:2222"], "worker": ["10.0.0.2:2222", "10.0.0.3:2222"]}
+
+
+def test_a_command_of_a_group_replaces_the_server() -> None:
+    own = INVENTORY.replace("ps: {", "ps: {vars: {tfprov: {command: [serve]}}, ")
+    containers = {container.task.name: container.argv for container in make_context(own).wanted}
+    assert (containers["ps/0"][0], containers["worker/0"][0]) == ("serve", "python")
+
+
+@pytest.mark.parametrize("role", ["chief", "evaluator", "tensorboard", "serving", "notebook"])
+def test_roles_that_need_a_chief_are_refused(role: str) -> None:
+    with pytest.raises(InvalidInput, match=f"`strategy: standalone` has no chief, and a {role} "):
+        assign_tasks(roles(f"{INVENTORY}{role}: {{hosts: {{h2: }}}}\n"))
+
+
+def test_there_is_no_end_to_wait_for() -> None:
+    context = make_context(INVENTORY)
+    with pytest.raises(Usage, match="servers that never end"):
+        check_ends(context)
+    with pytest.raises(Usage, match="servers that never end"):
+        verbs.run(context, partial=False, discard=False)
+
+
+def test_a_client_needs_running_servers_of_this_strategy() -> None:
+    with pytest.raises(TaskFailed, match="ps/0: does not run; start it with `tfprov up`"):
+        client_config(make_context(INVENTORY), 5000)
+    other = INVENTORY.replace("strategy: standalone", "command: [python, x.py]")
+    with pytest.raises(Usage, match="the tasks of `strategy: between_graph` have programs of their own"):
+        client_config(make_context(other), 5000)
+
+
+def test_the_address_of_the_client_is_the_one_that_leads_to_the_servers() -> None:
+    assert own_address("127.0.0.1") == "127.0.0.1"
+    with pytest.raises(Usage, match=r"no route to .*use --address"):
+        own_address("no-such-host.invalid")
+
+
+def test_only_kubernetes_can_run_servers_that_never_end() -> None:
+    text = INVENTORY.replace(", code: ./program", "")
+    for target in ("compose", "swarm", "marathon", "slurm", "kubernetes", "jobset", "spark-submit"):
+        with pytest.raises(InvalidInput, match="servers that never end"):
+            files_of(text, target)
+    (rendered,) = files_of(text, "kubernetes", "kind=Deployment", "storage=none").values()
+    assert rendered.count("tfprov.runtime.server") == 3

@@ -11,7 +11,7 @@ export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tfprov-tests/myp
 # Two groups of tests run one test after the other, and wait for containers and tasks: a third process uses that time.
 WORKERS ?= 3
 
-.PHONY: demo test unit lint check matrix bench fuzz mutants schemas lock licences clean help
+.PHONY: demo test unit lint check matrix bench fuzz mutants schemas lock licences hadoop clean help
 
 help:
 	@echo "make demo    train a linear model with 1 ps and 2 workers on this machine, and bring its checkpoint back"
@@ -25,6 +25,7 @@ help:
 	@echo "make schemas the JSON Schemas and docs/inventory.md anew, after a setting has changed"
 	@echo "make lock    the lock files anew, after constraints.txt or pyproject.toml has changed"
 	@echo "make licences  names, versions and licences of all that is installed with tfprov"
+	@echo "make hadoop  build/tfprov-hadoop.jar: TFRecord files in MapReduce and in Spark's Hadoop files"
 	@echo "make clean   remove the virtual environment and caches"
 
 demo: $(VENV)/ready-demo
@@ -75,6 +76,13 @@ lock: $(VENV)/ready-dev
 # With the packages of an extra: make licences ARGS=tensorflow
 licences: $(VENV)/ready-dev
 	@$(BIN)/python -m tests.support.licences $(ARGS)
+
+# Against the Hadoop of a cluster: make hadoop HADOOP_CLASSPATH="$(hadoop classpath)"; else against pyspark's.
+hadoop: $(VENV)/ready-dev
+	sh .ci/java.sh
+	sh hadoop/build.sh build/tfprov-hadoop.jar \
+		"$${HADOOP_CLASSPATH:-$$($(BIN)/python -c 'import pyspark; print(pyspark.__path__[0])')/jars/*}"
+	@echo build/tfprov-hadoop.jar
 
 $(PEERS)/ready: bench/requirements.txt .ci/venv.sh
 	@mkdir -p $(dir $(PEERS))

@@ -1,7 +1,7 @@
 """All figures in one table, peers beside tfprov on the same hosts.
 
     python -m bench [--peers DIRECTORY] [--small] [--rounds N] [startup] [inventory] [render] [throughput] [noop] [delivery]
-                    [tfrecord]
+                    [tfrecord] [spark]
 
 The machine's noise is met by measuring contenders in turn and telling medians; nothing here fails because of a time.
 """
@@ -14,12 +14,12 @@ from types import FrameType
 
 from tests.support import engine
 
-from . import delivery, inventory, joining, noop, render, startup, tfrecord, throughput
+from . import delivery, inventory, joining, noop, render, spark, startup, tfrecord, throughput
 from .bed import bed
 from .measure import Figure, machine, say, table
 
 _CPU = "CPU: the same ratio of CPU time, of controller and hosts together; other work on the machine disturbs it less."
-PARTS = ("startup", "inventory", "render", "throughput", "noop", "delivery", "tfrecord")
+PARTS = ("startup", "inventory", "render", "throughput", "noop", "delivery", "tfrecord", "spark")
 
 
 def main() -> None:
@@ -54,6 +54,8 @@ def _figures(given: argparse.Namespace, parts: "list[str] | tuple[str, ...]") ->
         found += render.figures(given.rounds)
     if "tfrecord" in parts:
         found += tfrecord.figures(given.rounds, given.peers.resolve())
+    if "spark" in parts:
+        found += spark.figures(min(given.rounds, 5))
     if "throughput" in parts:
         found += [*joining.figures(given.trainings), *throughput.figures(given.trainings)]
     if not {"noop", "delivery"} & set(parts):

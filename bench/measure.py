@@ -78,7 +78,7 @@ def together(commands: Sequence[Sequence[str]], env: Mapping[str, str], director
     """Start all `commands` at once and wait for the last; `peak` is that of the largest."""
     with contextlib.ExitStack() as stack:
         printed = stack.enter_context(tempfile.TemporaryFile())
-        before = _spent()
+        before = spent()
         begin = time.perf_counter()
         processes = [
             stack.enter_context(
@@ -98,10 +98,10 @@ def together(commands: Sequence[Sequence[str]], env: Mapping[str, str], director
         output = printed.read().decode(errors="replace")
         if any(codes):
             raise RuntimeError(f"{commands}: exit codes {codes}:\n{output[-3000:]}")
-        return Ran(end - begin, _spent() - before, max(peaks.values(), default=0), output)
+        return Ran(end - begin, spent() - before, max(peaks.values(), default=0), output)
 
 
-def _spent() -> float:
+def spent() -> float:
     """Return the CPU seconds of all our descendants so far; what has ended is counted with its parent."""
     times: dict[int, float] = {}
     parents: dict[int, int] = {}

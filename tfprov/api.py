@@ -229,18 +229,17 @@ class Cluster:
     def gather(self, path: str | None = None) -> GatherResult:
         """Copy the chief's new checkpoints and event files, whole and verified; a second call copies nothing.
 
+        A remote `checkpoints.dir` is read without a host.
         `path` copies this file or directory of the chief instead, as it is: relative to its working directory, or absolute.
         """
         from tfprov.engine.checkpoints.model_files import check_path  # noqa: PLC0415
 
         if path is not None:
             check_path(path)
-        context = self.prepare()
-        locate(context, self.chief)
-        if path is not None:
-            copied = verbs.gather_path(context, path)
+            copied = verbs.gather_path(self.prepare(), path)
             return GatherResult(copied.at, copied.files, copied.size)
-        gathered = verbs.gather_newest(context)
+        context = self.prepare()
+        gathered = verbs.gather_mirrored(context) or verbs.gather_newest(context)
         new = tuple(checkpoint(context.target, saved) for saved in gathered.new)
         newest = checkpoint(context.target, gathered.newest) if gathered.newest is not None else None
         return GatherResult(gathered.directory, gathered.files, gathered.size, newest, new)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
     from pyspark.sql import SparkSession
 
+    from tests.support.hdfs import Hdfs
+    from tests.support.seaweedfs import S3Server
+
 FAILURES = ROOT / "build" / "failures"
 """Where logs and `inspect` output of failed tests are kept: a directory each, named as the test."""
 
@@ -53,7 +56,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("engine"))
         elif "spark" in names:
             item.add_marker(pytest.mark.xdist_group("spark"))
-        elif item.get_closest_marker("tensorflow") and item.path.is_relative_to(Path(__file__).parent):
+        elif (item.get_closest_marker("tensorflow") and item.path.is_relative_to(Path(__file__).parent)) or {
+            "s3",
+            "hdfs",
+        } & set(names):
             item.add_marker(pytest.mark.xdist_group("tensorflow"))
 
 
@@ -90,6 +96,26 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         _not_run(reason, "TFPROV_TESTS_JAVA")
     with spark.session(tmp_path_factory.mktemp("spark")) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator["S3Server"]:
+    """An S3 server for all tests of this process."""
+    from tests.support import seaweedfs  # noqa: PLC0415  for its tests only
+
+    with seaweedfs.running(tmp_path_factory.mktemp("seaweedfs")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Hdfs"]:
+    """A NameNode and a DataNode for all tests of this process; reported as not run on a machine without Java."""
+    from tests.support import hdfs  # noqa: PLC0415  for its tests only
+
+    if reason := hdfs.unavailable():
+        _not_run(reason, "TFPROV_TESTS_JAVA")
+    with hdfs.running(tmp_path_factory.mktemp("hdfs")) as server:
+        yield server
 
 
 @pytest.fixture

@@ -459,3 +459,19 @@ def test_a_large_directory_of_an_ended_container_is_listed_beside_it(engine: Pri
         assert len(bench.client.containers.list(all=True)) == before
     finally:
         bench.close()
+
+
+def test_an_nfs_export_is_a_volume_of_the_engine_with_its_options(bench: DockerBench) -> None:
+    """This kernel need not have a client: the engine has the volume as it would mount it, and says why it cannot."""
+    export = (("type", "nfs"), ("o", "addr=192.0.2.1,ro,nfsvers=4,soft"), ("device", ":/export"))
+    options = DockerOptions(bench.image, address=bench.address, mounts=(Mount("", "/mnist", True, export),))
+    with pytest.raises(HostError) as caught:
+        bench.start(container(docker=options))
+    assert "\n" not in str(caught.value)
+    facts = bench.client.containers.get("tfprov-contract-worker-0").attrs
+    (mount,) = [it for it in facts["Mounts"] if it["Destination"] == "/mnist"]
+    assert (mount["Type"], mount["RW"], mount["Driver"]) == ("volume", False, "local")
+    volume = bench.client.volumes.get(mount["Name"])
+    assert volume.attrs["Options"] == dict(export)
+    bench.runtime.remove("worker/0")
+    assert mount["Name"] not in {it.name for it in bench.client.volumes.list()}

@@ -21,7 +21,8 @@ def test_the_examples_of_the_page_about_spark_run(spark: "SparkSession", tmp_pat
     examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     for example in examples:
         exec(re.sub(r'"(train|incoming|checkpoint|collected|words)"', rf'"{tmp_path}/\1"', example), names)
-    assert len(examples) >= 3
+    assert len(examples) == 4
+    assert sorted(bytes(word) for word in names["words"].collect()) == [b"one", b"two"]
     assert names["read"].count() == 10
     assert spark.read.format("tfrecord").load(f"{tmp_path}/collected").count() == 4
     assert len(names["values"].collect()[0].value) > 20

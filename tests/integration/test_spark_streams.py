@@ -40,10 +40,11 @@ def test_each_file_is_read_once_and_each_batch_written_once(spark: "SparkSession
     """Files that appear late, and under an old time, are read; a restarted query goes on where it ended."""
     source, target, checkpoint = tmp_path / "in", tmp_path / "out", tmp_path / "checkpoint"
     tfprov.spark.write(spark.range(0, 4, numPartitions=4), str(source))
-    stream = spark.readStream.format("tfrecord").schema("id long").option("maxFilesPerTrigger", 3).load(str(source))
+    stream = spark.readStream.format("tfrecord").schema("id long").option("maxFilesPerTrigger", 1).load(str(source))
     query = run(stream, target, checkpoint, codec="gzip")
     assert ids(spark, target) == [0, 1, 2, 3]
-    assert len([each for each in query.recentProgress if each["numInputRows"]]) == 2, "3 files, and 1"
+    assert [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]] == [1, 1, 1, 1]
+    assert sorted(path.name for path in (target / "_batches").rglob("*.*")) == ["2.json", "3.json"]
     assert all(name.endswith(".tfrecord.gz") for name in parts(target))
 
     tfprov.spark.write(spark.range(4, 6), str(tmp_path / "old"))

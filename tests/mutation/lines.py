@@ -14,6 +14,7 @@ import operator
 import os
 import resource
 import shutil
+import signal
 import sys
 import time
 from collections import defaultdict
@@ -77,7 +78,10 @@ class Recorder:
 
     def switch(self, context: str) -> None:
         self.current = context
+        # A rendering's timer may still tick: coverage would measure its handler, which waits for the lock held here.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPROF])
         self.measured.switch_context(context)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _hooks(recorder: Recorder) -> object:

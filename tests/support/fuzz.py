@@ -21,8 +21,14 @@ from tfprov.inventory.host_names import RangeError, expand
 from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.inventory import ROLES
 from tfprov.model.playbook import MODULES
-from tfprov.model.sections import Checkpoints, Data, FlagNames, Image, MountSetting, RenamedFlags
+from tfprov.model.sections import (
+    FlagNames,
+    Image,
+    MountSetting,
+    RenamedFlags,
+)
 from tfprov.model.settings import Settings
+from tfprov.model.storage import Checkpoints, Data
 from tfprov.planning.desired import desired_containers
 from tfprov.planning.tasks import assign_tasks
 from tfprov.playbook.parse import read_playbook

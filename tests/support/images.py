@@ -65,6 +65,21 @@ FROM scratch
 COPY --from=box /box /
 CMD ["python3"]
 """
+S3 = b"""
+ARG BASE
+FROM ${BASE}
+COPY Dockerfile .tfprov* /opt/build/
+ARG CONSTRAINTS
+RUN python3 -m venv /opt/venv && cd /opt/build \\
+    && if [ -f ca.crt ]; then export PIP_CERT=/opt/build/ca.crt; fi \\
+    && if [ -f pip.conf ]; then export PIP_CONFIG_FILE=/opt/build/pip.conf; fi \\
+    && printf '%s\\n' ${CONSTRAINTS} >constraints.txt \\
+    && /opt/venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check -c constraints.txt s3fs \\
+    && rm -rf /opt/build && useradd --uid 1000 trainer && mkdir /checkpoints /code && chown trainer /checkpoints
+ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1
+USER trainer
+WORKDIR /code
+"""
 NOT_NEEDED = (
     "__pycache__", "./_pydecimal.py", "./_pyio.py", "./asyncio", "./config-*", "./ctypes", "./curses", "./dbm",
     "./distutils", "./doctest.py", "./ensurepip", "./ftplib.py", "./idlelib", "./imaplib.py", "./lib2to3", "./mailbox.py",
@@ -106,6 +121,11 @@ class Images:
         """About 20 MB in one layer, with a shell, Python and root as its user: for all that needs a program in Python."""
         text = PYTHON.replace(b"EXCLUDED", " ".join(f"--exclude='{pattern}'" for pattern in NOT_NEEDED).encode())
         return self._build("python", {"Dockerfile": (text, 0o644)}, {"BASE": self.base()})
+
+    def s3(self) -> str:
+        """Debian's Python with the client of S3, without TensorFlow; half a minute for the first time."""
+        arguments = {"BASE": self.base(), "CONSTRAINTS": " ".join(constraints("s3fs"))}
+        return self._build("s3", {"Dockerfile": (S3, 0o644)}, arguments)
 
     def train(self) -> str:
         """The image of `images/train`, with TensorFlow in the versions of constraints.txt: 1.1 GB; two minutes."""

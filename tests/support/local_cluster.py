@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import textwrap
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 from tests.support.command_line import CommandLine
 from tests.support.paths import PROGRAMS
 from tests.support.ports import free_ports
-from tests.support.waiting import LONG
+from tests.support.waiting import LONG, until
 from tests.support.warm import AnyProcess
 
 SLEEPER = "import sys, time; print('up', sys.argv[1:], flush=True); time.sleep(600)"
@@ -59,6 +60,14 @@ class LocalCluster(CommandLine):
             with contextlib.suppress(OSError):  # it ended, or is another user's
                 if mark in (process / "environ").read_bytes().split(b"\0"):
                     yield process
+
+    def lose_every_host(self) -> None:
+        """Kill all that runs of this cluster, and remove what its hosts had."""
+        for process in self._marked():
+            with contextlib.suppress(OSError):
+                os.kill(int(process.name), signal.SIGKILL)
+        until(lambda: not [*self._marked()], "all have ended")
+        shutil.rmtree(self.directory / "state")
 
     def close(self) -> None:
         """End the processes that still run, by pid."""

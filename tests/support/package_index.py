@@ -13,7 +13,7 @@ import subprocess
 import sys
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -45,6 +45,15 @@ class Index:
         """Return a line of a lock file with the SHA-256 of every wheel it is for, or of its source distribution."""
         hashes = source_hashes if line.name in SOURCES else release_hashes
         return replace(line, hashes=hashes(self._project(line.name), line))
+
+    def download(self, project: str, filename: str) -> Iterator[bytes]:
+        """Yield the content of one file of a project; its hash is for the caller to compare."""
+        url = next(file["url"] for file in self._project(project)["files"] if file["filename"] == filename)
+        headers = {name: value for name, value in self.headers.items() if name == "Authorization"}
+        request = urllib.request.Request(urllib.parse.urljoin(f"{self.url}/{project}/", url), headers=headers)
+        with urllib.request.urlopen(request, context=self.trusted, timeout=60) as answer:
+            while piece := answer.read(1 << 20):
+                yield piece
 
     def _project(self, name: str) -> dict[str, Any]:
         request = urllib.request.Request(f"{self.url}/{name}/", headers=self.headers)

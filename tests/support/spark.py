@@ -1,16 +1,21 @@
 """One Spark for all tests of a process: a driver and two executors of this machine, bound to loopback."""
 
+import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.paths import ROOT
+
 COMMANDS = ("java", "javac", "jar")
 """What `.ci/java.sh` looks for, and installs."""
-EXECUTORS = 2
+EXECUTORS, MEMORY = 2, 512
+"""How many, and the MB of each."""
 
 
 def unavailable() -> str | None:
@@ -24,36 +29,90 @@ def session(directory: Path) -> Iterator[Any]:
     """Start Spark, and end it and its JVM; whatever it writes lies below `directory`.
 
     Executors are processes of their own, so that a test can end one; a task that takes far longer than others is started
-    a second time (speculation), so that every test of a writer sees two attempts at a task.
+    a second time (speculation), so that every test of a writer may see two attempts at a task.
     """
-    from pyspark import SparkContext  # noqa: PLC0415  a second, for those tests that need it
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415  a second, for those tests that need it
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ |= {
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(directory / "scratch"),
-        "SPARK_WORKER_DIR": str(directory / "work"),
     }
-    builder = SparkSession.builder.master(f"local-cluster[{EXECUTORS},1,512]").appName("tfprov tests")
-    for name, value in _settings(directory).items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    gateway = SparkContext._gateway  # noqa: SLF001  its JVM outlives the session otherwise
+    jar = hadoop_jar(directory)
+    conf = SparkConf().setAppName("tfprov tests").setAll(_settings(directory, jar).items())
+    gateway = launch_gateway(conf)
     try:
-        yield spark
+        with _cluster(gateway, directory / "work") as master:
+            context = SparkContext(conf=conf.setMaster(master), gateway=gateway)
+            try:
+                yield SparkSession(context)
+            finally:
+                SparkSession.getActiveSession().stop()
     finally:
-        spark.stop()
         _end(gateway)
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
 
 
-def _settings(directory: Path) -> dict[str, str]:
+@contextmanager
+def _cluster(gateway: Any, work: Path) -> Iterator[str]:
+    """Start a master and two workers in the driver's JVM, as `local-cluster` does; yield the master's URL.
+
+    Each worker has an address of its own on loopback: Spark starts no task a second time on the host where it runs.
+    """
+    deploy, conf = gateway.jvm.org.apache.spark.deploy, gateway.jvm.org.apache.spark.SparkConf(False)
+    conf.set("spark.master.rest.enabled", "false").set("spark.shuffle.service.enabled", "false")
+    master = deploy.master.Master.startRpcEnvAndEndpoint("127.0.0.1", 0, 0, conf)._1()  # noqa: SLF001  of a Scala tuple
+    running = [master]
+    url = f"spark://127.0.0.1:{master.address().port()}"
+    none, masters = gateway.jvm.scala.Option.empty(), gateway.new_array(gateway.jvm.java.lang.String, 1)
+    masters[0] = url
+    try:
+        for number in range(EXECUTORS):
+            place = (
+                f"127.0.0.{1 + number}",
+                0,
+                0,
+                1,
+                MEMORY,
+                masters,
+                str(work),
+                gateway.jvm.scala.Option.apply(number),
+            )
+            running.append(deploy.worker.Worker.startRpcEnvAndEndpoint(*place, conf, none))
+        yield url
+    finally:
+        for environment in reversed(running):
+            environment.shutdown()
+
+
+def jars() -> str:
+    """Return the class path of Spark, which has Hadoop's client in it."""
+    package = importlib.util.find_spec("pyspark")
+    assert package is not None
+    assert package.origin is not None
+    return str(Path(package.origin).parent / "jars" / "*")
+
+
+def hadoop_jar(directory: Path) -> Path:
+    """Compile the Hadoop formats, as `make hadoop` does."""
+    jar = directory / "tfprov-hadoop.jar"
+    done = subprocess.run(
+        ["sh", str(ROOT / "hadoop" / "build.sh"), str(jar), jars()], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return jar
+
+
+def _settings(directory: Path, jar: Path) -> dict[str, str]:
     return {
+        "spark.driver.extraClassPath": str(jar),
+        "spark.executor.extraClassPath": str(jar),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "768m",
-        "spark.executor.memory": "512m",
+        "spark.executor.memory": f"{MEMORY}m",
         "spark.driver.extraJavaOptions": _JAVA,
         "spark.executor.extraJavaOptions": _JAVA,
         "spark.ui.enabled": "false",

@@ -130,6 +130,16 @@ def stats_command(as_json: bool, **options: Any) -> None:
         click.echo(line)
 
 
+@records_command.command("index")
+@click.argument("files", nargs=-1, required=True)
+@click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, help="Index every so many records.")
+def index_command(files: tuple[str, ...], every: int) -> None:
+    """Write _NAME.idx beside each file NAME: where its records begin, by which Hadoop splits it."""
+    for indexed in load("record_index").write_index(list(files), every=every):
+        count = f"{format_count(indexed.records, 'record')}, {format_count(indexed.entries, 'line')}"
+        click.echo(f"{one_line(indexed.index)}: {count}")
+
+
 @records_command.command("convert")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("destination")

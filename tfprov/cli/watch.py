@@ -161,6 +161,8 @@ def status_lines(status: Status) -> Iterator[str]:
         yield f"{status.chief}: {line}{examples} ({duration(age)} ago)"
     if status.slowest is not None:
         yield _slowest_line(status.slowest)
+    if status.mirror is not None:
+        yield str(status.mirror)
     if status.went_back is not None:
         yield f"{status.went_back.task}: went back {status.went_back.lost} -> {status.went_back.resumed}"
     for row in status.rows:

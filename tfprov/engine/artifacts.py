@@ -4,7 +4,7 @@ import os
 import posixpath
 import threading
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -150,11 +150,16 @@ def fetched(
     sets: Mapping[str, DataSet], wanted: Iterable[WantedTask], runtimes: Mapping[str, Runtime]
 ) -> dict[str, Fetched]:
     """Return the data sets that tasks read, by their names as artifacts."""
+    wanted = tuple(wanted)
     images: dict[str, dict[str, list[str]]] = {name: {} for name in sets}
     for container in wanted:
         if container.data is not None and container.docker is not None:
             images[container.data].setdefault(container.task.host, []).append(container.docker.image)
-    return {name: Fetched(data, images[name], runtimes, frozenset(sets)) for name, data in sets.items()}
+    env = {container.data: container.env for container in wanted if container.data is not None}
+    return {
+        name: Fetched(replace(data, env=env.get(name, {})), images[name], runtimes, frozenset(sets))
+        for name, data in sets.items()
+    }
 
 
 def never_code(
@@ -225,7 +230,7 @@ def check_data(roles: Sequence[RoleSettings]) -> None:
     """Raise InvalidInput for local data that does not exist."""
     missing = {}
     for role in roles:
-        lies_there = role.reads_data and role.values.data is not None and role.values.data.path is not None
+        lies_there = role.reads_data and role.values.data is not None and role.values.data.directory is not None
         if role.local and lies_there and not resolve_path(role, "data", "path").is_dir():
             missing[role.at("data", "path")] = resolve_path(role, "data", "path")
     if missing:

@@ -239,7 +239,7 @@ def _assemble_docker(assembly: _Assembly, connections: "Connections") -> Context
         cluster,
         roles,
         digests,
-        lambda task: settings[task.role, task.host].checkpoints.dir,
+        lambda task: settings[task.role, task.host].checkpoints.local,
         images.by_role,
         hashed=keyed_hash(),
     )

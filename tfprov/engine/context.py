@@ -11,6 +11,7 @@ from tfprov.engine.concurrency import Clock
 from tfprov.engine.events import Quiet, Reporter
 from tfprov.engine.host_registry import HostRegistry
 from tfprov.errors import HostError, Usage, Warn, ignore_warning
+from tfprov.filesystems.remote_dir import OpenRemote, open_remote
 from tfprov.hosts.base import Runtime
 from tfprov.images.code import Code
 from tfprov.model.cluster import Cluster
@@ -86,6 +87,8 @@ class Context:
     """The clock of the run."""
     verify: Verify = verify
     """Reads the tensors of a gathered checkpoint."""
+    open_remote: OpenRemote = open_remote
+    """Opens the chief's remote directory."""
     forks: int = DEFAULT_FORKS
     hosts: frozenset[str] | None = None
     """The hosts that may be changed (`--limit`, a play's `hosts:`); None for all, also those not in the inventory."""

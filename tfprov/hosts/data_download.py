@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from tfprov.errors import HostError, one_line
@@ -57,8 +57,20 @@ class FetchProgress:
 
 def fetch_request(data: DataSet, retry_pause: float) -> bytes:
     """Return the line that requests `data`."""
+    if data.remote is not None:
+        return json.dumps({"url": data.remote, "env": dict(data.env), "pause": retry_pause}).encode() + b"\n"
     files = [{"name": file.name, "url": file.url, "sha256": file.sha256} for file in data.files]
     return json.dumps({"files": files, "pause": retry_pause}).encode() + b"\n"
+
+
+def fetch_command(data: DataSet, python: Sequence[str], program: str, directory: str) -> list[str]:
+    """Return the command that fetches `data`, with `python` or, for a remote directory, a Python that has its client.
+
+    `program` is what follows the options of `python`: the text of PROGRAM, or its path.
+    """
+    if data.remote is not None:
+        return [python[0], "-m", "tfprov.runtime.fetch_remote", directory]
+    return [*python, program, directory]
 
 
 def missing_data_error(host: str, task: str) -> HostError:

@@ -13,6 +13,8 @@ from tfprov.hosts.base import File
 
 FOLDER = ".tfprov-held"
 """Below the checkpoint directory: hard links need the same file system."""
+_FOLDERS = (f"{FOLDER}/", ".tfprov-mirror/", ".tfprov-restore/")
+"""Also those in which the mirror of a checkpoint directory holds files."""
 _FILE = re.compile(r"[^/]+\.(index|meta|data-[0-9]{5}-of-[0-9]{5})", re.ASCII)
 HOLD = """cd "$1" || exit
 rm -rf .tfprov-held; mkdir .tfprov-held || exit
@@ -28,7 +30,7 @@ RELEASE = 'rm -rf "$1/.tfprov-held"'
 
 def split_held(files: Mapping[str, File]) -> tuple[dict[str, File], bool]:
     """Return `files` without the held ones, and whether there are held ones."""
-    files_by_name = {name: file for name, file in files.items() if not name.startswith(f"{FOLDER}/")}
+    files_by_name = {name: file for name, file in files.items() if not name.startswith(_FOLDERS)}
     return files_by_name, len(files_by_name) < len(files)
 
 

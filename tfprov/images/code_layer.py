@@ -22,7 +22,10 @@ from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Descriptor, OciImage, encode, layer_type, write_manifest
 from tfprov.paths import PACKAGE
 
-MODULES = ("__init__.py", "atomic_write.py", "formats/__init__.py", "formats/checkpoint.py", "runtime", "wiring.py")
+MODULES = (
+    *("__init__.py", "atomic_write.py", "filesystems", "formats/__init__.py", "formats/checkpoint.py"),
+    *("runtime", "wiring.py"),
+)
 """`tfprov.runtime` and all tfprov modules that it imports; a test follows the imports."""
 
 

@@ -9,6 +9,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from tfprov.errors import printable
+from tfprov.filesystems import urls
 from tfprov.model import validators
 from tfprov.model.validators import InvalidValue, quote_value
 
@@ -85,6 +86,26 @@ def refuse_short_data_service(value: Any) -> Any:
         return value
     fix = f"write `data_service: {{address: {printable(value)}}}`"
     raise InvalidValue(f"must be a mapping, not {quote_value(value)}", fix)
+
+
+def check_checkpoint_dir(value: str) -> str:
+    """Check an absolute directory on a host, or the URL of a directory on a remote file system."""
+    if urls.scheme_of(value) is None:
+        return validators.check_directory(value)
+    if (problem := urls.url_problem(value)) is not None:
+        raise InvalidValue(f"`{printable(value)}`: {problem[0]}", problem[1])
+    return value.rstrip("/")
+
+
+def check_data_path(value: str) -> str:
+    """Check a directory with training data: a path, or the URL of a directory on a remote file system."""
+    if urls.scheme_of(value) is None:
+        return validators.check_data_path(value)
+    if (problem := urls.url_problem(value)) is not None:
+        web = "use `fetch` with the `url` and `sha256` of each file"
+        fix = web if urls.scheme_of(value) in ("http", "https", "ftp") else problem[1]
+        raise InvalidValue(f"`{printable(value)}`: {problem[0]}", fix)
+    return value.rstrip("/")
 
 
 _ID = "(?:[0-9]{1,10}|[A-Za-z_][A-Za-z0-9_.-]{0,31})"
@@ -192,11 +213,16 @@ DIRECTORY = TextFormat(
     f"{_ONE_LINE}{_NOTHING_ABOVE}{_NO_SYSTEM}/",
     validators.check_directory,
 )
+CHECKPOINT_DIR = TextFormat(
+    "an absolute path, and none of the system's own directories, or a URL with s3://, hdfs:// or gs://",
+    f"(?:{_ONE_LINE}{_NOTHING_ABOVE}{_NO_SYSTEM}/|^{urls.PATTERN}$)",
+    check_checkpoint_dir,
+)
 HOST_PATH = TextFormat("an absolute path", f"{_ONE_LINE}{_NOTHING_ABOVE}/", validators.check_host_path)
 DATA = TextFormat(
-    "a path, and not the whole file system",
+    "a path, and not the whole file system, or a URL with s3://, hdfs:// or gs://",
     rf"{_ONE_LINE}(?!~[^/])(?!/(?:/|\.(?=/|$))*$)(?!/(?:[\s\S]*/)?\.\.(?:/|$))\s*\S",
-    validators.check_data_path,
+    check_data_path,
 )
 URL = TextFormat(
     "an address that begins with http:// or https://",
@@ -225,6 +251,9 @@ ENDPOINT = TextFormat(
     "an address and a port",
     rf"^(?:grpc://)?(?:{_IP_V4}|(?![0-9.]*:){_LABEL}(?:\.{_LABEL})*):(?:[1-9][0-9]{{0,3}}|[1-5][0-9]{{4}}|6[0-4][0-9]{{3}}|65[0-4][0-9]{{2}}|655[0-2][0-9]|6553[0-5])$",
     check_endpoint,
+)
+MOUNT_OPTIONS = pattern_format(
+    r"[a-z0-9_]+(=[A-Za-z0-9_.:/-]+)?(,[a-z0-9_]+(=[A-Za-z0-9_.:/-]+)?)*", "mount options with commas between them"
 )
 IP_V4 = TextFormat("an IPv4 address of the host", f"^{_IP_V4}$", validators.check_ipv4)
 MEMORY = TextFormat(

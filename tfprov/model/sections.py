@@ -1,7 +1,6 @@
 """pydantic models of the mappings under `tfprov:`, and the types of its settings."""
 
 from typing import Annotated, Literal
-from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -55,32 +54,6 @@ Address = Annotated[str, field_types.ADDRESS]
 PathText = Annotated[Line, field_types.PATH]
 
 
-class Checkpoints(StrictModel):
-    """Where the chief saves, and where `gather` copies its checkpoints to."""
-
-    dir: Annotated[Line, field_types.DIRECTORY] = Field(
-        "/checkpoints",
-        description="The chief's checkpoint directory inside its container. Under the process runtime, each task "
-        "has a directory of its own and this setting has no effect. Programs get the path in TFPROV_CHECKPOINT_DIR "
-        "and as `{{ checkpoint_dir }}`.",
-        examples=["/checkpoints"],
-    )
-    to: PathText = Field(
-        "./checkpoints",
-        description="The directory for gathered checkpoints on the controller, in a subdirectory with the "
-        "cluster's name. A relative path is relative to the file that contains it.",
-        examples=["./checkpoints"],
-    )
-    link: Annotated[Line, field_types.LINK] | None = Field(
-        None,
-        description="For programs that save to a relative path: this name, in the working directory of every "
-        "task, is a link to the checkpoint directory. Under the process runtime it is the chief's for all tasks; in "
-        "a container it is the task's own, which an evaluator and a tensorboard share with the chief. The code must "
-        "not contain that name. Default: none.",
-        examples=["logdir"],
-    )
-
-
 class DataService(StrictModel):
     """A tf.data service that is not part of the cluster."""
 
@@ -124,10 +97,6 @@ class End(StrictModel):
         "and to an evaluator that has not evaluated the last checkpoint. Tasks that run longer are reported.",
         examples=[60],
     )
-
-
-class NoCheckpoints(Checkpoints):
-    """`checkpoints: none`: the program saves no checkpoints."""
 
 
 class Image(StrictModel):
@@ -188,11 +157,41 @@ class Image(StrictModel):
         return "build" if self.build is not None else "name" if self.name is not None else "archive"
 
 
-class MountSetting(StrictModel):
-    """A directory or file of the host inside the containers on it."""
+class NfsExport(StrictModel):
+    """A directory of an NFS server, which the host's engine mounts as a volume."""
 
-    source: Annotated[Line, field_types.HOST_PATH] = Field(
-        description="An absolute path on the host; it must exist there.", examples=["/data/mnist"]
+    server: Address = Field(
+        description="The name or IPv4 address of the server, as the host reaches it.", examples=["10.0.0.9"]
+    )
+    path: Annotated[Line, field_types.HOST_PATH] = Field(
+        description="The exported directory.", examples=["/export/mnist"]
+    )
+    options: Annotated[Line, field_types.MOUNT_OPTIONS] = Field(
+        "nfsvers=4",
+        description="Mount options of NFS, with commas between them (`man 5 nfs`). The server's address and `ro` are "
+        "added.",
+        examples=["nfsvers=4.2,soft,timeo=100"],
+    )
+
+    def volume_options(self, *, read_only: bool) -> tuple[tuple[str, str], ...]:
+        """Return the options of the engine's driver `local` for a volume."""
+        options = [f"addr={self.server}", "ro" if read_only else "rw", self.options]
+        return ("type", "nfs"), ("o", ",".join(options)), ("device", f":{self.path}")
+
+
+class MountSetting(StrictModel):
+    """A directory inside containers: of their host (`source`), or of an NFS server (`nfs`); exactly one of both."""
+
+    source: Annotated[Line, field_types.HOST_PATH] | None = Field(
+        None,
+        description="An absolute path on the host; it must exist there. Default: none; one of `source` and `nfs` is "
+        "required.",
+        examples=["/data/mnist"],
+    )
+    nfs: NfsExport | None = Field(
+        None,
+        description="A directory of an NFS server. The host needs the NFS client of its kernel. Default: none.",
+        examples=[{"path": "/export/mnist", "server": "10.0.0.9"}],
     )
     target: Annotated[Line, field_types.DIRECTORY] = Field(
         description="The absolute path in the container, outside of the checkpoint directory and of /code.",
@@ -227,61 +226,4 @@ class RenamedFlags(StrictModel):
         default_factory=FlagNames,
         description="The program's names for the four flags; null omits a flag.",
         examples=[{"job_name": "--job", "task_index": "--index"}],
-    )
-
-
-_SUM = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-
-
-class DataSource(StrictModel):
-    """A file that hosts fetch from the web."""
-
-    url: Annotated[Line, field_types.URL] = Field(
-        description="The URL of the file (http or https) as seen from the hosts, without a password. A changed "
-        "URL for the same file restarts nothing.",
-        examples=["https://example.com/mnist/train.tfrecords"],
-    )
-    sha256: Annotated[Line, field_types.SHA256] = Field(
-        description="The SHA-256 of the file, as `sha256sum` prints it. A file with another sum is never used.",
-        examples=[_SUM],
-    )
-    name: Annotated[Line, field_types.FILE_NAME] | None = Field(
-        None,
-        description="The file's name in the directory. Default: the last part of `url`.",
-        examples=["train.tfrecords"],
-    )
-
-    @property
-    def file(self) -> str:
-        """The name of the file; empty if `url` does not end in one."""
-        return self.name or unquote(urlsplit(self.url).path.rpartition("/")[2])
-
-
-class Data(StrictModel):
-    """Training data: exactly one of `path` and `fetch`, which `role_rules` checks."""
-
-    path: Annotated[PathText, field_types.DATA] | None = Field(
-        None,
-        description="The directory with the data on every host that reads it. A relative path is relative to the "
-        "file that contains it, and only for this machine. Default: none; one of `path` and `fetch` is required.",
-        examples=["/data/mnist"],
-    )
-    fetch: (
-        Annotated[
-            list[Annotated[DataSource, BeforeValidator(validators.refuse_short_source)]],
-            Field(min_length=1),
-            BeforeValidator(validators.refuse_single_source),
-        ]
-        | None
-    ) = Field(
-        None,
-        description="Files that each host that needs them fetches once and verifies before anything is started; "
-        "its tasks share them. The docker runtime uses the image's Python to fetch them. Default: none.",
-        examples=[[{"sha256": _SUM, "url": "https://example.com/mnist/train.tfrecords"}]],
-    )
-    to: Annotated[Line, field_types.DIRECTORY] = Field(
-        "/data",
-        description="The path of the read-only mount in containers. Under the process runtime tasks read the data "
-        "in place. Programs get the path in TFPROV_DATA_DIR and as `{{ data_dir }}`.",
-        examples=["/data"],
     )

@@ -8,10 +8,8 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from tfprov.model import field_types, validators
 from tfprov.model.sections import (
     Address,
-    Checkpoints,
     ClusterName,
     Count,
-    Data,
     DataService,
     End,
     EnvName,
@@ -19,13 +17,13 @@ from tfprov.model.sections import (
     Image,
     Line,
     MountSetting,
-    NoCheckpoints,
     PathText,
     RenamedFlags,
     Serving,
     StrictModel,
     Value,
 )
+from tfprov.model.storage import Checkpoints, Data, NoCheckpoints
 from tfprov.wiring import FLAGS, STANDALONE
 
 

@@ -18,11 +18,15 @@ Spec = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Mount:
-    """A directory of the host inside the container; both paths are absolute."""
+    """A directory of the host inside the container; both paths are absolute.
+
+    With `volume_options`, it is a volume of the engine's driver `local` with these options instead, such as an NFS export.
+    """
 
     source: str
     target: str
     read_only: bool = True
+    volume_options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,8 @@ class Container:
     """The data set, as an artifact, that its host must fetch before it starts; None without one."""
     docker: DockerOptions | None = None
     """None under the process runtime."""
+    remote: str | None = None
+    """The URL of the directory to which its checkpoints are copied; None without one."""
 
     @property
     def strategy(self) -> str:
@@ -232,13 +238,17 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Files that are fetched into one directory."""
+    """Files that are fetched into one directory: `files`, or all of the `remote` directory, with credentials in `env`."""
 
     files: tuple[DataFile, ...]
+    remote: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def key(self) -> str:
-        """Its key: the same for the same names and contents, in any order and from any URL."""
+        """Its key: the same for the same names and contents, in any order and from any URL; of a remote one, its URL's."""
+        if self.remote is not None:
+            return hashlib.sha256(json.dumps(["remote", self.remote]).encode()).hexdigest()[:_DIGITS]
         files = sorted((file.name, file.sha256) for file in self.files)
         return hashlib.sha256(json.dumps(files).encode()).hexdigest()[:_DIGITS]
 

@@ -7,12 +7,20 @@ from typing import Any
 
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Cluster, Task
-from tfprov.model.state import Container, DockerOptions, Mount
+from tfprov.model.state import Container, DockerOptions
 from tfprov.model.validators import parse_size
 from tfprov.model.yaml_node import Node, Scalar, find, plain
 from tfprov.planning import task_args
 from tfprov.settings.resolve import RoleSettings
-from tfprov.settings.role_settings import DatasetPath, data_dir, data_mounts, data_spec, dataset_of, python_path
+from tfprov.settings.role_settings import (
+    DatasetPath,
+    data_dir,
+    data_mounts,
+    data_spec,
+    dataset_of,
+    python_path,
+    setting_mounts,
+)
 from tfprov.templating.host_values import TemplateProblems
 from tfprov.templating.magic_vars import add_task_variables, render_task_settings
 from tfprov.vault.redaction import KeyedHash, is_secret_name
@@ -102,6 +110,7 @@ def _container(  # noqa: PLR0913  all inputs of a task
 ) -> Container:
     values, fetches = role.values, dataset_of(role)
     link = values.checkpoints.link and posixpath.normpath(values.checkpoints.link.strip())
+    remote = values.checkpoints.remote if task == cluster.chief else None
     python = None if image else python_path(role)
     rendered = _render(cluster, task, role, directory, data)
     listen_on = "0.0.0.0" if image else task.address  # noqa: S104  in a container; the host publishes on one address
@@ -126,11 +135,13 @@ def _container(  # noqa: PLR0913  all inputs of a task
             "endpoint": task.endpoint,
             **({"python": python} if python else {}),
             **({"link": link} if link else {}),
+            **({"mirror": remote} if remote else {}),
             **({"data": data_spec(role, in_container=image is not None)} if role.reads_data else {}),
             **({"reads": cluster.chief.name} if image and task.is_web else {}),
             **(_docker_spec(role, image) if image else {}),
         },
         argv=(
+            *(task_args.mirror_command(command, in_container=image is not None) if remote else ()),
             *command,
             *task_args.wiring_flags(cluster, task, role),
             *(f"--{name}" if value is None else f"--{name}={value}" for name, value in flags.items()),
@@ -139,6 +150,7 @@ def _container(  # noqa: PLR0913  all inputs of a task
             **env,
             **task_args.environment(cluster, task, role, data),
             "TFPROV_CHECKPOINT_DIR": directory,
+            **({task_args.CHECKPOINT_URL: remote} if remote else {}),
         },
         secret=frozenset(secret),
         checkpoint_dir=directory,
@@ -152,6 +164,7 @@ def _container(  # noqa: PLR0913  all inputs of a task
         link=(link, linked) if link else None,
         data=fetches.artifact if fetches else None,
         docker=_box(cluster, task, role, image) if image else None,
+        remote=remote,
     )
 
 
@@ -165,7 +178,7 @@ def _docker_spec(role: RoleSettings, image: RoleImage) -> dict[str, Any]:
         "pids": values.pids,
         "user": None if values.user is None else str(values.user),
         "read_only": values.read_only or None,
-        "mounts": [mount.model_dump() for mount in values.mounts] or None,
+        "mounts": [mount.model_dump(exclude_none=True) for mount in values.mounts] or None,
         "bind": image.address,
     }
     return {"image": image.label, **{key: value for key, value in options.items() if value is not None}}
@@ -188,7 +201,7 @@ def _box(cluster: Cluster, task: Task, role: RoleSettings, image: RoleImage) -> 
         user=None if values.user is None else str(values.user),
         read_only=values.read_only,
         data_at=values.data.to if values.data and dataset_of(role) else None,
-        mounts=(*data_mounts(role), *(Mount(mount.source, mount.target, mount.read_only) for mount in values.mounts)),
+        mounts=(*data_mounts(role), *setting_mounts(role)),
     )
 
 

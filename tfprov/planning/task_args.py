@@ -1,6 +1,7 @@
 """The wiring of a task: on its command line, in its environment, and in its spec."""
 
 import posixpath
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from tfprov.settings.resolve import RoleSettings
 from tfprov.wiring import FLAGS_VARIABLE, STRATEGY_VARIABLE, to_flags, to_names, to_tf_config
 
 _DEFAULT_STRATEGY: Strategy = "between_graph"
+
+_PYTHON = re.compile(r"python[0-9.]*")
 
 _DATA_CLIENTS = ("chief", "worker", "data_worker")
 """Jobs that get the address of tf.data's service."""
@@ -61,6 +64,20 @@ def _default_words(task: Task, role: RoleSettings) -> Sequence[str]:
     if task.role == "serving" and role.values.serving.server == "tensorflow_serving":
         return _TENSORFLOW_SERVING
     return _COMMANDS[task.role]
+
+
+CHECKPOINT_URL = "TFPROV_CHECKPOINT_URL"
+"""The variable with the remote directory of a task whose checkpoints are copied there."""
+
+
+def mirror_command(command: Sequence[str], *, in_container: bool) -> list[str]:
+    """Return what goes before the command of a task whose checkpoints are copied to a remote directory.
+
+    It runs in the Python of the program where that is one. Under the process runtime, signals are for the whole group.
+    """
+    name = posixpath.basename(command[0])
+    python = command[0] if _PYTHON.fullmatch(name) else "python3"
+    return [python, "-m", "tfprov.runtime.mirror.task", *(() if in_container else ("--group",)), "--"]
 
 
 def cluster_variables(cluster: Cluster, task: Task) -> dict[str, str | int]:

@@ -89,7 +89,7 @@ def check_data_service(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
 def check_data_paths(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
     """Yield a problem for every relative data path on a remote host."""
     for role in roles:
-        path = role.values.data.path if role.values.data and role.reads_data else None
+        path = role.values.data.directory if role.values.data and role.reads_data else None
         if path is not None and not role.local and not path.startswith("/"):
             what = f"`data.path` must be an absolute path: it is one of {role.host}"
             yield Problem(role.at("data", "path"), what, "for example `path: /data/mnist`")

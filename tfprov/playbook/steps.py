@@ -60,6 +60,10 @@ def _plan_step(module: str) -> Callable[[Context, Any, bool], None]:
 def _check_programs(context: Context, whole: Plan, module: str) -> None:
     """Raise InvalidInput if a program cannot be started, before anything is built, delivered or stopped."""
     programs, starting = refuse_start(context, whole)
+    if module == "start" and any(container.remote for container in starting):
+        from tfprov.engine.checks.remote_dirs import refuse_without_client  # noqa: PLC0415  it brings the docker SDK
+
+        refuse_without_client(context, starting)
     if module == "start" and context.machines:
         from tfprov.engine.checks.image_programs import refuse_images  # noqa: PLC0415  it brings the docker SDK
 

@@ -1,10 +1,11 @@
 """The verbs `plan`, `up`, `run`, `down` and `gather` on a context: plan, announce, play the playbook, return the result."""
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 from tfprov.engine.context import Context
-from tfprov.engine.observe import missing, observe, plan
-from tfprov.errors import combine_errors
+from tfprov.engine.observe import locate, missing, observe, plan
+from tfprov.errors import HostError, combine_errors
 from tfprov.model.state import Observation
 from tfprov.planning.plan_text import NOTHING, format_count, format_size, plan_lines, summary
 from tfprov.planning.reconcile import incomparable_secrets
@@ -13,6 +14,7 @@ from tfprov.results import DownResult, PlanResult, RunResult, UpResult, checkpoi
 if TYPE_CHECKING:
     from tfprov.engine.checkpoints.gather import Gathered
     from tfprov.engine.checkpoints.model_files import CopiedPath
+    from tfprov.hosts.base import Runtime
 
 # Modules that only a plan with something to do needs are imported by the functions that use them: 50 ms of a no-op `up`.
 
@@ -85,6 +87,7 @@ def gather_newest(context: Context) -> "Gathered":
     from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
     from tfprov.playbook.steps import report_gathered, report_lost_steps  # noqa: PLC0415
 
+    locate(context, context.cluster.chief.name)
     with ClusterLock(context, "gather", tolerant=True):
         observation = observe(context, tolerant=True)
         gathered = gather(context, context.verify, observation)
@@ -98,11 +101,39 @@ def gather_newest(context: Context) -> "Gathered":
     return gathered
 
 
+def gather_mirrored(context: Context) -> "Gathered | None":
+    """Gather from the remote directory, without contacting a host; None without one, or if it cannot be read from here."""
+    from tfprov.engine.checkpoints.remote import read_remote, remote_url  # noqa: PLC0415
+
+    if (url := remote_url(context)) is None:
+        return None
+    from tfprov.engine.checkpoints.gather import gather  # noqa: PLC0415
+    from tfprov.engine.checkpoints.remote import RemoteFiles, as_host  # noqa: PLC0415
+    from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
+    from tfprov.playbook.steps import report_gathered  # noqa: PLC0415
+
+    chief = context.cluster.chief.name
+    try:
+        training = read_remote(context)
+    except HostError as error:
+        context.report.note(f"{error}; gathering from {chief} instead")
+        return None
+    if training is None or training.newest is None:
+        context.report.note(f"{url} has no checkpoint yet; gathering from {chief} instead")
+        return None
+    from_there = replace(context, runtimes={url: cast("Runtime", RemoteFiles(training))}, machines={})
+    with ClusterLock(from_there, "gather"):
+        gathered = gather(from_there, context.verify, source=as_host(context, training))
+        report_gathered(context, gathered)
+    return gathered
+
+
 def gather_path(context: Context, path: str) -> "CopiedPath":
     """Copy a file or directory of the chief, under the cluster's lock, and report it."""
     from tfprov.engine.checkpoints.model_files import copy_path  # noqa: PLC0415
     from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
 
+    locate(context, context.cluster.chief.name)
     with ClusterLock(context, "gather", tolerant=True):
         copied = copy_path(context, path)
         what = f"{format_count(copied.files, 'file')}, {format_size(copied.size)}"

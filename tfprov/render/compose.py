@@ -118,7 +118,7 @@ def relative_data(request: RenderRequest, engine: str) -> Iterator[Problem]:
         if (
             role.values.data
             and role.reads_data
-            and not (role.values.data.path or "/").startswith("/")
+            and not (role.values.data.directory or "/").startswith("/")
             and at not in reported
         ):
             reported.add(at)

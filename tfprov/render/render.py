@@ -9,7 +9,7 @@ from tfprov.images.code import Code
 from tfprov.images.code_layer import DIRECTORY
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.sections import Image
-from tfprov.model.state import Container, Mount
+from tfprov.model.state import Container
 from tfprov.model.yaml_node import EncryptedValue, Node, Scalar
 from tfprov.model.yaml_node import Mapping as Map
 from tfprov.planning import task_args
@@ -20,7 +20,7 @@ from tfprov.render.dns_names import long_name
 from tfprov.render.options import Option, Values
 from tfprov.render.quoting import render_templates
 from tfprov.render.target import WITH_GPUS, DataPath, Member, RenderInput, RenderRequest, Target, find_target
-from tfprov.settings.role_settings import RoleSettings, data_dir, dataset_of
+from tfprov.settings.role_settings import RoleSettings, data_dir, dataset_of, setting_mounts
 from tfprov.templating.host_values import is_secret, is_template
 from tfprov.templating.magic_vars import add_task_variables
 from tfprov.vault.redaction import KeyedHash, is_secret_name
@@ -61,11 +61,14 @@ def unsupported(request: RenderRequest, target: Target) -> Iterator[Problem]:
     if not (request.settings.get("data_claim") or request.settings.get("data_path")):
         fetching = next((role for role in request.roles.values() if dataset_of(role)), None)
         if fetching is not None:
-            what = f"`data.fetch` works on tfprov's own hosts only: {target.name} does not fetch data"
+            data = "path" if fetching.values.data and fetching.values.data.remote else "fetch"
+            what = f"`data.{data}` works on tfprov's own hosts only: {target.name} does not fetch data"
             fix = "set `data: {path: …}`"
             if "data_claim" in request.settings:  # a target on Kubernetes
                 fix = "use `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
-            yield Problem(fetching.at("data", "fetch"), what, fix)
+            yield Problem(fetching.at("data", data), what, fix)
+    if "data_claim" not in request.settings:  # not a target on Kubernetes
+        yield from _nfs_problems(request, target)
     if linked := next((role for role in request.roles.values() if role.values.checkpoints.link), None):
         what = f"`checkpoints.link` works on tfprov's own hosts only: {target.name} does not create links"
         fix = "remove it, and have the program save to `{{ checkpoint_dir }}`"
@@ -87,6 +90,14 @@ def _without_end(request: RenderRequest, target: Target) -> Iterator[Problem]:
         yield Problem(request.first.at("strategy"), what, "use `render kubernetes --set kind=Deployment`")
 
 
+def _nfs_problems(request: RenderRequest, target: Target) -> Iterator[Problem]:
+    for role in request.roles.values():
+        if number := next((number for number, it in enumerate(role.values.mounts, 1) if it.nfs is not None), 0):
+            what = f"`mounts[{number - 1}].nfs` works on tfprov's own hosts and on Kubernetes, and not in {target.name}"
+            yield Problem(role.at("mounts", number - 1), what, "mount it on every machine, and use `source`")
+            return
+
+
 _NO_HASHES = KeyedHash(lambda: b"")
 """Rendered specs are neither compared nor stored."""
 
@@ -94,7 +105,7 @@ _NO_HASHES = KeyedHash(lambda: b"")
 def members(request: RenderRequest) -> tuple[Member, ...]:
     """Return every task as templates see it; InvalidInput carries the inventory's templates that fail."""
     cluster = request.cluster
-    directories = {place: role.values.checkpoints.dir for place, role in request.roles.items()}
+    directories = {place: role.values.checkpoints.local for place, role in request.roles.items()}
     images = {place: RoleImage(_image(role, request.settings), "", "0.0.0.0") for place, role in request.roles.items()}  # noqa: S104
     containers = desired_containers(
         cluster,
@@ -139,8 +150,8 @@ def _member(container: Container, request: RenderRequest) -> Member:
         gpus=docker_options.gpus if task.role in WITH_GPUS else 0,
         pids=docker_options.pids,
         read_only=docker_options.read_only,
-        mounts=tuple(Mount(mount.source, mount.target, mount.read_only) for mount in role.values.mounts),
-        data=DataPath(role.values.data.path or "", role.values.data.to)
+        mounts=setting_mounts(role),
+        data=DataPath(role.values.data.directory or "", role.values.data.to)
         if role.values.data and role.reads_data
         else None,
         checkpoint_dir=container.checkpoint_dir,
@@ -167,7 +178,7 @@ def _secrets(role: RoleSettings, cluster: Cluster, task: Task) -> tuple[str, ...
     data = data_dir(role)
     cluster_values = task_args.cluster_variables(cluster, task)
     variables = add_task_variables(
-        role.variables, cluster.name, task.name, role.values.checkpoints.dir, data, cluster_values=cluster_values
+        role.variables, cluster.name, task.name, role.values.checkpoints.local, data, cluster_values=cluster_values
     )
     secret = {name for name in computed if is_secret(env.entries[name], variables)}
     return tuple(name for name in env.entries if name in named | secret)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from tfprov.errors import Position, Problem
+from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.images.code_layer import DIRECTORY, RUNTIME_DIRECTORY, code_archive
 from tfprov.model.cluster import Cluster, Task
 from tfprov.render import options
@@ -144,6 +144,11 @@ class Slurm(BaseTarget):
         if _uses_container(role, settings):
             return role
         values = role.values
+        if values.checkpoints.remote:
+            what = "`checkpoints.dir` is a URL, and tasks without containers save to the nodes' shared file system"
+            raise InvalidInput(
+                [Problem(role.at("checkpoints", "dir"), what, "remove it, and use `--set checkpoints=/PATH`")]
+            )
         directory = settings["checkpoints"] or f"{_gather_dir(role)}-slurm"
         if role.role == "dispatcher":  # it writes its own files
             directory = f"{directory}/dispatcher"
@@ -222,11 +227,11 @@ def _problems(role: RoleSettings, settings: Values) -> Iterator[tuple[Position, 
     values = role.values
     for number, mount in enumerate(values.mounts):
         at = role.at("mounts", number)
-        if _uses_container(role, settings) and any(mark in mount.source + mount.target for mark in ":,"):
+        if _uses_container(role, settings) and any(mark in (mount.source or "") + mount.target for mark in ":,"):
             what = f"`mounts[{number}]` has a `:` or `,`, where apptainer ends a path"
             yield at, Problem(at, what, "choose another path")
         elif not _uses_container(role, settings) and mount.source != mount.target:
-            what = f"`mounts[{number}]`: without containers a directory keeps its path, {mount.source}"
+            what = f"`mounts[{number}]`: without containers a directory keeps its path, {mount.source or 'that of NFS'}"
             yield at, Problem(at, what, "set the same `target`, or remove the mount")
 
 

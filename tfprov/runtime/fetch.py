@@ -86,9 +86,9 @@ def write_line(**facts: Any) -> None:
 def main(directory: Path) -> int:
     """Fetch the files the standard input requests; return the exit code."""
     try:
-        request_line = json.loads(_first_line())
-        threading.Thread(target=_leave_with_input, daemon=True).start()
-        lock = _lock(directory)
+        request_line = json.loads(read_request())
+        threading.Thread(target=leave_with_input, daemon=True).start()
+        lock = lock_directory(directory)
         os.fchdir(lock)  # it may be renamed during the wait
         progress = DownloadProgress()
         for file in request_line["files"]:
@@ -96,25 +96,27 @@ def main(directory: Path) -> int:
         os.fsync(lock)  # the directory: its names have to survive a power cut
         write_line(done=progress.received)
     except (FetchError, OSError) as error:
-        wrong = error if isinstance(error, FetchError) else _disk_error(error)
+        wrong = error if isinstance(error, FetchError) else disk_error(error)
         write_line(wrong=wrong.message, fix=wrong.fix)
         return 1
     return 0
 
 
-def _first_line() -> bytes:
+def read_request() -> bytes:
+    """Return the first line of the standard input; ends the process without one."""
     line = more = os.read(0, CHUNK)  # not through sys.stdin, whose buffer would take bytes another thread waits for
     while more and b"\n" not in line:
         line += (more := os.read(0, CHUNK))
     return line if line.endswith(b"\n") and line.count(b"\n") == 1 else os._exit(3)
 
 
-def _leave_with_input() -> None:
+def leave_with_input() -> None:
+    """End the process with its standard input."""
     os.read(0, 1)
     os._exit(3)
 
 
-def _lock(directory: Path) -> int:
+def lock_directory(directory: Path) -> int:
     """Lock the directory for this process; the kernel releases it when the process ends."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -265,7 +267,8 @@ def _network_error(error: object, url: str) -> FetchError | RetryableError:
     return RetryableError(f"{host}: {' '.join(str(error).split()) or type(error).__name__}")
 
 
-def _disk_error(error: OSError) -> FetchError:
+def disk_error(error: OSError) -> FetchError:
+    """Return the error for a directory that cannot be written."""
     if error.errno in _DISK_FULL:
         return FetchError("no space left on its disk", "free some, and run this again: it goes on where it was")
     return FetchError(f"the data cannot be kept: {error.strerror or error}", "look at its disk")
@@ -284,10 +287,7 @@ def _hash_file(path: Path, progress: DownloadProgress) -> Any:
 
 
 def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+    return path.stat().st_size if path.exists() else 0
 
 
 def _strip_query(url: str) -> str:

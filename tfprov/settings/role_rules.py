@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from tfprov.errors import Problem, printable
-from tfprov.model.sections import Data, DataSource, Image
+from tfprov.model.sections import Image
 from tfprov.model.settings import CONTAINER_ONLY, Settings, implied_wiring
+from tfprov.model.storage import Data, DataSource
 from tfprov.model.validators import InvalidValue, check_file_name
 from tfprov.model.yaml_node import Mapping, Node, Scalar, find
 from tfprov.wiring import FLAGS
@@ -168,7 +169,7 @@ def _docker(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem
         what = "`bind: 0.0.0.0` is for all networks, and anyone who reaches a TensorFlow port can run code"
         fix = "bind an address of the cluster's network, or set `allow_insecure_network: true`"
         yield Problem(find(node, ["bind"])[1], what, fix)
-    directory = values.checkpoints.dir
+    directory = values.checkpoints.local
     if _overlap(directory, CODE):
         at = find(node, ["checkpoints", "dir"])[1]
         yield Problem(at, f"`checkpoints.dir` overlaps the code in {CODE}", "for example `dir: /checkpoints`")
@@ -179,7 +180,7 @@ def _docker(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem
 
 
 def _mounts(node: Mapping, values: Settings) -> Iterator[Problem]:
-    taken = {"the code": CODE, "the checkpoints": values.checkpoints.dir}
+    taken = {"the code": CODE, "the checkpoints": values.checkpoints.local}
     if values.data is not None:
         for what, directory in taken.items():
             if _overlap(values.data.to, directory):
@@ -188,6 +189,10 @@ def _mounts(node: Mapping, values: Settings) -> Iterator[Problem]:
         taken["the data"] = values.data.to
     seen: set[str] = set()
     for number, mount in enumerate(values.mounts):
+        if (mount.source is None) == (mount.nfs is None):
+            both = "has both source and nfs" if mount.source else "needs one of source, nfs"
+            fix = "keep one" if mount.source else "for example `{source: /data/mnist, target: /data}`"
+            yield Problem(find(node, ["mounts", number])[1], f"`mounts[{number}]` {both}", fix)
         at = find(node, ["mounts", number, "target"])[1]
         name = f"`mounts[{number}].target`"
         for what, directory in taken.items():

@@ -8,9 +8,9 @@ from pathlib import Path
 from tfprov.errors import Position
 from tfprov.inventory.vars_files import base_directory
 from tfprov.model.inventory import NAMESPACE, Inventory, Layer
-from tfprov.model.sections import Data
 from tfprov.model.settings import Settings
 from tfprov.model.state import DataFile, DataSet, Mount
+from tfprov.model.storage import Data
 from tfprov.model.yaml_node import NOWHERE, Mapping, Node, Scalar, find
 from tfprov.settings.connection import ConnectionSettings
 from tfprov.templating.host_values import Variables
@@ -195,6 +195,8 @@ def datasets_of(roles: Iterable[RoleSettings]) -> dict[str, DataSet]:
 
 
 def _files(data: Data | None) -> DataSet | None:
+    if data is not None and data.remote is not None:
+        return DataSet((), data.remote)
     sources = data.fetch if data else None
     return DataSet(tuple(DataFile(source.file, source.url, source.sha256) for source in sources)) if sources else None
 
@@ -204,7 +206,7 @@ def data_dir(role: RoleSettings, fetched: DatasetPath | None = None) -> str | No
     data = role.values.data
     if data is None or fetched is None:
         return data.to if data else None
-    if data.path is not None:
+    if data.directory is not None:
         return _path(role)
     files = _files(data)  # also for a ps, which reads none, but may have the same flags as the others
     return fetched(role.host, files.key) if files else None
@@ -213,7 +215,7 @@ def data_dir(role: RoleSettings, fetched: DatasetPath | None = None) -> str | No
 def data_path(role: RoleSettings) -> str | None:
     """Return the data directory on its host; None without data, or if the host fetches it."""
     data = role.values.data
-    return _path(role) if data is not None and data.path is not None else None
+    return _path(role) if data is not None and data.directory is not None else None
 
 
 def data_spec(role: RoleSettings, *, in_container: bool) -> dict[str, str | None]:
@@ -227,6 +229,19 @@ def data_mounts(role: RoleSettings) -> tuple[Mount, ...]:
     """Return the mount of a data directory that is on the host already."""
     data, path = role.values.data, data_path(role) if role.reads_data else None
     return (Mount(path, data.to),) if path and data else ()
+
+
+def setting_mounts(role: RoleSettings) -> tuple[Mount, ...]:
+    """Return the mounts in the setting `mounts`."""
+    return tuple(
+        Mount(
+            mount.source or "",
+            mount.target,
+            mount.read_only,
+            mount.nfs.volume_options(read_only=mount.read_only) if mount.nfs else (),
+        )
+        for mount in role.values.mounts
+    )
 
 
 def _path(role: RoleSettings) -> str:

@@ -50,7 +50,10 @@ class _Open:
 
 @dataclass
 class PartFiles:
-    """Writes the rows of one task. `name` is unique in the table, `attempt` is a directory of this attempt's own."""
+    """Writes the rows of one task. `name` is unique in the table, `attempt` is a directory of this attempt's own.
+
+    The directory above it must be there: an attempt that goes on after its job has ended fails, and leaves nothing.
+    """
 
     storage: Storage
     layout: Layout
@@ -98,6 +101,7 @@ class PartFiles:
         file = f"{self.name}-c{len(self.written):03}{EXTENSIONS[self.layout.codec]}"
         target = "/".join(filter(None, (self.storage.root, folder, file)))
         written = Written(f"{self.attempt}/{len(self.written)}-{file}", target)
+        self.storage.make_directory(self.attempt)
         stream = self.storage.create(written.part)
         write, finish = compressor(stream, self.layout.codec)
         self.written.append(written)

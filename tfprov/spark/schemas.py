@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema, to_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from tfprov.spark.listing import DataFile
@@ -35,8 +35,18 @@ def inferred(files: Sequence[DataFile], options: Options) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark expects of batches; vectors of Spark's ML are lists of doubles."""
-    return to_arrow_schema(plain(schema))
+    """Return the Arrow schema that Spark expects of batches; vectors of Spark's ML are lists of doubles.
+
+    Raises SchemaError for types that have no Arrow type, or one that depends on the session, such as timestamps.
+    """
+    lists = plain(schema)
+    for field in lists:
+        try:
+            to_arrow_type(field.dataType)
+        except Exception as error:  # of several kinds, also assertions
+            what = f"{column_label(field.name)} has the type {field.dataType.simpleString()}, which records cannot have"
+            raise SchemaError(what, "cast it to bigint or string") from error
+    return to_arrow_schema(lists)
 
 
 def plain(schema: StructType) -> StructType:
@@ -63,6 +73,8 @@ def data_columns(schema: pa.Schema, partition_names: Sequence[str], record_type:
     if missing := [name for name in partition_names if name not in schema.names]:
         raise SchemaError(f"there is no {column_label(missing[0])} to partition by")
     fields = [field for field in schema if field.name not in partition_names]
+    if not len(schema):
+        raise SchemaError("the DataFrame has no columns", "select one")
     if not fields:
         raise SchemaError("all columns are partition columns", "leave one for the records")
     return columns_of(pa.schema(fields), record_type)

@@ -15,7 +15,7 @@ from tfprov.spark.listing import listed
 from tfprov.spark.options import parse
 from tfprov.spark.reader import BatchReader, FilteringReader
 from tfprov.spark.schemas import inferred
-from tfprov.spark.streaming import StreamReader, StreamWriter
+from tfprov.spark.streaming import AvailableNowReader, StreamWriter
 from tfprov.spark.writer import BatchWriter
 
 NAME = "tfrecord"
@@ -45,7 +45,7 @@ class TfRecordSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """Return what reads the files that appear."""
-        return StreamReader(parse(self.options), schema)
+        return AvailableNowReader(parse(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Return what writes micro-batches."""

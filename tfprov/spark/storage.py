@@ -1,5 +1,6 @@
 """Files of a write and of a read, on this machine's disks and on fsspec's file systems."""
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,10 +10,13 @@ from typing import Any, BinaryIO
 from tfprov.atomic_write import sync
 from tfprov.errors import one_line
 from tfprov.tfrecord.extra import require
-from tfprov.tfrecord.files import SCHEME, FileError
+from tfprov.tfrecord.files import SCHEME, FileError, as_file_error
 
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")
 """Names of the time of the last change, in the listings of several file systems."""
+
+_ATTEMPTS = 10
+"""At removing a directory in which files still appear."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +84,23 @@ class Storage:
             else:
                 yield entry.name
 
+    def make_directories(self, name: str) -> None:
+        """Make a directory, and those above it; raises FileError."""
+        with as_file_error(self.url(name)):
+            self._files.makedirs(name, exist_ok=True)
+
+    def make_directory(self, name: str) -> None:
+        """Make a directory in one that must be there, on this machine's disks; raises FileError."""
+        if self.is_local:
+            with as_file_error(name):
+                Path(name).mkdir(exist_ok=True)
+        else:
+            self.make_directories(name)
+
     def create(self, name: str) -> BinaryIO:
-        """Open a new file to write, in a directory that is made."""
-        self._files.makedirs(name.rpartition("/")[0], exist_ok=True)
-        stream: BinaryIO = self._files.open(name, "wb")
+        """Open a new file to write, in a directory that is there."""
+        with as_file_error(self.url(name)):
+            stream: BinaryIO = self._files.open(name, "wb")
         return stream
 
     def close(self, stream: BinaryIO) -> None:
@@ -95,16 +112,19 @@ class Storage:
 
     def rename(self, source: str, target: str) -> None:
         """Give a file another name on the same file system."""
-        self._files.makedirs(target.rpartition("/")[0], exist_ok=True)
-        if self.is_local:
-            Path(source).replace(target)
-            sync(Path(target).parent)
-        else:
-            self._files.mv(source, target)
+        self.make_directories(target.rpartition("/")[0])
+        with as_file_error(self.url(target)):
+            if self.is_local:
+                Path(source).replace(target)
+                sync(Path(target).parent)
+            else:
+                self._files.mv(source, target)
 
     def write(self, name: str, data: bytes) -> None:
         """Write a small file, whole or not at all."""
-        part = f"{name.rpartition('/')[0]}/.{name.rpartition('/')[2]}.{os.urandom(4).hex()}.part"
+        folder, _, last = name.rpartition("/")
+        self.make_directories(folder)
+        part = f"{folder}/.{last}.{os.urandom(4).hex()}.part"
         stream = self.create(part)
         stream.write(data)
         self.close(stream)
@@ -119,22 +139,24 @@ class Storage:
         return data
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove files; those that are gone do not matter."""
+        """Remove files; those that are gone do not matter. Raises FileError."""
         for name in names:
-            try:
+            with as_file_error(self.url(name)), contextlib.suppress(FileNotFoundError):
                 self._files.rm_file(name)
-            except FileNotFoundError:
-                continue
 
     def remove_tree(self, name: str) -> None:
-        """Remove a directory with all that is in it, and those above it up to `root` that are empty then and hidden."""
-        try:
-            self._files.rm(name, recursive=True)
-            parent = name.rpartition("/")[0]
-            if is_hidden(parent) and not self.entries(parent):
+        """Remove a directory with all that is in it, and the one above it if that is hidden and empty then."""
+        for _ in range(_ATTEMPTS):
+            try:
+                self._files.rm(name, recursive=True)
+            except FileNotFoundError:
+                break
+            except (OSError, ValueError):  # a task that nobody waits for has just written there
+                continue
+        parent = name.rpartition("/")[0]
+        if is_hidden(parent) and not self.entries(parent):
+            with contextlib.suppress(OSError, ValueError):  # another job has just begun
                 self._files.rmdir(parent)
-        except (OSError, ValueError):  # gone, or a task that nobody waits for still writes there
-            return
 
 
 def is_hidden(name: str) -> bool:

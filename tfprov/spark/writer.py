@@ -5,6 +5,7 @@ a failure, or speculatively) leaves two sets of files, of which Spark names one 
 An overwrite removes what was there after the new files have their names: nothing is lost where it is interrupted.
 """
 
+import contextlib
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -51,22 +52,31 @@ class BatchWriter(DataSourceArrowWriter):
         self._layout = layout_of(options, schema)
         self._job = uuid.uuid4().hex
         self._path = options.path
-        if Storage(self._path).is_file():
+        storage = Storage(self._path)
+        if storage.is_file():
             raise FileError(f"{one_line(self._path)}: there is a file of this name", "name a directory")
+        if not options.local:
+            storage.make_directories(self._scratch(storage))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task, and return its files."""
         context = TaskContext.get()
         assert context is not None
         storage = Storage(self._path)
-        attempt = f"{self._scratch(storage)}/{context.taskAttemptId()}"
         name = f"part-{context.partitionId():05}-{self._job}"
-        files = PartFiles(storage, self._layout, name, attempt).write(iterator)
-        if self._options.local:  # the driver does not see this disk
-            rename(storage, files)
+        if self._options.local:
+            return self._write_here(storage, name, f"{storage.root}/.{self._job}-{context.taskAttemptId()}", iterator)
+        attempt = f"{self._scratch(storage)}/{context.taskAttemptId()}"
+        return Files(tuple(PartFiles(storage, self._layout, name, attempt).write(iterator)))
+
+    def _write_here(self, storage: Storage, name: str, attempt: str, batches: Iterator[pa.RecordBatch]) -> Files:
+        """Write files of this host, and name them: the driver does not see its disk."""
+        storage.make_directories(storage.root)
+        try:
+            rename(storage, PartFiles(storage, self._layout, name, attempt).write(batches))
+        finally:
             storage.remove_tree(attempt)
-            files = []
-        return Files(tuple(files))
+        return Files(())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Give all files their names, and remove what they replace."""
@@ -75,11 +85,25 @@ class BatchWriter(DataSourceArrowWriter):
         storage = Storage(self._path)
         files = [file for message in messages if isinstance(message, Files) for file in message.files]
         replaced = self._replaced(storage, files) if self._overwrite else []
-        storage.remove([f"{storage.root}/{SUCCESS}"])
-        rename(storage, files)
+        success = f"{storage.root}/{SUCCESS}"
+        complete = storage.info(success) is not None
+        storage.remove([success])
+        try:
+            rename(storage, files)
+        except BaseException:
+            self._roll_back(storage, files, complete=complete)
+            raise
         storage.remove(replaced)
         storage.remove_tree(self._scratch(storage))
-        storage.write(f"{storage.root}/{SUCCESS}", b"")
+        storage.write(success, b"")
+
+    def _roll_back(self, storage: Storage, files: Sequence[Written], *, complete: bool) -> None:
+        """Remove the files that have their names already; no other job has these."""
+        for file in files:
+            with contextlib.suppress(FileError):  # one that could not be named cannot be removed either
+                storage.remove([file.target])
+        if complete:
+            storage.write(f"{storage.root}/{SUCCESS}", b"")
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what the tasks have written."""

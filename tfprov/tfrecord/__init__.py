@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tfprov.tfrecord.reading import infer_schema as infer_schema
     from tfprov.tfrecord.reading import read as read
     from tfprov.tfrecord.reading import read_table as read_table
+    from tfprov.tfrecord.record_index import write_index as write_index
     from tfprov.tfrecord.writing import write as write
 
 _MODULES = {
@@ -40,6 +41,7 @@ _MODULES = {
     "Verdict": "inspection.verdicts",
     "verify": "inspection.verdicts",
     "write": "writing",
+    "write_index": "record_index",
 }
 
 

@@ -50,7 +50,7 @@ def _expand(path: str) -> list[str]:
 
 
 def _expand_url(path: str) -> list[str]:
-    with _as_file_error(path):
+    with as_file_error(path):
         files, root = require("fsspec").core.url_to_fs(path)
         if glob.has_magic(root):
             names = files.glob(root)
@@ -72,7 +72,7 @@ def _some(path: str, files: Sequence[str]) -> list[str]:
 def opened(path: str) -> Iterator[BinaryIO]:
     """Open a file to read; raises FileError."""
     with contextlib.ExitStack() as stack:
-        with _as_file_error(path):
+        with as_file_error(path):
             if SCHEME.match(path):
                 stream: Any = stack.enter_context(require("fsspec").open(path, "rb"))
             else:
@@ -87,13 +87,13 @@ def written(paths: Sequence[str], old: Iterable[str] = ()) -> Iterator[list[Bina
         outputs = [stack.enter_context(_part(path)) for path in paths]
         yield [output.stream for output in outputs]
         for path, output in zip(paths, outputs, strict=True):
-            with _as_file_error(path):
+            with as_file_error(path):
                 output.finish()
         for path, output in zip(paths, outputs, strict=True):
-            with _as_file_error(path):
+            with as_file_error(path):
                 output.rename()
         for path in old:
-            with _as_file_error(path):
+            with as_file_error(path):
                 _remove(path)
 
 
@@ -172,7 +172,7 @@ class _RemotePart:
 
 @contextmanager
 def _part(path: str) -> Iterator[_LocalPart | _RemotePart]:
-    with _as_file_error(path):
+    with as_file_error(path):
         part = _RemotePart(path) if SCHEME.match(path) else _LocalPart(path)
     try:
         yield part
@@ -181,7 +181,8 @@ def _part(path: str) -> Iterator[_LocalPart | _RemotePart]:
 
 
 @contextmanager
-def _as_file_error(path: str) -> Iterator[None]:
+def as_file_error(path: str) -> Iterator[None]:
+    """Raise what a file system raises as FileError, with the path."""
     try:
         yield
     except TfprovError:

@@ -74,3 +74,28 @@ def test_convert_says_what_it_wrote_and_shows_progress_only_on_a_terminal(tmp_pa
     assert [meter.text(*step) for step in steps] == [
         "reading 10 records", None, "reading 4,000 records · 2,000 records/s", "writing 1,000 of 4,000 records · 25%",
     ]  # fmt: skip
+
+
+def test_an_index_has_the_place_of_each_record_or_of_some_and_the_last(tmp_path: Path) -> None:
+    data = Path(PLAIN).read_bytes()
+    (tmp_path / "plain").write_bytes(data)
+    done = records("index", str(tmp_path))
+    assert done.stdout == f"{tmp_path}/_plain.idx: 50 records, 50 lines\n"
+    every = [tuple(map(int, line.split())) for line in (tmp_path / "_plain.idx").read_text().splitlines()]
+    assert [offset for offset, _ in every] == [0, *(offset + size for offset, size in every[:-1])]
+    assert sum(every[-1]) == len(data)
+    assert records("index", str(tmp_path / "plain"), "--every", "20").stdout.endswith(
+        "_plain.idx: 50 records, 4 lines\n"
+    )
+    some = [tuple(map(int, line.split())) for line in (tmp_path / "_plain.idx").read_text().splitlines()]
+    assert some == [every[0], every[20], every[40], every[49]]
+
+
+def test_what_cannot_be_indexed_is_refused_and_leaves_no_index(tmp_path: Path) -> None:
+    (tmp_path / "cut").write_bytes(Path(PLAIN).read_bytes()[:-1])
+    refused = records("index", str(tmp_path))
+    assert isinstance(refused.exception, TfprovError)
+    assert "cut: record 49 at byte" in str(refused.exception)
+    compressed = records("index", str(tmp_path / "x.gz"))
+    assert str(compressed.exception).startswith(f"{tmp_path}/x.gz: a compressed file cannot be indexed; ")
+    assert [path.name for path in tmp_path.iterdir()] == ["cut"]

@@ -48,6 +48,7 @@ ALLOWED = {
     "engine/concurrency.py": "the one place where it is read",
     "hosts/process/supervisor.py": "a host's own times, which it compares with each other",
     "hosts/program_checks.py": "how long an import took, on the host",
+    "runtime/mirror/loop.py": "a task's own time, for people",
     "runtime/progress.py": "a task's own time, for people",
 }
 

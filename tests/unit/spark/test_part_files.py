@@ -10,6 +10,7 @@ from tfprov.spark.part_files import Layout, PartFiles
 from tfprov.spark.storage import Storage
 from tfprov.spark.writer import rename
 from tfprov.tfrecord.errors import SchemaError
+from tfprov.tfrecord.files import FileError
 
 SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string())])
 BATCHES = [
@@ -20,6 +21,7 @@ BATCHES = [
 
 def part_files(path: Path, name: str = "part-00000", schema: pa.Schema = SCHEMA, codec: str = "none") -> PartFiles:
     layout = Layout(schema, ("key",) if "key" in schema.names else (), "Example", codec)
+    (path / "_temporary").mkdir(parents=True, exist_ok=True)
     return PartFiles(Storage(str(path)), layout, name, f"{path}/_temporary/{name}")
 
 
@@ -59,3 +61,11 @@ def test_partition_columns_of_other_types(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("key", pa.list_(pa.int64()))])
     with pytest.raises((SchemaError, pa.ArrowNotImplementedError), match="list"):
         part_files(tmp_path, schema=schema).write([pa.record_batch({"id": [1], "key": [[1]]}, schema=schema)])
+
+
+def test_an_attempt_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None:
+    files = part_files(tmp_path)
+    (tmp_path / "_temporary").rmdir()
+    with pytest.raises(FileError, match="No such file or directory"):
+        files.write(iter(BATCHES))
+    assert list(tmp_path.iterdir()) == []

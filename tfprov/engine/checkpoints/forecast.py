@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
+from tfprov.engine.checkpoints.remote import read_remote, remote_url
 from tfprov.engine.checkpoints.resume import Resume, decide, newest, no_checkpoint_error
 from tfprov.engine.checkpoints.shards import Survey, survey
 from tfprov.engine.checkpoints.ungathered import holders, unsaved
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.chief_progress import read_progress
-from tfprov.errors import GatherError
+from tfprov.errors import GatherError, HostError
 from tfprov.formats.checkpoint import NO_STEP, step_of
 from tfprov.hosts.base import File
 from tfprov.model.plan import ActionKind, Plan
@@ -36,6 +37,8 @@ def _of_new_chief(context: Context, observation: Observation, former: Observed |
     """The forecast for a chief that is not on its host yet; the files of a former chief are gathered before its removal."""
     task = context.cluster.chief
     resume = _newest(context)
+    if mirrored := _mirrored(context, resume):
+        return mirrored
     steps = [resume.saved.step] if resume else []
     steps += [
         step_of(newest_unsaved.prefix)
@@ -54,9 +57,27 @@ def _of_new_chief(context: Context, observation: Observation, former: Observed |
     return f"the training starts anew: {task.name} is new on {task.host}{was}" if was else None
 
 
+def _mirrored(context: Context, resume: Resume | None) -> str | None:
+    """The forecast for a chief that restores from its remote directory; None if it restores nothing from there."""
+    if (url := remote_url(context)) is None:
+        return None
+    try:
+        training = read_remote(context)
+    except HostError as error:
+        return f"the training goes on from the newest checkpoint in {url}, if there is one ({error.reason})"
+    newest = training.newest if training else None
+    saved = resume.saved.step if resume else NO_STEP
+    if newest is None or (context.resume and saved > newest.step):
+        return None
+    hint = f"; {_hint(saved)}" if saved > newest.step else ""
+    return f"the training goes on from {_step(newest.step)} ({url}){hint}"
+
+
 def _of_chief(context: Context, plan: Plan, observation: Observation, chief: Observed) -> str | None:
     look = survey(context, chief, lambda: observation)
     own = [one.checkpoint.step for one in look.whole if not one.from_ps]
+    if not own and chief.state is not State.RUNNING and (mirrored := _mirrored(context, _newest(context))):
+        return mirrored
     resume, was = _newest(context), _was(context, observation, look.chief.files)
     if context.resume and resume is not None and decide(resume, chief, look) is None:
         resume.check()

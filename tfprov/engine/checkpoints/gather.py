@@ -24,6 +24,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.monitoring.task_progress import FILE as PROGRESS
 from tfprov.engine.observe import observe
 from tfprov.errors import GatherError, HostError
+from tfprov.filesystems.generations import MIRROR_STATUS
 from tfprov.formats.checkpoint import (
     STATE,
     checkpoint_state,
@@ -252,7 +253,7 @@ class _Gather:
             name
             for name, file in sorted(listing.items())
             if name not in parts
-            and name not in (STATE, manifests.NAME, PROGRESS)
+            and name not in (STATE, manifests.NAME, PROGRESS, MIRROR_STATUS)
             and not _LEFTOVER.search(name)
             and _is_plain(name)
             and (kept is None or kept.has_changed(name, file))

@@ -4,6 +4,7 @@ The training keeps its run's id, so that its later checkpoints are gathered besi
 """
 
 import hashlib
+import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,10 +14,12 @@ from pathlib import Path
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.gather import check_target
 from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, GatheredFile
+from tfprov.engine.checkpoints.remote import newest_step, read_remote, remote_run, remote_url
 from tfprov.engine.checkpoints.shards import Survey, survey
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, Usage
+from tfprov.filesystems.generations import MIRROR_STATUS
 from tfprov.formats.checkpoint import NO_STEP, STATE, checkpoint_state, checkpoints, step_of
 from tfprov.hosts.base import NO_FILES
 from tfprov.model.cluster import Task
@@ -109,6 +112,9 @@ def resuming(context: Context, observation: Observation) -> str | None:
     chief = _chief(context, observation)
     look = survey(context, chief, lambda: observation) if chief else None
     resume = newest(context)
+    mirrored = _mirrored(context, chief, resume)
+    if mirrored is not None:
+        return mirrored
     if resume is None:
         if chief is None or look is None:
             raise no_checkpoint_error(context)
@@ -123,6 +129,23 @@ def resuming(context: Context, observation: Observation) -> str | None:
     if resume.saved.from_ps:
         _check_ps(context, resume, observation)
     return resume.run
+
+
+def _mirrored(context: Context, chief: Observed | None, resume: Resume | None) -> str | None:
+    """Return the run in the remote directory if a chief without files goes on from there; None if it does not.
+
+    What was gathered may be newer: the connection from the hosts to the remote directory may have been lost.
+    """
+    training = read_remote(context) if remote_url(context) else None
+    if chief is not None or training is None or training.newest is None:
+        return None
+    run = training.manifest.run
+    if resume is not None and resume.run != run:
+        if resume.saved.step > training.newest.step:
+            what = f"{context.target} and {training.remote.url} hold checkpoints of two trainings"
+            raise Usage(what, "start without `--resume`, which goes on from the latter, or choose an empty directory")
+        return run
+    return None if resume is not None and resume.saved.step > training.newest.step else run
 
 
 def _chief(context: Context, observation: Observation) -> Observed | None:
@@ -154,7 +177,9 @@ def restoring(context: Context, task: Task, run: str) -> Iterator[Mapping[str, P
         with tempfile.TemporaryDirectory() as folder:
             state = Path(folder) / STATE
             state.write_text(checkpoint_state(resume.saved.prefix, [resume.saved.prefix]))
-            yield resume.of_chief(state)
+            origin = Path(folder) / MIRROR_STATUS
+            origin.write_text(json.dumps({"url": remote_url(context)}))
+            yield resume.of_chief(state) | ({MIRROR_STATUS: origin} if remote_url(context) else {})
 
 
 def _for_task(context: Context, task: Task, run: str) -> Resume | None:
@@ -163,6 +188,8 @@ def _for_task(context: Context, task: Task, run: str) -> Resume | None:
         return None
     resume = newest(context)
     if resume is None or resume.run != run or not (is_chief or resume.saved.from_ps):
+        return None
+    if is_chief and (newest_step(context) or NO_STEP) >= resume.saved.step:  # the task restores it by itself
         return None
     chief = _chief(context, observe(context, hosts={context.cluster.chief.host}))
     look = survey(context, chief, lambda: observe(context)) if chief else None
@@ -194,8 +221,10 @@ def known_run(context: Context, observation: Observation) -> str:
     chief = next((one for one in observation.containers() if (one.task, one.host) == (task.name, task.host)), None)
     if chief is None:
         run = _run_of_ps(context, observation)
-        return "" if run == _gathered(context) else run
-    return "" if _has_nothing(context, chief) and chief.run == _gathered(context) else chief.run
+        return remote_run(context) or ("" if run == _gathered(context) else run)
+    if _has_nothing(context, chief):
+        return remote_run(context) or ("" if chief.run == _gathered(context) else chief.run)
+    return chief.run
 
 
 def _run_of_ps(context: Context, observation: Observation) -> str:

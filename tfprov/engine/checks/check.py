@@ -110,7 +110,15 @@ def _of_processes(context: Context, runtime: Runtime) -> tuple[Finding, ...]:
     context.report.awaiting(IMPORTING)
     programs = of_processes(Programs.of(context), containers)
     context.report.awaiting("")
-    return in_order([*findings, *programs, *_outside_service(context)])
+    remote = _remote_directory(context, runtime.host)
+    return in_order([*findings, *programs, *remote, *_outside_service(context)])
+
+
+def _remote_directory(context: Context, host: str) -> Iterator[Finding]:
+    if (chief := context.container(context.cluster.chief.name)) is not None and chief.remote is not None:
+        from tfprov.engine.checks.remote_dirs import of_host  # noqa: PLC0415  the docker SDK comes with it
+
+        yield from of_host(context, host)
 
 
 def _outside_service(context: Context) -> Iterator[Finding]:

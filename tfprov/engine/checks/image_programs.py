@@ -6,6 +6,7 @@ from contextlib import suppress
 from tfprov.engine.checks.check import split_error
 from tfprov.engine.checks.collect import Collected
 from tfprov.engine.checks.host_rules import IN_IMAGE, Finding, Verdict, command, failed, note, tensorflow, undelivered
+from tfprov.engine.checks.remote_dirs import chief_with_remote, of_machine
 from tfprov.engine.command_checks import Fault, Programs, alternatives, fault_of_image, refuse, tasks_by_program
 from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
@@ -91,7 +92,7 @@ def _of_host(collected: Collected, programs: Programs, host: str) -> list[Findin
             findings += _in_image(collected, programs, collected.by_id(container), tasks, imported)
         elif engine is not None:
             findings += undelivered(container)
-    return list(dict.fromkeys(findings))
+    return [*dict.fromkeys(findings), *_remote_directory(collected, host)]
 
 
 def _in_image(
@@ -120,6 +121,15 @@ def _in_image(
         yield tensorflow(imported[key], python, IN_IMAGE, is_sure=bool(uses))
     except HostError as error:
         yield failed("command", *split_error(error))
+
+
+def _remote_directory(collected: Collected, host: str) -> Iterator[Finding]:
+    """Yield whether the chief can use its remote checkpoint directory from `host`, if it is there and has its image."""
+    context = collected.context
+    chief = chief_with_remote(context, host)
+    engine = collected.facts[host].engine if host in collected.facts else None
+    if chief is not None and engine is not None and chief.docker and chief.docker.image in engine.images:
+        yield of_machine(context, context.machines[host], collected.by_id(chief))
 
 
 def is_root(user: str) -> bool:

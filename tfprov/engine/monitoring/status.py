@@ -10,6 +10,7 @@ from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.chief_progress import read_progress, steps_of
 from tfprov.engine.monitoring.failures import ended, last_log
+from tfprov.engine.monitoring.mirror_status import MirrorStatus, read_mirror
 from tfprov.engine.monitoring.task_progress import Pace, Slowest, read_paces, settled, slowest, step_back
 from tfprov.engine.observe import locate, needs, observe
 from tfprov.errors import HostError, TaskFailed
@@ -67,6 +68,8 @@ class Status:
     unreachable: Mapping[str, HostError]
     steps: int | None = None
     """The number of steps in the chief's flags; None if they do not set it."""
+    mirror: MirrorStatus | None = None
+    """The state of the chief's remote checkpoint directory; None without one."""
 
     @property
     def left(self) -> float | None:
@@ -97,6 +100,7 @@ class Status:
             "examples_rate": self.examples_rate,
             "slowest": asdict(self.slowest) if self.slowest else None,
             "went_back": asdict(self.went_back) if self.went_back else None,
+            **({"mirror": asdict(self.mirror)} if self.mirror else {}),
             "unreachable": {host: error.reason for host, error in self.unreachable.items()},
         }
 
@@ -120,6 +124,7 @@ def status(context: Context, now: float) -> Status:
         went_back=StepBack(back[0], back[1].lost or 0, back[1].resumed or 0) if back else None,
         unreachable=unreachable,
         steps=steps_of(context),
+        mirror=read_mirror(context, observation),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import docker
 
 from tfprov.errors import HostError
-from tfprov.hosts.data_download import PROGRAM, FetchOutput, FetchProgress, fetch_request
+from tfprov.hosts.data_download import PROGRAM, FetchOutput, FetchProgress, fetch_command, fetch_request
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.archive import writable_directory
 from tfprov.hosts.docker.engine import Engine
@@ -29,6 +29,7 @@ _PIDS = 64
 _CONFLICT = 409
 _REMOVAL_TIMEOUT = 60
 """Seconds for an engine to remove a container."""
+_NO_RUNTIME = "No module named 'tfprov'"
 _NO_PYTHON = "the image has no program python3"
 
 
@@ -64,6 +65,10 @@ class DataVolumes:
         try:
             self._fill(data, image, progress)
         except HostError as error:
+            if _NO_RUNTIME in error.reason:
+                problem = "the image has no tfprov.runtime, which copying remote data needs"
+                fix = "use `image: {build: …}` or `{archive: …}`, or put the data on the host"
+                raise HostError(self.engine.host, problem, fix) from None
             if _NO_PYTHON not in error.reason:
                 raise
             problem = "the image has no python3, which fetching data needs"
@@ -101,7 +106,7 @@ class DataVolumes:
 
     def _fill(self, data: DataSet, image: str, progress: FetchProgress) -> None:
         output = FetchOutput(self.engine.host, progress)
-        with self.engine.errors(), self._fetch_container(data.key, image) as container:
+        with self.engine.errors(), self._fetch_container(data, image) as container:
             api = self.engine.api
             attached: Any = api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
             try:
@@ -116,14 +121,14 @@ class DataVolumes:
         output.finish()
 
     @contextmanager
-    def _fetch_container(self, key: str, image: str) -> Iterator[str]:
-        api, volume = self.engine.api, data_volume_name(self.cluster, key)
+    def _fetch_container(self, data: DataSet, image: str) -> Iterator[str]:
+        api, volume = self.engine.api, data_volume_name(self.cluster, data.key)
         created = api.create_container(
             image=image,
-            command=["python3", "-I", "-S", "-c", PROGRAM.read_text(), _FETCH_DIRECTORY],
+            command=fetch_command(data, ["python3", "-I", "-S", "-c"], PROGRAM.read_text(), _FETCH_DIRECTORY),
             entrypoint=[],
             name=f"{volume}-fetch-{secrets.token_hex(4)}",
-            labels={CLUSTER: self.cluster, DATA: key},
+            labels={CLUSTER: self.cluster, DATA: data.key},
             stdin_open=True,
             host_config=api.create_host_config(
                 mounts=[docker.types.Mount(_FETCH_DIRECTORY, volume, type="volume", no_copy=True)],

@@ -90,6 +90,12 @@ def try_import(engine: Engine, container: Container, labels: Mapping[str, str], 
     return parse_result(code, output.decode("utf-8", errors="replace"))
 
 
+def run_in_image(engine: Engine, container: Container, labels: Mapping[str, str], argv: Sequence[str]) -> int:
+    """Run `argv` in a temporary container like `container`, and return its exit code. Raises HostError."""
+    with engine.errors(), _temporary_container(engine, container, labels, argv, start=True) as created:
+        return int(engine.api.wait(created)["StatusCode"])
+
+
 @contextmanager
 def _temporary_container(
     engine: Engine, container: Container, labels: Mapping[str, str], argv: Sequence[str], *, start: bool
@@ -115,7 +121,11 @@ def _temporary_container(
 
 def _host_config(api: docker.APIClient, options: DockerOptions) -> dict[str, Any]:
     created: dict[str, Any] = api.create_host_config(
-        mounts=[docker.types.Mount(item.target, item.source, type="bind", read_only=True) for item in options.mounts],
+        mounts=[
+            docker.types.Mount(item.target, item.source, type="bind", read_only=True)
+            for item in options.mounts
+            if not item.volume_options
+        ],
         network_mode="none",
         cap_drop=["ALL"],
         security_opt=["no-new-privileges"],

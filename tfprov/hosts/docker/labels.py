@@ -1,5 +1,6 @@
 """Names, labels and configuration of tfprov's containers. Labels are the only state."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,7 @@ import docker
 from tfprov.hosts.docker import secret_files
 from tfprov.hosts.process.spec import RUN as RUN_VARIABLE
 from tfprov.model.field_types import parse_uid
-from tfprov.model.state import Container, DockerOptions, dataset_key
+from tfprov.model.state import Container, DockerOptions, Mount, dataset_key
 
 CLUSTER, TASK, HOST = "tfprov.cluster", "tfprov.task", "tfprov.host"
 SPEC, RUN, DIRECTORY = "tfprov.spec", "tfprov.run", "tfprov.checkpoints"
@@ -29,6 +30,8 @@ CODE = "/code"
 TEMPORARY = "/tmp"  # noqa: S108  of the container
 """The writable directory of a read-only container."""
 
+_KEY = 12
+"""Hex digits that tell two volumes of a task apart."""
 _LOG_OPTIONS = {"max-size": "10m", "max-file": "2"}
 """The same limits as the process runtime's."""
 
@@ -106,10 +109,7 @@ def _host_config(api: docker.APIClient, container: Container, options: DockerOpt
     if options.read_only and options.has_code:
         # The engine copies the image's code into this anonymous volume, which is removed with the container.
         mounts.append(docker.types.Mount(CODE, None, type="volume"))
-    mounts += [
-        docker.types.Mount(mount.target, mount.source, type="bind", read_only=mount.read_only)
-        for mount in options.mounts
-    ]
+    mounts += [_mount(mount, cluster, task.name) for mount in options.mounts]
     config: dict[str, Any] = api.create_host_config(
         # On the cluster's address only: a TensorFlow port allows running code.
         port_bindings={task.port: (options.address, task.port)} if task.serves else {},
@@ -130,3 +130,19 @@ def _host_config(api: docker.APIClient, container: Container, options: DockerOpt
         else None,
     )
     return config
+
+
+def _mount(mount: Mount, cluster: str, task: str) -> docker.types.Mount:
+    if not mount.volume_options:
+        return docker.types.Mount(mount.target, mount.source, type="bind", read_only=mount.read_only)
+    # Options of a volume cannot change: others make another volume. `remove` finds all of a task by their labels.
+    key = hashlib.sha256(json.dumps([mount.target, mount.volume_options]).encode()).hexdigest()[:_KEY]
+    return docker.types.Mount(
+        mount.target,
+        f"{container_name(cluster, task)}-mount-{key}",
+        type="volume",
+        read_only=mount.read_only,
+        no_copy=True,
+        labels={CLUSTER: cluster, TASK: task},
+        driver_config=docker.types.DriverConfig("local", dict(mount.volume_options)),
+    )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tfprov.atomic_write import private_directory, sync
 from tfprov.errors import HostError
-from tfprov.hosts.data_download import PROGRAM, FetchOutput, FetchProgress, fetch_request
+from tfprov.hosts.data_download import PROGRAM, FetchOutput, FetchProgress, fetch_command, fetch_request
 from tfprov.hosts.process.task_dir import complete_entries
 from tfprov.model.state import DATA_PREFIX, DataSet, dataset_key
 
@@ -51,7 +51,7 @@ class DataDirs:
         with tempfile.TemporaryFile() as stderr:
             # In its own session, so that Ctrl-C does not reach it; it ends with its input.
             child = subprocess.Popen(
-                [sys.executable, "-I", str(PROGRAM), str(directory)],
+                fetch_command(data, [sys.executable, "-I"], str(PROGRAM), str(directory)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

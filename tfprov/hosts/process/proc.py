@@ -40,6 +40,15 @@ def signal_group(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
 
 
+def terminate(pid: int, *, passes_signals: bool) -> None:
+    """Send SIGTERM to the process group that `pid` leads, or to `pid` alone where it passes signals on to the group."""
+    if not passes_signals:
+        signal_group(pid, signal.SIGTERM)
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+
+
 def signal_handlers(group: int, number: signal.Signals) -> bool:
     """Send a signal to the processes of a group that handle it, as it would end the others; return whether any does."""
     sent = False

@@ -24,7 +24,15 @@ from tfprov.hosts.log_file import last_lines
 from tfprov.hosts.process import task_dir as process_task_dir
 from tfprov.hosts.process.data_dirs import DataDirs
 from tfprov.hosts.process.files import ProcessOutsideFiles, SparseFile
-from tfprov.hosts.process.proc import has_group, is_alive, port_owner, signal_group, signal_handlers, wait_until
+from tfprov.hosts.process.proc import (
+    has_group,
+    is_alive,
+    port_owner,
+    signal_group,
+    signal_handlers,
+    terminate,
+    wait_until,
+)
 from tfprov.hosts.process.spec import RUN, task_order
 from tfprov.hosts.process.task_dir import TaskDir, complete_entries, observe_task, os_errors
 from tfprov.model.cluster import Task
@@ -158,15 +166,15 @@ class ProcessRuntime:
 
     def _stop_unsupervised(self, directory: TaskDir, state_file: dict[str, Any], grace: float) -> None:
         """Stop the processes of a task whose supervisor was killed; the exit code stays unknown."""
-        pid, process_identity = state_file["pid"], state_file.get("identity")
-        environment_mark = f"{RUN}={(directory.read('order.json') or {}).get('run')}"
+        pid, process_identity, order = state_file["pid"], state_file.get("identity"), directory.read("order.json") or {}
+        environment_mark = f"{RUN}={order.get('run')}"
 
         def runs() -> bool:
             return is_alive(pid, process_identity) or has_group(pid, environment_mark)
 
         if not runs():
             return
-        signal_group(pid, signal.SIGTERM)
+        terminate(pid, passes_signals=order.get("passes_signals", False))
         wait_until(lambda: not runs(), grace)
         if runs():
             signal_group(pid, signal.SIGKILL)

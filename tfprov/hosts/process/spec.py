@@ -31,6 +31,8 @@ def task_order(container: Container, run: str, runtime: Path | None = None) -> d
         "restart": container.restart,
         "max_restarts": container.max_restarts,
         "stop_grace": container.stop_grace,
+        # The mirror of its checkpoints passes signals on to the group, and goes on itself until all are copied.
+        "passes_signals": container.remote is not None,
     }
 
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from tfprov.hosts.crash import LINES, FailedRun, is_hopeless, last_words
 from tfprov.hosts.log_file import split_lines
-from tfprov.hosts.process.proc import identity, is_alive, signal_group
+from tfprov.hosts.process.proc import identity, is_alive, signal_group, terminate
 from tfprov.hosts.process.task_dir import TaskDir
 from tfprov.hosts.program_checks import start_error
 
@@ -125,7 +125,7 @@ class Supervisor:
             if received is not None and received.si_signo == signal.SIGTERM and deadline is None:
                 self.stopped = True
                 deadline = time.monotonic() + self.grace()
-                signal_group(process.pid, signal.SIGTERM)
+                terminate(process.pid, passes_signals=self.order.get("passes_signals", False))
             if deadline is not None and time.monotonic() >= deadline:
                 signal_group(process.pid, signal.SIGKILL)
             self.limit_log()

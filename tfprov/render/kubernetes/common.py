@@ -136,7 +136,7 @@ def _local_data(request: RenderRequest) -> Iterator[Problem]:
     if request.settings["data_claim"] or request.settings["data_path"]:
         return
     for role in request.roles.values():
-        if role.reads_data and role.values.data and not (role.values.data.path or "/").startswith("/"):
+        if role.reads_data and role.values.data and not (role.values.data.directory or "/").startswith("/"):
             fix = "use `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
             yield Problem(
                 role.at("data", "path"), "`data.path` is on this machine, and not on the cluster's nodes", fix

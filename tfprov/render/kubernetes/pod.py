@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from tfprov.images.code_layer import RUNTIME_DIRECTORY
+from tfprov.model.state import Mount
 from tfprov.render.kubernetes.cluster_settings import ARCHIVE_DIR, EMPTY_DIR, Json, PodSettings, labels
 from tfprov.render.kubernetes.wiring import literal
 from tfprov.render.options import Values
@@ -183,7 +184,7 @@ class Pod:
             mount_point = {"name": "data", "mountPath": member.data.to, "readOnly": True}
             yield {"name": "data", **_data(str(settings["data_path"] or member.data.path), settings)}, mount_point
         for number, mount in enumerate(member.mounts):
-            volume = {"name": f"mount-{number}", "hostPath": {"path": mount.source}}
+            volume = {"name": f"mount-{number}", **_source(mount)}
             yield volume, {"name": f"mount-{number}", "mountPath": mount.target, "readOnly": mount.read_only}
         if settings["credential_secret"]:
             volume = {"name": "credential", "secret": {"secretName": settings["credential_secret"]}}
@@ -282,3 +283,12 @@ def _toleration(taint: str) -> Json:
     key, equals, value = key_and_value.partition("=")
     match = {"operator": "Equal", "value": value} if equals else {"operator": "Exists"}
     return {"key": key, **match, **({"effect": effect} if effect else {})}
+
+
+def _source(mount: Mount) -> Json:
+    """Return the source of a mount's volume: a directory of the node, or of an NFS server."""
+    options = dict(mount.volume_options)
+    if not options:
+        return {"hostPath": {"path": mount.source}}
+    server = options["o"].partition(",")[0].removeprefix("addr=")
+    return {"nfs": {"server": server, "path": options["device"][1:], "readOnly": mount.read_only}}

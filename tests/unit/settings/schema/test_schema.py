@@ -25,10 +25,7 @@ from tfprov.model.field_types import TextFormat
 from tfprov.model.playbook import MODULE_KEYS, MODULES, Command, Stop, WaitFor
 from tfprov.model.sections import (
     ArgName,
-    Checkpoints,
     ClusterName,
-    Data,
-    DataSource,
     EnvName,
     FlagName,
     FlagNames,
@@ -37,6 +34,7 @@ from tfprov.model.sections import (
     RenamedFlags,
 )
 from tfprov.model.settings import Settings
+from tfprov.model.storage import Checkpoints, Data, DataSource
 from tfprov.model.validators import InvalidValue
 from tfprov.model.yaml_node import Items, Mapping, Node, Scalar, find, plain
 from tfprov.paths import shipped_directory

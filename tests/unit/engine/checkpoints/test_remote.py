@@ -1,0 +1,157 @@
+"""A remote checkpoint directory, as the controller reads it: runs, forecasts, `--resume`, and `gather` without a host."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.remote_dirs import URL, FaultyFileSystem, remote_dir, save
+from tests.support.split_training import INVENTORY, SplitTraining
+from tfprov.engine.checkpoints.forecast import forecast
+from tfprov.engine.checkpoints.resume import resuming
+from tfprov.engine.execute import current_run
+from tfprov.engine.observe import observe, plan
+from tfprov.errors import GatherError, Usage
+from tfprov.filesystems.remote_dir import RemoteDir
+from tfprov.formats.checkpoint import parse_state
+from tfprov.playbook.verbs import gather_mirrored
+from tfprov.runtime.mirror.mirror import Mirror
+from tfprov.runtime.mirror.restore import Owner, take_over
+
+REMOTE = INVENTORY.replace("textbook.py]", f'textbook.py], checkpoints: {{dir: "{URL}"}}')
+
+
+class RemoteSplit(SplitTraining):
+    """A cluster whose checkpoints are mirrored to the directory `far`; `opened` has what it was opened with."""
+
+    def __init__(self, directory: Path, far: Path, fs: FaultyFileSystem | None = None) -> None:
+        super().__init__(directory, REMOTE)
+        self.opened: list[tuple[str, Mapping[str, str]]] = []
+
+        def open_remote(url: str, env: Mapping[str, str]) -> RemoteDir:
+            self.opened.append((url, env))
+            return remote_dir(far, fs)
+
+        self.context = replace(self.context, open_remote=open_remote)
+
+    def forecast(self, *, resume: bool = False) -> str | None:
+        context = replace(self.context, resume=resume)
+        observation = observe(context)
+        return forecast(context, plan(context, observation), observation)
+
+    def run(self, *, resume: bool = False) -> str:
+        context = replace(self.context, resume=resume)
+        return current_run(context, observe(context))
+
+
+def mirror(far: Path, local: Path, *steps: int, cluster: str = "split") -> None:
+    """Leave in `far` what a training on other hosts has mirrored."""
+    remote = remote_dir(far)
+    manifest, _ = take_over(remote, local, Owner(cluster, "run-7"), lambda _line: None)
+    mirror = Mirror(local, remote, manifest, lambda _line: None)
+    for step in steps:
+        save(local, step)
+        (local / "events.out.tfevents.1").write_bytes(b"e" * step)
+        mirror.sync(final=True)
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> Path:
+    return tmp_path / "far"
+
+
+def test_the_chief_alone_is_started_beside_the_mirror(tmp_path: Path, far: Path) -> None:
+    wanted = {container.task.name: container for container in RemoteSplit(tmp_path, far).context.wanted}
+    assert wanted["worker/0"].argv[:5] == ("python", "-m", "tfprov.runtime.mirror.task", "--group", "--")
+    assert wanted["worker/0"].env["TFPROV_CHECKPOINT_URL"] == URL
+    assert wanted["worker/0"].spec["mirror"] == URL
+    for name in ("worker/1", "ps/0", "ps/1"):
+        assert wanted[name].argv[0:2] == ("python", "textbook.py")
+        assert wanted[name].remote is None
+
+
+def test_a_new_cluster_goes_on_from_there_and_keeps_the_run(tmp_path: Path, far: Path) -> None:
+    mirror(far, tmp_path / "local", 100, 200)
+    split = RemoteSplit(tmp_path, far)
+    for resume in (False, True):
+        assert split.forecast(resume=resume) == f"the training goes on from step 200 ({URL})"
+        assert split.run(resume=resume) == "run-7"
+
+
+def test_an_empty_directory_starts_a_new_run(tmp_path: Path, far: Path) -> None:
+    split = RemoteSplit(tmp_path, far)
+    assert split.forecast() is None
+    assert split.run() != "run-7"
+    with pytest.raises(Usage, match="nothing to resume from"):
+        split.run(resume=True)
+
+
+def test_a_directory_that_cannot_be_read_from_here_does_not_stop_a_start(tmp_path: Path, far: Path) -> None:
+    split = RemoteSplit(tmp_path, far, FaultyFileSystem(cut_at=0))
+    goes_on = f"the training goes on from the newest checkpoint in {URL}, if there is one"
+    assert split.forecast() == f"{goes_on} (cannot be listed: the connection was cut)"
+    assert split.run() != ""
+
+
+def test_a_newer_gathered_checkpoint_is_restored_with_resume_alone(tmp_path: Path, far: Path) -> None:
+    """The connection to the remote directory was lost, `down` gathered, and the hosts went."""
+    mirror(far, tmp_path / "local", 100)
+    before = RemoteSplit(tmp_path, far).runs("run-7")
+    before.saves_whole(300)
+    before.gather()
+    split = RemoteSplit(tmp_path, far)
+    assert split.forecast() == f"the training goes on from step 100 ({URL}); `--resume` would go on from step 300"
+    assert split.forecast(resume=True) == "the training goes on from step 300 (gathered)"
+    assert split.run(resume=True) == "run-7"
+
+
+def test_a_gathered_checkpoint_of_another_training_is_not_mixed_with_the_mirrored_one(
+    tmp_path: Path, far: Path
+) -> None:
+    mirror(far, tmp_path / "local", 100)
+    before = RemoteSplit(tmp_path, far).runs("run-1")
+    before.saves_whole(300)
+    before.gather()
+    split = RemoteSplit(tmp_path, far)
+    context = replace(split.context, resume=True)
+    with pytest.raises(Usage, match="hold checkpoints of two trainings"):
+        resuming(context, observe(context))
+
+
+def test_gather_reads_it_without_a_host(tmp_path: Path, far: Path) -> None:
+    mirror(far, tmp_path / "local", 100, 200)
+    split = RemoteSplit(tmp_path, far)
+    split.context = replace(split.context, runtimes={}, home=tmp_path / "home", verify=lambda _: {})
+    gathered = gather_mirrored(split.context)
+    assert gathered is not None
+    assert [one.prefix for one in gathered.new] == ["model.ckpt-100", "model.ckpt-200"]
+    assert split.gathered() >= {"model.ckpt-200.index", "model.ckpt-200.meta", "events.out.tfevents.1"}
+    assert parse_state((split.target / "checkpoint").read_text())[0] == "model.ckpt-200"
+    again = gather_mirrored(split.context)
+    assert again is not None
+    assert (again.files, again.new) == (0, ())
+
+
+def test_gather_refuses_content_that_was_changed_there(tmp_path: Path, far: Path) -> None:
+    mirror(far, tmp_path / "local", 100)
+    path = far / "model.ckpt-100.data-00000-of-00001"
+    path.write_bytes(path.read_bytes()[::-1])
+    split = RemoteSplit(tmp_path, far)
+    split.context = replace(split.context, home=tmp_path / "home", verify=lambda _: {})
+    with pytest.raises(GatherError, match="is damaged: it has another SHA-256"):
+        gather_mirrored(split.context)
+    assert not split.target.exists()
+
+
+def test_gather_goes_to_the_host_if_it_cannot_be_read_from_here(tmp_path: Path, far: Path) -> None:
+    split = RemoteSplit(tmp_path, far, FaultyFileSystem(cut_at=0))
+    assert gather_mirrored(split.context) is None
+    assert "gathering from worker/0 instead" in split.report.notes[-1]
+
+
+def test_the_credentials_are_those_of_the_chief(tmp_path: Path, far: Path) -> None:
+    split = RemoteSplit(tmp_path, far)
+    split.forecast()
+    assert {url for url, _ in split.opened} == {URL}
+    assert all(env["TFPROV_TASK"] == "worker/0" for _, env in split.opened)

@@ -1,0 +1,241 @@
+"""A directory on a remote file system, through fsspec: list, read, write and remove, with errors in one line."""
+
+import importlib
+import os
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+
+from tfprov.filesystems.urls import SCHEMES, Scheme, scheme_of
+
+CHUNK = 4 << 20
+"""Bytes of a file held in memory, besides the client's own buffer of a part."""
+_PART = 8 << 20
+_MAX_PARTS = 9000
+"""S3 takes 10,000 parts of an object."""
+_CONNECT_TIMEOUT, _READ_TIMEOUT = 10, 60
+"""Seconds until a silent server counts as lost."""
+_MAX_REASON = 300
+_QUERY = re.compile(r"(?<=://)([^\s?\"]*)\?[^\s\"]*")
+_ENVIRONMENT = threading.Lock()
+_HADOOP = ("HADOOP_USER_NAME", "HADOOP_CONF_DIR", "HADOOP_HOME", "KRB5CCNAME")
+
+
+class RemoteError(Exception):
+    """A remote file system refused something or cannot be reached; `fix` is empty where only waiting helps."""
+
+    def __init__(self, message: str, fix: str = "") -> None:
+        super().__init__(message)
+        self.message, self.fix = message, fix
+
+
+class ClientMissing(RemoteError):
+    """The package with the client of a scheme is not installed."""
+
+    def __init__(self, scheme: Scheme) -> None:
+        super().__init__(f"{scheme.name}:// needs the Python package {scheme.package}, which is not installed")
+        self.scheme = scheme
+
+
+class RemoteDir:
+    """The directory `path` of an fsspec file system; `url` names it in messages. Paths are relative to it."""
+
+    def __init__(self, url: str, fs: Any, path: str, reach: Callable[[], None] = lambda: None) -> None:
+        """`reach` is called before each request; it raises OSError for a server that cannot be reached."""
+        self.url, self.fs, self.path, self._reach = url.rstrip("/"), fs, path.rstrip("/"), reach
+
+    def files(self, below: str = "") -> dict[str, int]:
+        """Return the sizes of all files below a directory, by path; nothing for a directory that does not exist."""
+        top = f"{self.path}/{below}".rstrip("/")
+        with self._errors("cannot be listed"):
+            try:
+                listed = self.fs.find(top, detail=True)
+            except FileNotFoundError:
+                return {}
+        files = ((self._relative(str(path)), entry) for path, entry in listed.items())
+        return {name: int(entry["size"]) for name, entry in files if name and entry["type"] == "file"}
+
+    def _relative(self, path: str) -> str:
+        start = f"{self.path.strip('/')}/"
+        bare = path.partition("://")[2] if "://" in path else path
+        bare = bare.lstrip("/")
+        return bare[len(start) :] if bare.startswith(start) else ""
+
+    def read(self, name: str, limit: int) -> bytes:
+        """Return a small file. Raises RemoteError, also for one of more than `limit` bytes."""
+        data = b""
+        for piece in self.chunks(name):
+            data += piece
+            if len(data) > limit:
+                raise RemoteError(f"{self.url}/{name} is larger than {limit} bytes")
+        return data
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """Yield the content of a file."""
+        with self._errors(f"{name} cannot be read"), self._open(name, "rb") as file:
+            while piece := file.read(CHUNK):
+                yield bytes(piece)
+
+    def write(self, name: str, chunks: Iterable[bytes], size: int = 0) -> None:
+        """Replace a file of about `size` bytes. One that fails to arrive whole must be taken for damaged."""
+        with self._errors(f"{name} cannot be written"):
+            file = self._open(name, "wb", max(_PART, size // _MAX_PARTS + 1))
+            try:
+                for piece in chunks:
+                    file.write(piece)
+                file.close()
+            except BaseException:
+                _discard(file)
+                raise
+
+    def _open(self, name: str, mode: str, part: int = _PART) -> BinaryIO:
+        # For HDFS the block size is a property of the file, which the cluster decides.
+        options = {} if scheme_of(self.url) == "hdfs" else {"block_size": part}
+        file: BinaryIO = self.fs.open(f"{self.path}/{name}", mode, **options)
+        return file
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files; those that are gone already do not matter."""
+        for name in names:
+            with self._errors(f"{name} cannot be removed"), suppress(FileNotFoundError):
+                self.fs.rm_file(f"{self.path}/{name}")
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """Turn every error of a client into RemoteError: each has its own tree, and some raise plain exceptions."""
+        try:
+            self._reach()
+            yield
+        except (RemoteError, FileExistsError):
+            raise
+        except Exception as error:
+            raise RemoteError(f"{self.url}: {what}: {describe_error(error)}", _fix(error)) from error
+
+
+def _discard(file: Any) -> None:
+    """Abort an upload instead of finishing it, as `close` would do."""
+    with suppress(Exception):
+        if hasattr(file, "discard"):
+            file.discard()
+        file.closed = True
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an error in one line of bounded length."""
+    if isinstance(error, PermissionError):
+        return f"permission denied ({_one_line(error)})"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, socket.gaierror):
+        return "its name has no address"
+    return _one_line(error) or type(error).__name__
+
+
+def _one_line(error: BaseException) -> str:
+    text = str(error).partition("\n\tat ")[0]  # the NameNode's errors bring their stack
+    text = "".join(char if char.isprintable() else " " for char in text)
+    text = _QUERY.sub(r"\1", text)  # of a request, which may be signed
+    return " ".join(text.split())[:_MAX_REASON]
+
+
+def _fix(error: BaseException) -> str:
+    text = f"{type(error).__name__} {error}".lower()
+    if "nosuchbucket" in text or "bucket does not exist" in text:
+        return "create the bucket"
+    if any(word in text for word in ("credential", "forbidden", "accessdenied", "signature", "permission", "403")):
+        return "check the credentials in `env`, and the rights that they give"
+    return ""
+
+
+OpenRemote = Callable[[str, Mapping[str, str]], RemoteDir]
+"""Opens a remote directory from its URL and an environment, as `open_remote` does."""
+
+
+def open_remote(url: str, env: Mapping[str, str]) -> RemoteDir:
+    """Return the remote directory at `url`, with the credentials and the endpoint in `env`. Contacts no server.
+
+    Raises ClientMissing without the client's package.
+    """
+    name = scheme_of(url) or ""
+    scheme = SCHEMES[name]
+    try:
+        client = importlib.import_module("hdfs_native.fsspec" if name == "hdfs" else scheme.module)
+    except ImportError as error:
+        if error.name is None or not error.name.startswith((scheme.module, "fsspec")):
+            raise RemoteError(f"{scheme.package} cannot be imported: {describe_error(error)}") from None
+        raise ClientMissing(scheme) from None
+    parts = urlsplit(url)
+    if name == "hdfs":
+        fs = _hdfs(client, parts.hostname, parts.port, env)
+        return RemoteDir(url, fs, parts.path, lambda: _reach(parts.hostname, parts.port))
+    return RemoteDir(url, _CLIENTS[name](client, env), f"{parts.netloc}{parts.path}")
+
+
+def _hdfs(client: Any, host: str | None, port: int | None, env: Mapping[str, str]) -> Any:
+    """The client takes user and configuration from the environment of the process, and only while it is made."""
+    with _ENVIRONMENT:
+        before = dict(os.environ)
+        os.environ.update({name: env[name] for name in _HADOOP if name in env})
+        try:
+            return client.HdfsFileSystem(host, port, skip_instance_cache=True)
+        finally:
+            for name in _HADOOP:
+                os.environ.pop(name, None)
+            os.environ.update({name: before[name] for name in _HADOOP if name in before})
+
+
+def _reach(host: str | None, port: int | None) -> None:
+    """Connect to the NameNode of a URL with a port: the client tries for minutes to reach one that is down.
+
+    A name without a port may be a name service, which only the client's configuration explains.
+    """
+    if host is not None and port is not None:
+        socket.create_connection((host, port), _CONNECT_TIMEOUT).close()
+
+
+def _s3(client: Any, env: Mapping[str, str]) -> Any:
+    endpoint = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL")
+    region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION")
+    config: dict[str, Any] = {
+        "connect_timeout": _CONNECT_TIMEOUT,
+        "read_timeout": _READ_TIMEOUT,
+        "retries": {"max_attempts": 2},  # callers try again, and say so
+    }
+    if endpoint:  # servers other than Amazon's may not know the checksums that newer clients add to every request
+        when = "when_required"
+        config |= {"request_checksum_calculation": when, "response_checksum_validation": when}
+    return client.S3FileSystem(
+        key=env.get("AWS_ACCESS_KEY_ID"),
+        secret=env.get("AWS_SECRET_ACCESS_KEY"),
+        token=env.get("AWS_SESSION_TOKEN"),
+        endpoint_url=endpoint,
+        client_kwargs={"region_name": region} if region else {},
+        config_kwargs=config,
+        use_listings_cache=False,
+        skip_instance_cache=True,
+    )
+
+
+def _gs(client: Any, env: Mapping[str, str]) -> Any:
+    """`GOOGLE_CREDENTIALS` is the content of a key, `GOOGLE_APPLICATION_CREDENTIALS` the path of one."""
+    import json  # noqa: PLC0415  for this alone
+
+    key = env.get("GOOGLE_CREDENTIALS")
+    token: Any = json.loads(key) if key else env.get("GOOGLE_APPLICATION_CREDENTIALS")
+    endpoint = env.get("STORAGE_EMULATOR_HOST")
+    if endpoint and token is None:
+        token = "anon"  # noqa: S105  an emulator asks for none
+    return client.GCSFileSystem(
+        project=env.get("GOOGLE_CLOUD_PROJECT"),
+        token=token,
+        endpoint_url=endpoint,
+        use_listings_cache=False,
+        skip_instance_cache=True,
+    )
+
+
+_CLIENTS: Mapping[str, Callable[[Any, Mapping[str, str]], Any]] = {"s3": _s3, "gs": _gs}

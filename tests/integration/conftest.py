@@ -48,6 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         names = getattr(item, "fixturenames", ())
+        trains = item.get_closest_marker("tensorflow")
         if "_lab" in names:
             item.add_marker(pytest.mark.xdist_group("lab"))
         elif "_training_lab" in names:
@@ -56,11 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("engine"))
         elif "spark" in names:
             item.add_marker(pytest.mark.xdist_group("spark"))
-        elif (item.get_closest_marker("tensorflow") and item.path.is_relative_to(Path(__file__).parent)) or {
-            "s3",
-            "hdfs",
-        } & set(names):
-            item.add_marker(pytest.mark.xdist_group("tensorflow"))
+        elif (trains and item.path.is_relative_to(Path(__file__).parent)) or {"s3", "hdfs"} & set(names):
+            item.add_marker(pytest.mark.xdist_group("tensorflow"))  # which has servers of these kinds already
 
 
 @pytest.hookimpl(wrapper=True)

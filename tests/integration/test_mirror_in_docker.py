@@ -13,14 +13,17 @@ from tests.support.images import Images
 from tests.support.runtime_bench import code, container
 from tests.support.seaweedfs import S3Server
 from tests.support.waiting import until
+from tests.support.webserver import Listener
+from tfprov.errors import HostError
 from tfprov.filesystems.generations import read_newest
 from tfprov.filesystems.remote_dir import open_remote
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.image_contents import run_in_image
 from tfprov.hosts.docker.remote_probe import probe_in_container
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.images.code_layer import code_archive
 from tfprov.model.cluster import Task
-from tfprov.model.state import Container, DockerOptions, State
+from tfprov.model.state import Container, DataSet, DockerOptions, State
 
 URL = f"s3://{seaweedfs.BUCKET}/docker"
 PROGRAM = """
@@ -87,15 +90,42 @@ class MirrorBench:
         self.lose_the_host()
 
 
+@pytest.fixture(scope="module")
+def server(private_engine: PrivateEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server that containers reach."""
+    with seaweedfs.running(tmp_path_factory.mktemp("s3"), str(private_engine.network.outside)) as server:
+        yield server
+
+
 @pytest.fixture
-def bench(engine: PrivateEngine, images: Images, tmp_path: Path) -> Iterator[MirrorBench]:
-    (tmp_path / "s3").mkdir()
-    with seaweedfs.running(tmp_path / "s3", str(engine.network.outside)) as server:
-        made = MirrorBench(engine, images.s3(), server, tmp_path)
-        try:
-            yield made
-        finally:
-            made.close()
+def bench(engine: PrivateEngine, images: Images, server: S3Server, tmp_path: Path) -> Iterator[MirrorBench]:
+    made = MirrorBench(engine, images.s3(), server, tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_data_in_s3_is_copied_into_a_volume_with_the_image_of_the_tasks(bench: MirrorBench, images: Images) -> None:
+    url = f"s3://{seaweedfs.BUCKET}/data"
+    remote = open_remote(url, bench.server.env)
+    remote.write("train/part-0", [b"first"])
+    data = DataSet((), url, bench.server.env)
+    with pytest.raises(HostError, match=r"the image has no tfprov\.runtime, which copying remote data needs"):
+        bench.runtime.fetch(data, [images.s3()], Listener())
+    image = images.s3_with_runtime()
+    bench.runtime.fetch(data, [image], Listener())
+    assert bench.runtime.observe().delivered == {data.artifact}
+    show = ["python3", "-c", "print(open('/data/train/part-0').read())"]
+    wanted = replace(bench.chief(), argv=tuple(show), data=data.artifact, remote=None)
+    assert wanted.docker is not None
+    bench.runtime.start(replace(wanted, docker=replace(wanted.docker, data_at="/data")), "run-1")
+    until(lambda: bench.log() == "first", "it reads the data")
+    find = "import importlib.util as u, sys; sys.exit(3 if u.find_spec({!r}) is None else 0)"
+    codes = [
+        run_in_image(bench.engine, bench.chief(), {}, ["python3", "-c", find.format(m)]) for m in ("s3fs", "gcsfs")
+    ]
+    assert codes == [0, 3]
 
 
 def test_a_container_goes_on_from_s3_after_its_host_is_lost(bench: MirrorBench) -> None:

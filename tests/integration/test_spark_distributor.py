@@ -27,7 +27,8 @@ Lines = list[tuple[str, str]]
 
 
 def runner(spark: "SparkSession", lines: Lines, **options: Any) -> TensorFlowRunner:
-    options = {"num_slots": 2, "use_gpu": False, "use_custom_strategy": True, "spark": spark} | options
+    own = {"num_slots": 2, "use_gpu": False, "use_custom_strategy": True, "spark": spark, "trusted_network": True}
+    options = own | options
     return TensorFlowRunner(on_line=lambda task, line: lines.append((task, line)), **options)
 
 
@@ -93,7 +94,9 @@ def test_a_failed_task_ends_all_within_ten_seconds_with_its_last_lines(
         if (task, line) == ("worker/1", "ready worker/1"):
             seen.append(time.monotonic())
 
-    training = TensorFlowRunner(num_slots=2, use_gpu=False, use_custom_strategy=True, spark=spark, on_line=on_line)
+    training = TensorFlowRunner(
+        num_slots=2, use_gpu=False, use_custom_strategy=True, spark=spark, on_line=on_line, trusted_network=True
+    )
     with pytest.raises(TaskFailed) as failure:
         training.run(failing(how))
     assert time.monotonic() - seen[0] < 10
@@ -119,6 +122,8 @@ def children() -> list[Path]:
 def test_too_many_slots_are_refused_instead_of_waited_for(spark: "SparkSession") -> None:
     with pytest.raises(Usage, match="the training needs 3 tasks at once, and Spark has slots for 2"):
         runner(spark, [], num_slots=3, start_timeout=0.1).run(wiring(), 1, 2)
+    with pytest.raises(Usage, match="neither Spark nor TensorFlow encrypts here"):
+        runner(spark, [], trusted_network=False)
     with pytest.raises(ValueError, match=r"spark.task.resource.gpu.amount"):
         runner(spark, [], use_gpu=True)
 

@@ -22,6 +22,7 @@ from packaging.utils import canonicalize_name
 from tests.support.engine import Engine
 from tests.support.network_settings import ca_bundle, pip_conf, proxies
 from tests.support.paths import ROOT, STANDIN
+from tfprov.images.code_layer import runtime
 
 REPOSITORY = "tfprov-test"
 File = tuple[bytes, int]
@@ -126,6 +127,14 @@ class Images:
         """Debian's Python with the client of S3, without TensorFlow; half a minute for the first time."""
         arguments = {"BASE": self.base(), "CONSTRAINTS": " ".join(constraints("s3fs"))}
         return self._build("s3", {"Dockerfile": (S3, 0o644)}, arguments)
+
+    def s3_with_runtime(self) -> str:
+        """The same with tfprov's runtime, as in images that tfprov makes."""
+        with tarfile.open(fileobj=io.BytesIO(runtime().archive)) as files:
+            members = {name: files.extractfile(name) for name in files.getnames()}
+            context: dict[str, File] = {name: (it.read(), 0o644) for name, it in members.items() if it is not None}
+        text = b"ARG BASE\nFROM ${BASE}\nCOPY tfprov /tfprov/tfprov\nENV PYTHONPATH=/tfprov\n"
+        return self._build("s3-runtime", {**context, "Dockerfile": (text, 0o644)}, {"BASE": self.s3()})
 
     def train(self) -> str:
         """The image of `images/train`, with TensorFlow in the versions of constraints.txt: 1.1 GB; two minutes."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -66,6 +67,8 @@ def running(directory: Path, address: str = "127.0.0.1") -> Iterator[S3Server]:
     (directory / "s3.json").write_text(_identities())
     options = [f"-{name}.port={port}" for name, port in ports.items()]
     options += [f"-{name}.port.grpc={port + 1}" for name, port in ports.items()]
+    options += ["-s3.port.iceberg=0", "-s3.port.lance=0"]  # fixed ports otherwise, which a second server cannot have
+    options += [f"-{name}.localSocket={directory / name}.sock" for name in ("filer", "s3")]
     command = [
         str(program()), "-logtostderr", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={directory}",
         "-master.volumeSizeLimitMB=64", "-volume.max=20", "-master.telemetry=false", "-s3",
@@ -83,6 +86,9 @@ def running(directory: Path, address: str = "127.0.0.1") -> Iterator[S3Server]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        for port in range(first, first + 8):  # sockets that it makes for each of its gRPC ports
+            for socket in Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port}.sock"):
+                socket.unlink()
 
 
 def _make_bucket(server: S3Server) -> None:

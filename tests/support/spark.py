@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.paths import ROOT
+from tests.support.waiting import until
 
 COMMANDS = ("java", "javac", "jar")
 """What `.ci/java.sh` looks for, and installs."""
@@ -47,6 +48,8 @@ def session(directory: Path) -> Iterator[Any]:
         with _cluster(gateway, directory / "work") as master:
             context = SparkContext(conf=conf.setMaster(master), gateway=gateway)
             try:
+                tracker = context._jsc.sc().statusTracker()  # noqa: SLF001  Python's lists no executors
+                until(lambda: len(tracker.getExecutorInfos()) > EXECUTORS, "the executors have joined the driver")
                 yield SparkSession(context)
             finally:
                 SparkSession.getActiveSession().stop()

@@ -83,19 +83,19 @@ def unsupported(request: RenderRequest, target: Target) -> Iterator[Problem]:
                 yield Problem(role.at("code"), what, fix)
 
 
-def _without_end(request: RenderRequest, target: Target) -> Iterator[Problem]:
-    """Yield a problem for bare servers where a task is expected to end."""
-    if request.first.values.strategy == STANDALONE and request.settings.get("kind", "Job") == "Job":
-        what = f"`strategy: {STANDALONE}` has servers that never end, and {target.name} waits for the end of a task"
-        yield Problem(request.first.at("strategy"), what, "use `render kubernetes --set kind=Deployment`")
-
-
 def _nfs_problems(request: RenderRequest, target: Target) -> Iterator[Problem]:
     for role in request.roles.values():
         if number := next((number for number, it in enumerate(role.values.mounts, 1) if it.nfs is not None), 0):
             what = f"`mounts[{number - 1}].nfs` works on tfprov's own hosts and on Kubernetes, and not in {target.name}"
             yield Problem(role.at("mounts", number - 1), what, "mount it on every machine, and use `source`")
             return
+
+
+def _without_end(request: RenderRequest, target: Target) -> Iterator[Problem]:
+    """Yield a problem for bare servers where a task is expected to end."""
+    if request.first.values.strategy == STANDALONE and request.settings.get("kind", "Job") == "Job":
+        what = f"`strategy: {STANDALONE}` has servers that never end, and {target.name} waits for the end of a task"
+        yield Problem(request.first.at("strategy"), what, "use `render kubernetes --set kind=Deployment`")
 
 
 _NO_HASHES = KeyedHash(lambda: b"")

@@ -4,6 +4,7 @@ Labels of a volume cannot change, so a second, empty volume, the seal, marks a c
 mark, so that the seal of a removed volume does not count for a later one.
 """
 
+import re
 import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -29,7 +30,7 @@ _PIDS = 64
 _CONFLICT = 409
 _REMOVAL_TIMEOUT = 60
 """Seconds for an engine to remove a container."""
-_NO_RUNTIME = "No module named 'tfprov'"
+_NO_RUNTIME = re.compile("No module named .tfprov")
 _NO_PYTHON = "the image has no program python3"
 
 
@@ -65,7 +66,7 @@ class DataVolumes:
         try:
             self._fill(data, image, progress)
         except HostError as error:
-            if _NO_RUNTIME in error.reason:
+            if _NO_RUNTIME.search(error.reason):
                 problem = "the image has no tfprov.runtime, which copying remote data needs"
                 fix = "use `image: {build: …}` or `{archive: …}`, or put the data on the host"
                 raise HostError(self.engine.host, problem, fix) from None

@@ -15,6 +15,8 @@ from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, Usage
 from tfprov.filesystems.remote_dir import RemoteDir
 from tfprov.formats.checkpoint import parse_state
+from tfprov.model.state import State
+from tfprov.playbook.steps import RUN
 from tfprov.playbook.verbs import gather_mirrored
 from tfprov.runtime.mirror.mirror import Mirror
 from tfprov.runtime.mirror.restore import Owner, take_over
@@ -148,6 +150,14 @@ def test_gather_goes_to_the_host_if_it_cannot_be_read_from_here(tmp_path: Path, 
     split = RemoteSplit(tmp_path, far, FaultyFileSystem(cut_at=0))
     assert gather_mirrored(split.context) is None
     assert "gathering from worker/0 instead" in split.report.notes[-1]
+
+
+def test_down_gathers_what_is_not_mirrored(tmp_path: Path, far: Path) -> None:
+    mirror(far, tmp_path / "local", 100)
+    split = RemoteSplit(tmp_path, far, FaultyFileSystem(cut_at=0)).runs("run-7", State.EXITED)
+    split.saves_whole(300)
+    RUN["gather"](replace(split.context, verify=lambda _: {}), None, False)
+    assert "model.ckpt-300.index" in split.gathered()
 
 
 def test_the_credentials_are_those_of_the_chief(tmp_path: Path, far: Path) -> None:

@@ -201,6 +201,22 @@ def test_the_training_never_waits_for_the_directory(tmp_path: Path) -> None:
     assert not loop.problem
 
 
+def test_weights_that_a_saver_leaves_with_a_ps_are_told(tmp_path: Path) -> None:
+    fs, lines = FaultyFileSystem(), list[str]()
+    loop = begun(tmp_path, fs, lines)
+    local = tmp_path / "local"
+    (local / "model.ckpt-5.meta").write_bytes(b"graph")
+    (local / "checkpoint").write_text('model_checkpoint_path: "/checkpoints/model.ckpt-5"\n')
+    assert loop.try_once()
+    assert loop.try_once()
+    (line,) = lines
+    assert (
+        line
+        == "the weights of model.ckpt-5 are not here, but with a ps; save with tfprov.runtime, or Saver(sharded=False)"
+    )
+    assert loop.problem == line
+
+
 def test_every_scheme_names_its_package_and_extra() -> None:
     assert {name: (it.package, it.extra) for name, it in SCHEMES.items()} == {
         "s3": ("s3fs", "s3"), "hdfs": ("hdfs-native", "hdfs"), "gs": ("gcsfs", "gs"),

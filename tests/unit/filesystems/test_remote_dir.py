@@ -1,0 +1,84 @@
+"""Remote directories: what of a file is seen, and what is said of servers that are not there."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.ports import free_port
+from tests.support.remote_dirs import URL, FaultyFileSystem, remote_dir
+from tfprov.filesystems.generations import Manifest, RemoteCheckpoint, RemoteFile, decode, read_newest
+from tfprov.filesystems.remote_dir import RemoteError, open_remote
+
+
+@pytest.mark.parametrize("scheme", ["hdfs", "s3"])
+def test_a_server_that_is_not_there_is_one_line_soon(scheme: str) -> None:
+    port, began = free_port(), time.monotonic()
+    endpoint = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    url = f"hdfs://127.0.0.1:{port}/run" if scheme == "hdfs" else "s3://bucket/run"
+    with pytest.raises(RemoteError) as caught:
+        open_remote(url, endpoint).files()
+    assert caught.value.message.startswith(f"{url}: cannot be listed: ")
+    assert "\n" not in caught.value.message
+    assert time.monotonic() - began < 30
+
+
+def test_files_are_relative_and_those_beside_the_directory_do_not_count(tmp_path: Path) -> None:
+    (tmp_path / "run/a").mkdir(parents=True)
+    (tmp_path / "run/a/b").write_bytes(b"123")
+    (tmp_path / "run-2").mkdir()
+    (tmp_path / "run-2/c").write_bytes(b"4")
+    remote = remote_dir(tmp_path / "run")
+    assert remote.files() == remote.files("a") == {"a/b": 3}
+    assert remote.files("none") == {}
+    with pytest.raises(RemoteError, match="is larger than 2 bytes"):
+        remote.read("a/b", 2)
+
+
+def test_an_upload_that_fails_is_not_finished(tmp_path: Path) -> None:
+    def chunks() -> "list[bytes]":
+        raise OSError("the local disk is gone")
+
+    remote = remote_dir(tmp_path, FaultyFileSystem())
+    with pytest.raises(RemoteError, match="the local disk is gone"):
+        remote.write("x", (piece for _ in range(1) for piece in chunks()))
+    assert remote.files() == {}
+
+
+MANIFEST = Manifest(
+    7, "abc", "linear", "run-1",
+    (RemoteCheckpoint("best/ckpt-2", {"best/ckpt-2.index": RemoteFile("best/ckpt-2.index", 3, "00", 1.5)}),),
+    {"events": RemoteFile("events", 1, "11")}, ("x",),
+)  # fmt: skip
+
+
+def test_a_manifest_is_read_as_it_was_written() -> None:
+    assert decode(MANIFEST.encode()) == MANIFEST
+
+
+def is_read(data: bytes) -> bool:
+    try:
+        decode(data)
+    except ValueError:
+        return False
+    return True
+
+
+def test_no_changed_or_cut_manifest_is_read() -> None:
+    data = MANIFEST.encode().rstrip()
+    variants = [data[:end] for end in range(len(data))]
+    for position in range(0, len(data), 3):
+        changed = bytearray(data)
+        changed[position] ^= 1
+        variants.append(bytes(changed))
+    assert [variant for variant in variants if is_read(variant)] == []
+
+
+def test_the_newest_manifest_that_can_be_read_counts(tmp_path: Path) -> None:
+    remote = remote_dir(tmp_path)
+    remote.write(MANIFEST.name, [MANIFEST.encode()])
+    remote.write(".tfprov/manifest-0000000008-abd.json", [MANIFEST.encode()[:40]])
+    assert read_newest(remote) == MANIFEST
+    (tmp_path / MANIFEST.name).unlink()
+    with pytest.raises(RemoteError, match=f"{URL} has no manifest that can be read"):
+        read_newest(remote)

@@ -29,9 +29,15 @@ def check_network(lookup: Lookup, *, trusted: bool) -> None:
             f"Spark encrypts its traffic (`{encrypted}`), and TensorFlow cannot: gradients and data would be clear text"
         )
         raise Usage(what, f"if nobody else can reach the executors' network, {accept}")
-    if not _LOCAL.fullmatch(lookup("spark.master", "")):
+    if not _is_on_one_machine(lookup):
         what = "neither Spark nor TensorFlow encrypts here, and whoever reaches an executor's port can run code"
         raise Usage(what, f"if nobody else can reach the executors' network, {accept}")
+
+
+def _is_on_one_machine(lookup: Lookup) -> bool:
+    """Whether all executors are here: the master is a local one, or they reach the driver at a loopback address."""
+    driver = lookup("spark.driver.host", "")
+    return bool(_LOCAL.fullmatch(lookup("spark.master", ""))) or driver == "localhost" or driver.startswith("127.")
 
 
 def _is_true(text: str) -> bool:

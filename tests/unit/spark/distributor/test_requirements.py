@@ -19,6 +19,12 @@ def test_a_spark_of_one_machine_needs_no_trust(master: str) -> None:
     check_network(lookup(spark_master=master), trusted=False)
 
 
+def test_executors_that_reach_the_driver_on_its_loopback_are_on_its_machine() -> None:
+    check_network(lookup(spark_master="spark://127.0.0.1:7077", spark_driver_host="127.0.0.1"), trusted=False)
+    with pytest.raises(Usage, match="neither Spark nor TensorFlow encrypts"):
+        check_network(lookup(spark_master="spark://127.0.0.1:7077", spark_driver_host="10.0.0.1"), trusted=False)
+
+
 @pytest.mark.parametrize("master", ["spark://h:7077", "yarn", "k8s://https://h", "", "localhost"])
 def test_a_spark_of_other_machines_is_refused_unless_it_is_trusted(master: str) -> None:
     with pytest.raises(Usage, match=r"neither Spark nor TensorFlow encrypts.*trusted_network=True"):

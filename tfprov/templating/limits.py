@@ -9,6 +9,7 @@ The handler runs in the main thread, where inventories are read; other threads h
 first idle tick after a rendering.
 """
 
+import atexit
 import json
 import os
 import re
@@ -34,6 +35,11 @@ _TICK = 0.1
 _PAGE = resource.getpagesize()
 
 
+@atexit.register  # a tick would end the process, once Python has taken its signal handlers back
+def _stop() -> None:
+    signal.setitimer(signal.ITIMER_PROF, 0)
+
+
 class LimitExceeded(BaseException):
     """A rendering exceeded a limit. Not an Exception, because Jinja2 catches some of those."""
 
@@ -47,8 +53,6 @@ class Limits:
         self._active = False
         self._ticks = 0
         self._resident = 0
-        self._armed_in = 0
-        self._space = 0
         self._soft, self._hard = resource.getrlimit(resource.RLIMIT_AS)
         self._before: Any = signal.SIG_DFL
 
@@ -56,33 +60,32 @@ class Limits:
         """Return `function(*arguments)`; raises LimitExceeded or MemoryError."""
         if self._active or threading.current_thread() is not threading.main_thread():
             return function(*arguments)
-        if self._armed_in != os.getpid():  # a fork has no timer
-            self._arm()
-        alone = self._space and threading.active_count() == 1  # other threads map memory that they never use
-        if alone:
-            resource.setrlimit(resource.RLIMIT_AS, (self._space + self.memory, self._hard))
+        if not signal.getitimer(signal.ITIMER_PROF)[0] or signal.getsignal(signal.SIGPROF) != self._on_tick:
+            self._arm()  # for the first time, in a fork, or after others used the timer
+        # Measured each time: a library that was loaded meanwhile may have mapped more than `memory`.
+        space = self._measure()[0] if threading.active_count() == 1 else 0  # other threads map what they never use
+        if space:
+            resource.setrlimit(resource.RLIMIT_AS, (space + self.memory, self._hard))
         self._ticks, self._active = 0, True
         try:
             return function(*arguments)
         finally:
             self._active = False
-            if alone:
+            if space:
                 resource.setrlimit(resource.RLIMIT_AS, (self._soft, self._hard))
 
     def _arm(self) -> None:
         self._soft, self._hard = resource.getrlimit(resource.RLIMIT_AS)
-        self._measure()
-        self._before = signal.signal(signal.SIGPROF, self._on_tick)
+        if (before := signal.signal(signal.SIGPROF, self._on_tick)) != self._on_tick:
+            self._before = before
         signal.siginterrupt(signal.SIGPROF, False)
         signal.setitimer(signal.ITIMER_PROF, self._tick, self._tick)
-        self._armed_in = os.getpid()
 
     def _on_tick(self, _number: int, _frame: object) -> None:
-        resident = self._measure()
+        resident = self._measure()[1]
         if not self._active:
-            signal.setitimer(signal.ITIMER_PROF, 0)
+            _stop()
             signal.signal(signal.SIGPROF, signal.SIG_IGN if self._before is None else self._before)
-            self._armed_in = 0
             return
         self._ticks += 1
         if self._ticks == 1:
@@ -96,17 +99,16 @@ class Limits:
         """Return the message of a rendering that takes too much memory."""
         return f"takes more than {self.memory >> 20} MiB of memory"
 
-    def _measure(self) -> int:
-        """Store the size of the address space, unless the user has a lower limit; return the resident bytes."""
+    def _measure(self) -> tuple[int, int]:
+        """Return the bytes of the address space, or 0 if the user has a lower limit, and those that are resident."""
         try:
-            with open("/proc/self/statm", "rb", buffering=0) as file:  # noqa: PTH123  ten times a second
-                space, resident = (int(number) * _PAGE for number in file.read(64).split()[:2])
+            file = os.open("/proc/self/statm", os.O_RDONLY)  # 5 microseconds
+            space, resident = (int(number) * _PAGE for number in os.read(file, 64).split()[:2])
+            os.close(file)
         except OSError:  # another system than Linux
-            self._space = 0
-            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            return 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         limit = min((bound for bound in (self._soft, self._hard) if bound != resource.RLIM_INFINITY), default=None)
-        self._space = space if limit is None or space + self.memory < limit else 0
-        return resident
+        return space if limit is None or space + self.memory < limit else 0, resident
 
 
 MAX_OUTPUT = 1_000_000

@@ -1,0 +1,57 @@
+"""The limits of renderings in a process that does other things, too."""
+
+import mmap
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tfprov.templating.limits import LimitExceeded, Limits
+
+
+def burn(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_a_library_may_map_more_than_the_limit_between_two_renderings() -> None:
+    """Arrow maps 1 GiB at its first array."""
+    limits = Limits(memory=64 << 20)
+    limits.within(burn, 0.0)
+    with mmap.mmap(-1, 1 << 30, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS):
+        assert limits.within(lambda: len(bytearray(32 << 20))) == 32 << 20
+        with pytest.raises(MemoryError):
+            limits.within(lambda: bytearray(256 << 20))
+
+
+def test_limits_end_their_renderings_after_others_had_the_timer() -> None:
+    first, second = Limits(seconds=0.1), Limits(seconds=0.1)
+    for each in (first, second):
+        each.within(int)
+    burn(0.1)  # the timer stops
+    for each in (first, second, first):
+        with pytest.raises(LimitExceeded, match=r"takes more than 0\.1 seconds"):
+            each.within(burn, 5.0)
+    burn(0.1)
+    assert not signal.getitimer(signal.ITIMER_PROF)[0]
+
+
+_ENDS = """
+import time
+from tfprov.templating.limits import Limits
+class Library:
+    def __del__(self, clock=time.process_time):
+        end = clock() + 0.3
+        while clock() < end:
+            pass
+library = Library()
+Limits().within(int)
+"""
+
+
+def test_a_process_that_ends_right_after_a_rendering_is_not_ended_by_its_timer() -> None:
+    """Python gives signals their default effect before it removes its modules, which may take a while."""
+    assert subprocess.run([sys.executable, "-c", _ENDS], check=False).returncode == 0

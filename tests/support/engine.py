@@ -22,6 +22,7 @@ from typing import IO
 import docker
 
 from tests.support.netns import Network
+from tests.support.parent_death import WITH_PARENT
 
 COMMANDS = ("dockerd", "docker-init", "containerd", "iptables", "ip", "debootstrap", "ssh", "sshd")
 """What `.ci/engine.sh` installs; `nsenter`, `unshare` and `setpriv` are on every Linux."""
@@ -142,7 +143,7 @@ class Engine:
 
     def _command(self) -> list[str]:
         # Whoever dies takes the next one along: this process, unshare, and with its first process the whole namespace.
-        alone = ["setpriv", "--pdeathsig", "KILL", "--", *self.network.enter]
+        alone = [*WITH_PARENT, *self.network.enter]
         alone += ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--", "docker-init", "--"]
         bridge, pool = self.network.subnet[1], list(self.network.subnet.subnets(new_prefix=18))[1]
         return [

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.package_index import configured_index
+from tests.support.parent_death import WITH_PARENT
 from tests.support.ports import free_ports
 from tests.support.waiting import until
 
@@ -99,7 +100,7 @@ def running(directory: Path) -> Iterator[Hdfs]:
         options = {"cwd": directory, "stdout": log, "stderr": log}
         subprocess.run([*name_node, "-format", "-nonInteractive"], check=True, **options)  # type: ignore[call-overload]
         for program in (name_node, [*command, f"{server}.datanode.DataNode"]):
-            process = subprocess.Popen(program, start_new_session=True, **options)  # type: ignore[call-overload]
+            process = subprocess.Popen([*WITH_PARENT, *program], start_new_session=True, **options)  # type: ignore[call-overload]
             ends.callback(_end, process)
         until(lambda: _listens(first) and _listens(first + 2), "HDFS answers")
         hdfs = Hdfs(f"hdfs://127.0.0.1:{first}")

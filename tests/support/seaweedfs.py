@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.parent_death import WITH_PARENT
 from tests.support.ports import free_ports
 from tests.support.waiting import until
 
@@ -76,7 +77,9 @@ def running(directory: Path, address: str = "127.0.0.1") -> Iterator[S3Server]:
     ]  # fmt: skip
     server = S3Server(f"http://{address}:{ports['s3']}", directory)
     with (directory / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=directory, start_new_session=True)
+        process = subprocess.Popen(
+            [*WITH_PARENT, *command], stdout=log, stderr=log, cwd=directory, start_new_session=True
+        )
     try:
         until(lambda: process.poll() is not None or _answers(server.endpoint), "the S3 server answers")
         assert process.poll() is None, (directory / "log").read_text()[-2000:]

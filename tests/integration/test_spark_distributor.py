@@ -122,8 +122,7 @@ def children() -> list[Path]:
 def test_too_many_slots_are_refused_instead_of_waited_for(spark: "SparkSession") -> None:
     with pytest.raises(Usage, match="the training needs 3 tasks at once, and Spark has slots for 2"):
         runner(spark, [], num_slots=3, start_timeout=0.1).run(wiring(), 1, 2)
-    with pytest.raises(Usage, match="neither Spark nor TensorFlow encrypts here"):
-        runner(spark, [], trusted_network=False)
+    runner(spark, [], trusted_network=False)  # its executors reach the driver on loopback
     with pytest.raises(ValueError, match=r"spark.task.resource.gpu.amount"):
         runner(spark, [], use_gpu=True)
 

@@ -99,7 +99,7 @@ class SourceWalker:
                 [Problem(Position(path), "a directory inside itself", "remove the link that leads back")]
             )
         for name in self._listed(path):
-            below = os.path.join(path, name)  # noqa: PTH118  paths stay as they were given
+            below = os.path.join(path, name)  # noqa: PTH118  paths stay as the user wrote them
             try:
                 if os.path.isdir(below):  # noqa: PTH112
                     yield from self._below(below, (*outer, real))

@@ -35,7 +35,7 @@ class MirrorLoop:
         self._is_over = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfprov-mirror", daemon=True)
-        self._pause, self._told_elsewhere = _FIRST_PAUSE, ""
+        self._pause, self._reported_elsewhere = _FIRST_PAUSE, ""
 
     @classmethod
     def begin(  # noqa: PLR0913, PLR0917  all that a mirror has to do with
@@ -48,7 +48,7 @@ class MirrorLoop:
         patience: float = START_PATIENCE,
     ) -> "MirrorLoop":
         """Restore, and return the loop, which is not started. Raises RemoteError after `patience` seconds of errors."""
-        end, seconds, told = time.monotonic() + patience, _FIRST_PAUSE, ""
+        end, seconds, reported = time.monotonic() + patience, _FIRST_PAUSE, ""
         release(directory)
         while True:
             try:
@@ -59,9 +59,9 @@ class MirrorLoop:
             except RemoteError as error:
                 if error.fix or time.monotonic() + seconds > end:
                     raise
-                if error.message != told:
+                if error.message != reported:
                     noted(f"{error.message}; trying again")
-                    told = error.message
+                    reported = error.message
                 pause(seconds)
                 seconds = min(2 * seconds, 15.0)
         mirror = Mirror(directory, remote, manifest, noted)
@@ -134,8 +134,8 @@ class MirrorLoop:
         problem = (
             f"the weights of {prefix} are not here, but with a ps; save with tfprov.runtime, or Saver(sharded=False)"
         )
-        if prefix != self._told_elsewhere:
-            self._told_elsewhere = prefix
+        if prefix != self._reported_elsewhere:
+            self._reported_elsewhere = prefix
             self._noted(problem)
         return problem
 

@@ -41,7 +41,7 @@ class Mirror:
     noted: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
     _sent: dict[str, Mapping[str, Stamp]] = field(default_factory=dict)
-    """The files of the checkpoints that this task has mirrored, or found mirrored, as they were."""
+    """The files of the checkpoints that this task has mirrored, or that already were mirrored, as they were then."""
     _others: dict[str, Stamp] = field(default_factory=dict)
     _others_at: float = float("-inf")
 

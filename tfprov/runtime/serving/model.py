@@ -87,12 +87,12 @@ class ServedModel:
     def refresh(self) -> bool:
         """Load the newest version on disk unless it is loaded; return whether another one is served now."""
         with self._refreshing:
-            found = versions(self.base)
-            number = newest(found)
+            by_number = versions(self.base)
+            number = newest(by_number)
             if number is None or (self.loaded is not None and number == self.loaded.version):
                 return False
             try:
-                loaded = self._load(number, found[number])
+                loaded = self._load(number, by_number[number])
             except Exception as error:
                 self._report(number, error)
                 return False

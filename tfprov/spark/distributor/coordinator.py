@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from tfprov.spark.distributor.messages import Channel, Server, connect
 
 FAILED, DONE = "failed", "done"
-"""Why a task is told to stop: another task failed, or the training is over."""
+"""Why a task has to stop: another task failed, or the training is over."""
 
 
 class Coordinator:

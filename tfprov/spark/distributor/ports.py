@@ -5,7 +5,7 @@ from types import TracebackType
 
 
 class HeldPort:
-    """A port of this machine that no other program is given while it is held.
+    """A port of this machine that no other program gets while it is held.
 
     The socket is bound and does not listen. TensorFlow binds with SO_REUSEADDR, and so does this: Linux lets both have
     the port as long as one of them listens, and gives it to nobody who asks for any free port. It can stay held while the

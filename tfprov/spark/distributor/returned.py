@@ -47,12 +47,12 @@ def write_checkpoint(result: Outcome, directory: Path) -> ReturnedCheckpoint | N
 
 
 def _write(path: Path, pieces: Sequence[bytes], expected: str, saved: Saved) -> None:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with path.open("xb") as file:
         for piece in pieces:
             file.write(piece)
-            found.update(piece)
+            digest.update(piece)
         file.flush()
         os.fsync(file.fileno())
-    if found.hexdigest() != expected:
+    if digest.hexdigest() != expected:
         raise GatherError(f"{path.name} of {saved.prefix} arrived damaged", "run it again, or set `checkpoint_dir`")

@@ -16,7 +16,7 @@ Row = tuple[str, str, str, bytes]
 
 @dataclass(frozen=True)
 class End:
-    """How a task ended: its exit code, negative for a signal; why it was told to stop; its last lines."""
+    """How a task ended: its exit code, negative for a signal; why it had to stop; its last lines."""
 
     task: str
     code: int

@@ -187,11 +187,11 @@ def _sink(name: str, log: Channel | None) -> Sink:
 
 def newest(directory: Path) -> Saved | None:
     """Return the newest checkpoint in `directory` whose tensors can all be read; None without any."""
-    for found in reversed(checkpoints(path.name for path in directory.iterdir() if path.is_file())):
-        read = _read_tensors(str(directory / found.prefix)) if found.whole else None
+    for saved in reversed(checkpoints(path.name for path in directory.iterdir() if path.is_file())):
+        read = _read_tensors(str(directory / saved.prefix)) if saved.whole else None
         if read is not None:
-            files = {name: digest(directory / name) for name in found.files}
-            return Saved(str(directory), found.prefix, found.step, read, files)
+            files = {name: digest(directory / name) for name in saved.files}
+            return Saved(str(directory), saved.prefix, saved.step, read, files)
     return None
 
 

@@ -48,7 +48,8 @@ def write(cluster: LocalCluster, url: str, env: dict[str, str], *, steps: int, p
 
 def mirrored(cluster: LocalCluster) -> dict[str, object]:
     """Return what the chief's mirror last wrote down."""
-    paths = list((cluster.directory / "state").rglob("worker-0/checkpoints/mirror.json"))
+    # Only this way: a walk through all directories would meet some that the mirror removes meanwhile.
+    paths = list((cluster.directory / "state").glob("tfprov/clusters/*/hosts/*/tasks/worker-0/checkpoints/mirror.json"))
     facts: dict[str, object] = json.loads(paths[0].read_text()) if paths else {}
     return facts
 

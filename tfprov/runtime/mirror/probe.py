@@ -14,13 +14,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfprov.filesystems.generations import FOLDER
-from tfprov.filesystems.remote_dir import ClientMissing, OpenRemote, RemoteError, open_remote
+from tfprov.filesystems.remote_dir import ClientMissing, OpenRemote, RemoteDir, RemoteError, open_remote
 from tfprov.runtime.mirror.restore import Owner, inspect
 
 _LIMIT = 1024
+_PATIENCE = 15.0
+"""Seconds until a server that does not answer counts as lost: somebody waits."""
 
 
-def probe(url: str, cluster: str, env: Mapping[str, str], opened: OpenRemote = open_remote) -> dict[str, Any]:
+def _open(url: str, env: Mapping[str, str]) -> RemoteDir:
+    return open_remote(url, env, _PATIENCE)
+
+
+def probe(url: str, cluster: str, env: Mapping[str, str], opened: OpenRemote = _open) -> dict[str, Any]:
     """Return the newest checkpoint of a remote directory that can be used, or the error and its fix."""
     name, content = f"{FOLDER}/probe-{secrets.token_hex(6)}", secrets.token_hex(16).encode()
     try:

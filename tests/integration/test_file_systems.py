@@ -92,6 +92,7 @@ def test_data_in_s3_is_copied_once_and_read_by_every_task(local_cluster: LocalCl
     )
     variables = ", ".join(f"{name}: {json.dumps(value)}" for name, value in s3.env.items())
     local_cluster.write(text.replace("VARIABLES", variables).replace("{HOST: }", "{localhost: }"))
+    assert f"{url} can be read: 2 files, 11 bytes" in local_cluster("check")
     assert "fetch  data" in local_cluster("plan")
     local_cluster("up")
     until(lambda: local_cluster.tasks()["worker/0"]["state"] != "running", "the program has read it")

@@ -90,16 +90,9 @@ class MirrorBench:
         self.lose_the_host()
 
 
-@pytest.fixture(scope="module")
-def server(private_engine: PrivateEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """An S3 server that containers reach."""
-    with seaweedfs.running(tmp_path_factory.mktemp("s3"), str(private_engine.network.outside)) as server:
-        yield server
-
-
 @pytest.fixture
-def bench(engine: PrivateEngine, images: Images, server: S3Server, tmp_path: Path) -> Iterator[MirrorBench]:
-    made = MirrorBench(engine, images.s3(), server, tmp_path)
+def bench(engine: PrivateEngine, images: Images, s3_for_containers: S3Server, tmp_path: Path) -> Iterator[MirrorBench]:
+    made = MirrorBench(engine, images.s3(), s3_for_containers, tmp_path)
     try:
         yield made
     finally:

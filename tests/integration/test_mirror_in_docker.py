@@ -14,6 +14,7 @@ from tests.support.runtime_bench import code, container
 from tests.support.seaweedfs import S3Server
 from tests.support.waiting import until
 from tests.support.webserver import Listener
+from tfprov.engine.checks.remote_data import in_container
 from tfprov.errors import HostError
 from tfprov.filesystems.generations import read_newest
 from tfprov.filesystems.remote_dir import open_remote
@@ -107,6 +108,10 @@ def test_data_in_s3_is_copied_into_a_volume_with_the_image_of_the_tasks(bench: M
     with pytest.raises(HostError, match=r"the image has no tfprov\.runtime, which copying remote data needs"):
         bench.runtime.fetch(data, [images.s3()], Listener())
     image = images.s3_with_runtime()
+    reader = replace(bench.chief(), docker=DockerOptions(image, address=bench.address))
+    assert in_container(bench.engine, "mirrored", url, reader).what == f"{url} can be read: 1 file, 5 bytes"
+    without = replace(reader, docker=DockerOptions(images.s3(), address=bench.address))
+    assert in_container(bench.engine, "mirrored", url, without).what.endswith("the image has no tfprov.runtime")
     bench.runtime.fetch(data, [image], Listener())
     assert bench.runtime.observe().delivered == {data.artifact}
     show = ["python3", "-c", "print(open('/data/train/part-0').read())"]

@@ -137,7 +137,7 @@ def _remote_directories(collected: Collected, host: str) -> Iterator[Finding]:
         yield note(remote_dirs.CHECK, f"{chief.remote} is not tried until the image is there")
     for url, container in remote_data.readers(context, host):
         if container.docker and container.docker.image in engine.images:
-            yield remote_data.of_machine(context, machine, url, collected.by_id(container))
+            yield remote_data.in_container(machine.engine, context.cluster.name, url, collected.by_id(container))
         else:
             yield note(remote_data.CHECK, f"{url} is not tried until the image is there")
 

@@ -9,8 +9,8 @@ from tfprov.engine.checks.remote_dirs import MODULE, client_fix, last_line, pars
 from tfprov.engine.context import Context
 from tfprov.errors import HostError, one_line
 from tfprov.filesystems.urls import SCHEMES
+from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.remote_probe import probe_in_container
-from tfprov.hosts.machine import Machine
 from tfprov.model.state import Container
 
 CHECK = "data"
@@ -33,11 +33,11 @@ def of_host(context: Context, host: str) -> Iterator[Finding]:
         yield judge(url, answer, lambda package: f"run `{sys.executable} -m pip install {package}`")
 
 
-def of_machine(context: Context, machine: Machine, url: str, container: Container) -> Finding:
+def in_container(engine: Engine, cluster: str, url: str, container: Container) -> Finding:
     """Try a data directory in a temporary container of a task's image, which the host must have."""
-    line = request(url, context.cluster.name, container, reads=True)
+    line = request(url, cluster, container, reads=True)
     try:
-        answer = probe_in_container(machine.engine, container, context.cluster.name, [_PYTHON, "-m", MODULE], line)
+        answer = probe_in_container(engine, container, cluster, [_PYTHON, "-m", MODULE], line)
     except HostError as error:
         return failed(CHECK, f"{url} was not tried: {error.reason}", "look at the host's engine")
     return judge(url, answer, client_fix)

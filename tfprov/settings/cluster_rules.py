@@ -148,6 +148,17 @@ def check_runtime_in_image(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
             yield Problem(role.at("image", "name"), f"{user} is part of tfprov, which this image may lack", fix)
 
 
+def check_copies_in_image(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """Yield a warning for remote data in an image by name: it is copied before `code` is there, by tfprov.runtime."""
+    for role in roles:
+        values = role.values
+        if role.reads_data and values.data and values.data.remote and values.image and values.image.name is not None:
+            what = f"{values.data.remote} is copied by a part of tfprov, which this image may lack"
+            fix = "add `pip install tfprov` and the client to the image, or use `image: {build: …}`"
+            yield Problem(role.at("image", "name"), what, fix)
+            return
+
+
 def _is_part_of_tfprov(role: RoleSettings) -> bool:
     if role.role == "serving":
         return role.values.serving.server == "tfprov"

@@ -215,3 +215,15 @@ def test_tfprovs_own_programs_in_an_image_by_name_are_a_warning(changed: tuple[s
     load(Path("i.yml"), warn=warnings.append)
     assert [it.what.removesuffix(" is part of tfprov, which this image may lack") for it in warnings] == users
     assert all(it.at.line == 2 and it.fix.startswith("set `code`") for it in warnings)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "count"), [("s3://b/x", "name", 1), ("s3://b/x", "build", 0), ("/x", "name", 0)]
+)
+def test_remote_data_in_an_image_by_name_is_a_warning(path: str, kind: str, count: int) -> None:
+    warnings: list[Problem] = []
+    Path("b").mkdir(exist_ok=True)
+    image = f"data: {{path: '{path}'}}, code: ., image: {{{kind}: '{'a/b:1' if kind == 'name' else 'b'}'}}, command:"
+    Path("i.yml").write_text(SMALLEST.replace("command:", image))
+    load(Path("i.yml"), warn=warnings.append)
+    assert [it.what for it in warnings] == [f"{path} is copied by a part of tfprov, which this image may lack"] * count

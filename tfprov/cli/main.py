@@ -92,6 +92,7 @@ VERBS = {
     "tensorboard": ("watch", "Show the address of the cluster's TensorBoard, and lead there until Ctrl-C."),
     "serving": ("watch", "Show the address of the cluster's model server, and lead there until Ctrl-C."),
     "notebook": ("watch", "Show the address of the cluster's notebook, and lead there until Ctrl-C."),
+    "dashboard": ("dashboard", "Show clusters, runs and their curves in a browser."),
     "client": ("client", "Run a program with the TF_CONFIG of a client of bare servers, or print it."),
     "exec": ("watch", "Run a command beside a task."),
     "gather": ("play", "Bring back new checkpoints and event files, whole and verified."),

@@ -21,6 +21,7 @@ from tfprov.dashboard.pages import (
     overview,
     run_page,
     shell,
+    shown_task,
 )
 from tfprov.errors import TfprovError, Usage
 from tfprov.history.compare import compare
@@ -64,13 +65,18 @@ class _Pages:
         record, query = self._record(request.query_params), _query(request.query_params)
         identity = {"cluster": record.directory.cluster, "run": record.directory.id}
         stream = f"/stream?{urlencode({'view': 'run', **identity, 'task': query.task, 'q': query.text})}"
-        return HTMLResponse(
-            shell(
-                f"{record.directory.id} of {record.directory.cluster}", "run.html", run_page(record, query),
-                stream if record.end is None else "", run=record.summary, query=query, logged=record.logged_tasks,
-                description=json.dumps(record.description, indent=1),
-            )
-        )  # fmt: skip
+        page = shell(
+            f"{record.directory.id} of {record.directory.cluster}",
+            "run.html",
+            run_page(record, query),
+            stream if record.end is None else "",
+            run=record.summary,
+            query=query,
+            logged=record.logged_tasks,
+            shown=shown_task(record, query),
+            description=json.dumps(record.description, indent=1),
+        )
+        return HTMLResponse(page)
 
     def compare(self, request: Request) -> Response:
         names = request.query_params.getlist("run")

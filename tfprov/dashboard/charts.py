@@ -103,7 +103,8 @@ class _Frame:
         below = HEIGHT - _BOTTOM + 16
         for value in ticks(*self.x):
             left, _ = self.at(value, self.y[0])
-            yield f'<text class="tick" x="{left:.1f}" y="{below}" text-anchor="middle">{shown(value)}</text>'
+            anchor = "end" if left > WIDTH - 3 * _RIGHT else "middle"
+            yield f'<text class="tick" x="{left:.1f}" y="{below}" text-anchor="{anchor}">{shown(value)}</text>'
         yield f'<text class="tick" x="{WIDTH - _RIGHT}" y="{HEIGHT - 4}" text-anchor="end">{escape(x_name)}</text>'
 
     def curve(self, number: int, curve: Curve) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The page's sections as HTML: summaries and records of runs to text. Every value is escaped by the templates."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -13,8 +13,9 @@ from markupsafe import Markup
 from tfprov.dashboard.charts import Curve, line_chart, shown
 from tfprov.errors import printable
 from tfprov.history.compare import Comparison
+from tfprov.history.quality import headline
 from tfprov.history.reader import RunHistory, RunRecord
-from tfprov.history.summary import INTERRUPTED, RUNNING, UP, RunSummary
+from tfprov.history.summary import DAMAGED, INTERRUPTED, LOST, RUNNING, UP, RunSummary
 
 SHOWN_RUNS = 50
 """Runs on a page of the table."""
@@ -24,7 +25,7 @@ SHOWN_LINES = 400
 _LONGEST = 2000
 """Characters of a line that are shown."""
 _NOTHING = "-"
-GOOD, BAD = ("done", RUNNING, UP), ("failed", INTERRUPTED, "lost", "damaged")
+GOOD, BAD = ("succeeded", RUNNING, UP), ("failed", "deadline", INTERRUPTED, LOST, DAMAGED)
 
 
 @cache
@@ -33,7 +34,14 @@ def _templates() -> Environment:
         loader=PackageLoader("tfprov.dashboard"), autoescape=select_autoescape(default=True),
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"number": _number, "ago": _ago, "duration": _duration, "tone": _tone, "stamp": _stamp}
+    environment.filters |= {
+        "number": _number,
+        "ago": _ago,
+        "duration": _duration,
+        "tone": _tone,
+        "stamp": _stamp,
+        "headline": _headline,
+    }
     return environment
 
 
@@ -98,10 +106,16 @@ def compare_page(comparison: Comparison) -> dict[str, str]:
     }
 
 
+def shown_task(record: RunRecord, query: LogQuery) -> str:
+    """Return the task whose log is shown: the chosen one, else the chief, else any; empty without logs."""
+    tasks = record.logged_tasks
+    choices = [query.task, str(record.description.get("chief", "")), *tasks]
+    return next((task for task in choices if task in tasks), "")
+
+
 def log_lines(record: RunRecord, query: LogQuery) -> list[str]:
     """Return the last lines of a task's log that contain the text, whatever its case."""
-    tasks = record.logged_tasks
-    task = query.task if query.task in tasks else next(iter(tasks), "")
+    task = shown_task(record, query)
     if not task:
         return []
     wanted = query.text.lower()
@@ -159,6 +173,11 @@ def _ago(value: object) -> str:
 def _stamp(value: object) -> str:
     at = time.localtime(float(value)) if isinstance(value, int | float) else None
     return time.strftime("%Y-%m-%d %H:%M:%S", at) if at else _NOTHING
+
+
+def _headline(measures: Mapping[str, float]) -> str:
+    best = headline(measures)
+    return f"{best[0]} {shown(best[1])}" if best else _NOTHING
 
 
 def _tone(outcome: str) -> str:

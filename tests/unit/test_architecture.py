@@ -32,6 +32,7 @@ LAYERS = (
     {"hosts"},
     {"images"},
     {"engine", "render", "importing"},
+    {"history"},
     {"playbook"},
     {"api"},
     {"cli", "__main__"},

@@ -97,6 +97,7 @@ VERBS = {
     "exec": ("watch", "Run a command beside a task."),
     "gather": ("play", "Bring back new checkpoints and event files, whole and verified."),
     "down": ("play", "Gather once more, stop everything in order, and remove it."),
+    "runs": ("runs.group", "Show, compare and remove the runs that were recorded on this controller."),
     "inventory": ("inventory.group", "Show, explain and edit the inventory."),
     "image": ("images", "Build, deliver, list and prune images on their own."),
     "records": ("records", "Show and verify TFRecord files."),

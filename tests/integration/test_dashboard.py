@@ -97,21 +97,25 @@ def test_a_run_is_drawn_and_updated_while_it_is_recorded(page: "Page", tmp_path:
         page.set_viewport_size(NARROW)  # type: ignore[arg-type]
         assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
         page.get_by_role("link", name="Clusters and runs").click()
+        page.wait_for_load_state()  # until then it has no style
         assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
 
         page.set_viewport_size({"width": 1280, "height": 900})
+        until(lambda: page.locator("#connection").inner_text() == "live", "the page is connected")
         for number in (1, 2):
-            box = page.get_by_label(f"Compare {run_id(number)}")
-            box.focus()
+            page.get_by_label(f"Compare {run_id(number)}").focus()
             page.keyboard.press("Space")
+        recorder.handle(progress(1050))
+        until(lambda: "1,050" in page.locator("#runs").inner_text(), "the table is replaced")
+        assert page.evaluate("document.activeElement.ariaLabel") == f"Compare {run_id(2)}"
         page.keyboard.press("Enter")
         page.wait_for_url("**/compare?*")
-        assert points(page) == [40, 30, 40, 30]
+        assert points(page) == [30, 40, 30, 40]
         assert "learning_rate" in page.locator("#figures").inner_text()
         labels = page.locator("svg.chart").evaluate_all(
             "charts => charts.map(chart => chart.getAttribute('aria-label'))"
         )
-        assert re.match(rf"Loss: {run_id(1)} from 100 to .* at step 1,950; {run_id(2)} from ", labels[0])
+        assert re.match(rf"Loss: {run_id(2)} from 100 to .* at step 1,450; {run_id(1)} from ", labels[0])
         unnamed = page.locator("a, button, input, select, [role=region]").evaluate_all(
             "all => all.filter(e => !(e.ariaLabel || e.innerText || e.labels?.length || e.type === 'hidden')).length"
         )

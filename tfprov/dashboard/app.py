@@ -1,5 +1,6 @@
 """The pages and their stream of changes, as a Starlette application."""
 
+import hashlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -58,17 +59,18 @@ class _Pages:
 
     def start(self, request: Request) -> Response:
         sections = self._sections("start", request.query_params)
-        stream = f"/stream?{urlencode({'view': 'start', 'page': _page(request.query_params)})}"
-        return HTMLResponse(shell("Clusters and runs", "overview.html", sections(), stream))
+        shown = sections()
+        stream = _stream(shown, view="start", page=str(_page(request.query_params)))
+        return HTMLResponse(shell("Clusters and runs", "overview.html", shown, stream))
 
     def run(self, request: Request) -> Response:
         record, query = self._record(request.query_params), _query(request.query_params)
-        identity = {"cluster": record.directory.cluster, "run": record.directory.id}
-        stream = f"/stream?{urlencode({'view': 'run', **identity, 'task': query.task, 'q': query.text})}"
+        cluster, run, sections = record.directory.cluster, record.directory.id, run_page(record, query)
+        stream = _stream(sections, view="run", cluster=cluster, run=run, task=query.task, q=query.text)
         page = shell(
-            f"{record.directory.id} of {record.directory.cluster}",
+            f"{run} of {cluster}",
             "run.html",
-            run_page(record, query),
+            sections,
             stream if record.end is None else "",
             run=record.summary,
             query=query,
@@ -88,7 +90,8 @@ class _Pages:
 
     async def stream(self, request: Request) -> Response:
         sections = self._sections(request.query_params.get("view", ""), request.query_params)
-        return StreamingResponse(self._changes(sections), media_type="text/event-stream")
+        shown = dict(pair.split(":", 1) for pair in request.query_params.getlist("shown") if ":" in pair)
+        return StreamingResponse(self._changes(sections, shown), media_type="text/event-stream")
 
     def _sections(self, view: str, values: QueryParams) -> Sections:
         if view == "run":
@@ -98,9 +101,8 @@ class _Pages:
     def _record(self, values: QueryParams) -> RunRecord:
         return self._history.load(values.get("run", ""), values.get("cluster") or None)
 
-    async def _changes(self, sections: Sections) -> AsyncIterator[str]:
-        """Yield the sections that have changed, as events, until the reader has gone."""
-        known: Mapping[str, str] = {}
+    async def _changes(self, sections: Sections, shown: Mapping[str, str]) -> AsyncIterator[str]:
+        """Yield the sections that differ from what is shown, as events, until the reader has gone."""
         sent = time.monotonic()
         while True:
             began = time.monotonic()
@@ -108,14 +110,25 @@ class _Pages:
                 current = await anyio.to_thread.run_sync(sections)
             except TfprovError:  # the run was removed
                 current = {}
-            if changed := {name: html for name, html in current.items() if known.get(name) != html}:
+            digests = _digests(current)
+            if changed := {name: html for name, html in current.items() if shown.get(name) != digests[name]}:
                 yield f"data: {json.dumps(changed)}\n\n"
                 sent = time.monotonic()
             elif time.monotonic() - sent > _PING:
                 yield ": nothing new\n\n"
                 sent = time.monotonic()
-            known = {**known, **current}
+            shown = {**shown, **digests}
             await anyio.sleep(max(self._interval, 10 * (time.monotonic() - began)))
+
+
+def _stream(sections: Mapping[str, str], **values: str) -> str:
+    """Return the address of the changes to sections that a page shows."""
+    shown = [("shown", f"{name}:{digest}") for name, digest in _digests(sections).items()]
+    return f"/stream?{urlencode([*values.items(), *shown])}"
+
+
+def _digests(sections: Mapping[str, str]) -> dict[str, str]:
+    return {name: hashlib.sha256(html.encode()).hexdigest()[:16] for name, html in sections.items()}
 
 
 def _page(values: QueryParams) -> int:

@@ -11,7 +11,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from tfprov.dashboard.charts import Curve, line_chart, shown
-from tfprov.errors import printable
 from tfprov.history.compare import Comparison
 from tfprov.history.quality import headline
 from tfprov.history.reader import RunHistory, RunRecord
@@ -122,10 +121,15 @@ def log_lines(record: RunRecord, query: LogQuery) -> list[str]:
     kept: list[str] = []
     for line in record.log(task):
         if wanted in line.text.lower():
-            kept.append(printable(line.text[:_LONGEST]))
+            kept.append(_visible(line.text[:_LONGEST]))
             if len(kept) > 2 * SHOWN_LINES:
                 del kept[:-SHOWN_LINES]
     return kept[-SHOWN_LINES:]
+
+
+def _visible(text: str) -> str:
+    """Return a line without control characters, and without those that change the direction of what follows."""
+    return "".join(c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _events(record: RunRecord) -> list[dict[str, Any]]:

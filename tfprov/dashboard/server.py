@@ -51,6 +51,7 @@ def bound(port: int | None) -> Iterator[Dashboard]:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", port or 0))
+            listener.listen()  # a browser that is quicker than the server waits for it
         except OSError as error:
             raise Usage(f"port {port} of 127.0.0.1: {error.strerror}", "choose another --port, or none") from None
         yield Dashboard(listener, TokenGate())

@@ -11,10 +11,14 @@ if (stream) {
   };
 }
 
+function name(element) {
+  return element.id || element.getAttribute("href") || element.getAttribute("aria-label");
+}
+
 function replace(section, content) {
   if (!section) return;
   const focused = section.contains(document.activeElement) ? document.activeElement : null;
-  const key = focused && (focused.id || focused.getAttribute("href"));
+  const key = focused && name(focused);
   const checked = [...section.querySelectorAll("input:checked")].map((box) => box.value);
   const log = section.querySelector("pre.log");
   const follows = !log || log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
@@ -24,8 +28,7 @@ function replace(section, content) {
   const next = section.querySelector("pre.log");
   if (next) next.scrollTop = follows ? next.scrollHeight : top;
   if (key) {
-    const again = [...section.querySelectorAll("a, input, button, pre")]
-      .find((each) => each.id === key || each.getAttribute("href") === key);
+    const again = [...section.querySelectorAll("a, input, button, pre, [tabindex]")].find((each) => name(each) === key);
     if (again) again.focus();
   }
 }

@@ -10,8 +10,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from tfprov.dashboard.charts import Curve, line_chart, shown
 from tfprov.history.compare import Comparison
+from tfprov.history.curves import Curve
+from tfprov.history.line_chart import line_chart, shown
 from tfprov.history.quality import headline
 from tfprov.history.reader import RunHistory, RunRecord
 from tfprov.history.summary import DAMAGED, INTERRUPTED, LOST, RUNNING, UP, RunSummary
@@ -84,16 +85,17 @@ def run_page(record: RunRecord, query: LogQuery) -> dict[str, str]:
 
 def curves(records: Sequence[RunRecord]) -> str:
     """Return the curves of loss and steps per second, over the steps."""
-    losses = [
-        Curve(run.summary.run, [(one.step, one.loss) for one in run.samples if one.loss is not None]) for run in records
-    ]
-    rates = [
-        Curve(run.summary.run, [(one.step, one.rate) for one in run.samples if one.rate is not None]) for run in records
-    ]
+    losses = [_curve(record, "loss") for record in records]
+    rates = [_curve(record, "rate") for record in records]
     return "".join(
         f"<figure><figcaption>{title}</figcaption>{line_chart(title, 'step', series)}</figure>"
         for title, series in (("Loss", losses), ("Steps per second", rates))
     )
+
+
+def _curve(record: RunRecord, name: str) -> Curve:
+    values = ((sample.step, getattr(sample, name)) for sample in record.samples)
+    return Curve(record.summary.run, tuple((step, value) for step, value in values if value is not None))
 
 
 def compare_page(comparison: Comparison) -> dict[str, str]:

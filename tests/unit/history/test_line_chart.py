@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfprov.dashboard.charts import Curve, line_chart, shown, ticks
+from tfprov.history.curves import Curve, log_ticks, ticks
+from tfprov.history.line_chart import line_chart, shown
 
 ANY = st.floats(allow_nan=True, allow_infinity=True)
 
@@ -22,7 +23,20 @@ def points(chart: str) -> list[list[tuple[float, float]]]:
 
 
 def test_a_falling_curve_falls_and_is_described() -> None:
-    chart = line_chart("Loss", "step", [Curve("a", [(0, 4.0), (50, 1.0), (100, 0.5)])])
+    chart = line_chart(
+        "Loss",
+        "step",
+        [
+            Curve(
+                "a",
+                (
+                    (0, 4.0),
+                    (50, 1.0),
+                    (100, 0.5),
+                ),
+            )
+        ],
+    )
     [curve] = points(chart)
     assert [left for left, _ in curve] == sorted(left for left, _ in curve)
     assert [top for _, top in curve] == sorted(top for _, top in curve)  # the origin of SVG is at the top
@@ -30,7 +44,26 @@ def test_a_falling_curve_falls_and_is_described() -> None:
 
 
 def test_two_curves_share_their_axes_and_have_a_legend() -> None:
-    chart = line_chart("Loss", "step", [Curve("a", [(0, 1), (10, 1)]), Curve("b", [(0, 3), (10, 2)])])
+    chart = line_chart(
+        "Loss",
+        "step",
+        [
+            Curve(
+                "a",
+                (
+                    (0, 1),
+                    (10, 1),
+                ),
+            ),
+            Curve(
+                "b",
+                (
+                    (0, 3),
+                    (10, 2),
+                ),
+            ),
+        ],
+    )
     first, second = points(chart)
     assert first[0][1] > second[0][1] > 0
     assert '<li class="curve1">b</li>' in chart
@@ -38,11 +71,11 @@ def test_two_curves_share_their_axes_and_have_a_legend() -> None:
 
 @pytest.mark.parametrize("values", [[], [(1.0, math.nan)], [(math.inf, 1.0)]])
 def test_without_finite_points_there_is_a_line_of_text(values: list[tuple[float, float]]) -> None:
-    assert line_chart("Loss", "step", [Curve("a", values)]) == '<p class="empty">Loss: nothing yet</p>'
+    assert line_chart("Loss", "step", [Curve("a", tuple(values))]) == '<p class="empty">Loss: nothing yet</p>'
 
 
 def test_a_long_curve_is_drawn_with_few_points_and_its_end() -> None:
-    [curve] = points(line_chart("Loss", "step", [Curve("a", [(step, step) for step in range(100_001)])]))
+    [curve] = points(line_chart("Loss", "step", [Curve("a", tuple((step, step) for step in range(100_001)))]))
     assert 200 < len(curve) < 310
     assert curve[-1][0] == pytest.approx(708)
 
@@ -50,7 +83,7 @@ def test_a_long_curve_is_drawn_with_few_points_and_its_end() -> None:
 @given(st.lists(st.tuples(ANY, ANY), max_size=30), st.text())
 def test_any_points_and_names_give_well_formed_markup(values: list[tuple[float, float]], name: str) -> None:
     plain = "".join(c for c in name if c.isprintable())
-    chart = line_chart(plain, plain, [Curve(plain, values), Curve("<script>", values)])
+    chart = line_chart(plain, plain, [Curve(plain, tuple(values)), Curve("<script>", tuple(values))])
     markup = ET.fromstring(f"<div>{chart}</div>")
     assert markup.find(".//script") is None
 
@@ -68,3 +101,16 @@ def test_ticks_are_a_few_values_in_the_range(low: float, width: float) -> None:
 )
 def test_numbers_are_shown_with_four_digits(value: float, text: str) -> None:
     assert shown(value) == text
+
+
+@given(st.floats(1e-9, 1e6), st.floats(101, 1e12))
+def test_logarithmic_ticks_are_powers_of_ten_in_the_range(low: float, ratio: float) -> None:
+    values = log_ticks(low, low * ratio)
+    assert 1 <= len(values) <= 5
+    assert all(low * 0.999 <= value <= low * ratio * 1.001 for value in values)
+
+
+def test_a_loss_that_falls_over_many_powers_of_ten_is_drawn_by_its_logarithm() -> None:
+    [curve] = points(line_chart("Loss", "step", [Curve("a", ((0, 100), (1, 1), (2, 0.01)))]))
+    tops = [top for _, top in curve]
+    assert tops[1] == pytest.approx((tops[0] + tops[2]) / 2, abs=0.2)

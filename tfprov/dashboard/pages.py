@@ -11,8 +11,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from tfprov.history.compare import Comparison
-from tfprov.history.curves import Curve
-from tfprov.history.line_chart import line_chart, shown
+from tfprov.history.drawing.curves import Curve
+from tfprov.history.drawing.line_chart import line_chart, shown
 from tfprov.history.quality import headline
 from tfprov.history.reader import RunHistory, RunRecord
 from tfprov.history.summary import DAMAGED, INTERRUPTED, LOST, RUNNING, UP, RunSummary

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from tfprov.history.curves import Axes, Curve, axes, log_ticks, ticks
+from tfprov.history.drawing.curves import Axes, Curve, axes, log_ticks, ticks
 
 WIDTH, HEIGHT = 720, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 12, 34

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from tfprov.history.compare import Comparison, Figures
-from tfprov.history.line_chart import line_chart
+from tfprov.history.drawing.line_chart import line_chart
 from tfprov.history.show import Formats, curve_of
 
 _COLOURS = ("#1b6ec2", "#c2491b", "#2a8a3e", "#7b3fb5", "#a8780a", "#b01e62")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from tfprov.history.curves import Axes, Curve, axes
+from tfprov.history.drawing.curves import Axes, Curve, axes
 
 MARKS = "abcdefghijklmnopqrstuvwxyz"
 """The marks of curves, in turn; `*` is where several meet."""

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfprov.history.curves import Curve, log_ticks, ticks
-from tfprov.history.line_chart import line_chart, shown
+from tfprov.history.drawing.curves import Curve, log_ticks, ticks
+from tfprov.history.drawing.line_chart import line_chart, shown
 
 ANY = st.floats(allow_nan=True, allow_infinity=True)
 

@@ -13,7 +13,9 @@ from tfprov.cli.escape_sequences import Screened, on_one_line, screened
 from tfprov.cli.progress_line import MOVES, UnderWay, progress_line
 from tfprov.engine.events import Event
 from tfprov.formats.event_file import EventProgress
+from tfprov.model.incident import IncidentKind
 from tfprov.model.plan import Action, ActionKind
+from tfprov.model.state import Observed
 from tfprov.planning.plan_text import format_size
 from tfprov.planning.reconcile import describe_artifact
 
@@ -229,6 +231,16 @@ class Printer:
         """See Reporter."""
         with self.lock:
             self.under_way.await_(what, self.now())
+
+    def incident(self, kind: IncidentKind, text: str, *, task: str = "", host: str = "", **values: Any) -> None:
+        """See Reporter; `text` names the task and the host."""
+        self.print(text)
+
+    def observed(self, containers: Iterable[Observed]) -> None:
+        """See Reporter; `status` shows it."""
+
+    def run_started(self, run: str) -> None:
+        """See Reporter; `runs` shows it."""
 
     # -- words --------------------------------------------------------------------------------------------------------
 

@@ -39,13 +39,21 @@ def wait_command(condition: Literal["done", "serving"], timeout: float | None, *
 @click.argument("tasks", nargs=-1, metavar="[TASK]...")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the tasks end.")
 @click.option("-n", "--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last lines of each task.")
+@click.option(
+    "--run", "run", metavar="RUN", help="The recorded logs of this run, see `tfprov runs`; needs no inventory."
+)
 @inventory_options
-def logs_command(tasks: Sequence[str], follow: bool, tail: int | None, **options: Any) -> None:
+def logs_command(tasks: Sequence[str], follow: bool, tail: int | None, run: str | None, **options: Any) -> None:
     """All tasks, or only those named, such as `worker/1`. Each line has its task in front.
 
     Of tasks that were removed it is what was kept beside the gathered checkpoints.
     """
     with Printer() as printer:
+        if run is not None:
+            from tfprov.cli.runs.recorded_logs import print_recorded  # noqa: PLC0415
+
+            print_recorded(printer, run, tasks, follow=follow, tail=tail)
+            return
         logs = cluster_of(options, printer.handle).logs(*tasks, follow=follow, tail=tail)
         printer.align(logs.tasks)
         for record in logs:

@@ -21,7 +21,7 @@ from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Container
-from tfprov.paths import cache_home, state_home
+from tfprov.paths import cache_home, runs_directory, state_home
 from tfprov.planning.desired import RoleHost, desired_containers
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.resolve import RoleSettings
@@ -164,6 +164,7 @@ def _context(assembly: _Assembly, tasks: _Tasks, runtimes: Mapping[str, Runtime]
         target=target,
         roles=roles,
         logs=target / LOGS,
+        history=runs_directory(assembly.definition.home),
         saves=chief_of(cluster, roles).values.saves,
         report=assembly.report,
         forks=assembly.options.forks,

@@ -107,6 +107,10 @@ class Context:
     """The settings of every role on every host, to be kept with the logs."""
     logs: Path | None = None
     """The directory for the logs of removed tasks; None keeps no logs."""
+    history: Path | None = None
+    """The directory of the cluster's runs on the controller; None records none."""
+    new_run: str = ""
+    """The id of a run that starts anew; empty for one that is made at its start."""
     before_remove: Callable[[str, str], None] | None = None
     """Called with a task and its host just before the task is removed."""
     saves: bool = True

@@ -1,11 +1,14 @@
 """The events of a run: what the engine does, as values for one callback."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from tfprov.formats.event_file import EventProgress
+from tfprov.model.incident import IncidentKind
 from tfprov.model.plan import Action
+from tfprov.model.state import Observed
 
 
 class Reporter(Protocol):
@@ -43,6 +46,15 @@ class Reporter(Protocol):
 
     def awaiting(self, what: str) -> None:
         """The run waits for `what`; an empty text ends the wait."""
+
+    def incident(self, kind: IncidentKind, text: str, *, task: str = "", host: str = "", **values: Any) -> None:
+        """Something happened that somebody has to know of; `text` is the line for the user."""
+
+    def observed(self, containers: Iterable[Observed]) -> None:
+        """These containers were observed."""
+
+    def run_started(self, run: str) -> None:
+        """Tasks are about to start in the run with this id."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +134,43 @@ class Note(Event):
 
 
 @dataclass(frozen=True)
+class Incident(Note):
+    """Something that somebody has to know of. `task` and `host` are empty where they say nothing."""
+
+    kind: IncidentKind
+    task: str = ""
+    host: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """The steps of WENT_BACK: `lost` and `resumed`."""
+
+    def send(self, reporter: Reporter) -> None:
+        """See Event."""
+        reporter.incident(self.kind, self.text, task=self.task, host=self.host, **self.values)
+
+
+@dataclass(frozen=True)
+class TaskChanged(Event):
+    """A task was observed for the first time, or in another state than before."""
+
+    observed: Observed
+
+    def send(self, reporter: Reporter) -> None:
+        """See Event."""
+        reporter.observed([self.observed])
+
+
+@dataclass(frozen=True)
+class RunStarted(Event):
+    """Tasks are about to start in this run."""
+
+    run: str
+
+    def send(self, reporter: Reporter) -> None:
+        """See Event."""
+        reporter.run_started(self.run)
+
+
+@dataclass(frozen=True)
 class LogLine(Event):
     """A line that a task printed."""
 
@@ -178,6 +227,8 @@ class Callback:
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
+        self._states: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self._lock = threading.Lock()
 
     def planned(self, actions: Sequence[Action]) -> None:
         """See Reporter."""
@@ -218,6 +269,24 @@ class Callback:
     def awaiting(self, what: str) -> None:
         """See Reporter."""
         self._on_event(Awaiting(what))
+
+    def incident(self, kind: IncidentKind, text: str, *, task: str = "", host: str = "", **values: Any) -> None:
+        """See Reporter."""
+        self._on_event(Incident(text, kind, task, host, values))
+
+    def observed(self, containers: Iterable[Observed]) -> None:
+        """See Reporter; tells of changed states only."""
+        for one in containers:
+            state = one.state, one.id, one.restarts, one.restarting, one.exit_code, one.stopped, one.gave_up
+            with self._lock:
+                changed = self._states.get((one.task, one.host)) != state
+                self._states[one.task, one.host] = state
+            if changed:
+                self._on_event(TaskChanged(one))
+
+    def run_started(self, run: str) -> None:
+        """See Reporter."""
+        self._on_event(RunStarted(run))
 
 
 class Quiet(Callback):

@@ -20,7 +20,8 @@ from tfprov.images.code import Code, CodeStore
 from tfprov.images.code_layer import runtime
 from tfprov.model.sections import Image
 from tfprov.paths import cache_home
-from tfprov.planning.desired import RoleHost, RoleImage
+from tfprov.planning.desired import RoleHost
+from tfprov.planning.task_program import RoleImage
 from tfprov.settings.resolve import RoleSettings
 from tfprov.settings.role_settings import resolve_path
 

@@ -53,7 +53,7 @@ ALLOWED = {
     "history/session.py": "when a sample was taken, for people",
     "hosts/process/supervisor.py": "a host's own times, which it compares with each other",
     "hosts/program_checks.py": "how long an import took, on the host",
-    "playbook/verbs.py": "when a verb began, for the files that its record takes",
+    "playbook/verbs.py": "when progress was seen, for people",
     "runtime/mirror/loop.py": "a task's own time, for people",
     "runtime/progress.py": "a task's own time, for people",
 }

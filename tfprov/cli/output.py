@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
-from tfprov.cli.escape_sequences import Screened, on_one_line, screened
+from tfprov.cli.escape_sequences import Screened, has_colours, on_one_line, screened
+from tfprov.cli.printing import verbose
+from tfprov.cli.printing.colour import chosen
 from tfprov.cli.progress_line import MOVES, UnderWay, progress_line
 from tfprov.engine.events import Event
 from tfprov.formats.event_file import EventProgress
@@ -118,9 +120,8 @@ class Printer:
     ) -> None:
         out = out or sys.stdout
         raw: TextIO = out.raw if isinstance(out, Screened) else out
-        terminal = raw.isatty()
-        self.live = terminal if live is None else live
-        self.colour = terminal if colour is None else colour
+        self.live = raw.isatty() if live is None else live
+        self.colour = has_colours(raw, chosen() if colour is None else colour)
         self.raw, self.out = raw, Screened(raw, colours=self.colour)
         self.now = now
         self.lock = threading.RLock()
@@ -137,6 +138,7 @@ class Printer:
         if self.live:
             self.line = LiveLine(self.raw, lambda: os.get_terminal_size(self.raw.fileno()).columns)
             threading.Thread(target=self._redraw, name="tfprov-live", daemon=True).start()
+            verbose.write_by(self.aside)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -144,6 +146,7 @@ class Printer:
         with self.lock:
             if self.line is not None:
                 self.line.show("")
+                verbose.write_by(None)
             self.line = None
 
     def _redraw(self) -> None:
@@ -165,6 +168,16 @@ class Printer:
                 self.out.write(f"{text}\n")
                 self.out.flush()
 
+    def aside(self, text: str) -> None:
+        """Write one line to standard error, without the live line in front of it."""
+        with self.lock:
+            if self.line is not None:
+                self.line.show("")
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"{text}\n")
+                sys.stderr.flush()
+            self.show()
+
     # -- Reporter -----------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
@@ -185,8 +198,11 @@ class Printer:
     def done(self, action: Action) -> None:
         """See Reporter."""
         with self.lock:
+            _, begin = self.under_way.running.get(action.id, (action, self.now()))
             sent = self.under_way.end(action)
             size = f" ({format_size(sent)} {MOVES[action.kind]})" if sent else ""
+            if verbose.is_on():
+                size += f" ({self.now() - begin:.2f} s)"
             self.print(f"{self.paint('ok', '32')}       {describe(action)}{size}")
             self.show()
 
@@ -231,6 +247,9 @@ class Printer:
             self.under_way.await_(what, self.now())
 
     # -- words --------------------------------------------------------------------------------------------------------
+
+    def result(self, _result: object) -> None:
+        """Do nothing: people have read it in the lines before."""
 
     def align(self, tasks: Iterable[str]) -> None:
         """Make the prefixes of these tasks equally wide."""

@@ -11,7 +11,9 @@ import click
 from tfprov.cli.escape_sequences import json_screened, on_one_line
 from tfprov.cli.options import change_options, cluster_of, exit_code_of_training, inventory_options, json_option
 from tfprov.cli.output import Printer, table
+from tfprov.cli.printing.json_events import JsonEvents, events_option
 from tfprov.cli.progress_line import duration, progress_line
+from tfprov.cli.shells import values
 from tfprov.engine.monitoring.status import Placement, Row, Status
 from tfprov.engine.monitoring.task_progress import Slowest
 from tfprov.errors import combine_errors
@@ -22,10 +24,11 @@ from tfprov.results import WebServer
 @click.command("wait")
 @click.option("--for", "condition", type=click.Choice(["done", "serving"]), default="done", show_default=True)
 @click.option("--timeout", type=click.FloatRange(0, 1e9, min_open=True), metavar="SECONDS", help="Give up after this.")
+@events_option
 @change_options
-def wait_command(condition: Literal["done", "serving"], timeout: float | None, **options: Any) -> None:
+def wait_command(condition: Literal["done", "serving"], timeout: float | None, as_json: bool, **options: Any) -> None:
     """Ends with the chief's exit code when waiting for `done`."""
-    with Printer() as printer:
+    with JsonEvents() if as_json else Printer() as printer:
         if timeout is not None and timeout != timeout:  # noqa: PLR0124  nan is no number of seconds
             raise click.UsageError("`--timeout nan` is not a number of seconds")
         cluster = cluster_of(options, printer.handle)
@@ -33,10 +36,12 @@ def wait_command(condition: Literal["done", "serving"], timeout: float | None, *
             chief = cluster.wait(condition, timeout)
         if condition == "done":
             printer.note(f"{chief} is done")
+        if isinstance(printer, JsonEvents):
+            printer.emit("result", result={"chief": chief})
 
 
 @click.command("logs")
-@click.argument("tasks", nargs=-1, metavar="[TASK]...")
+@click.argument("tasks", nargs=-1, metavar="[TASK]...", shell_complete=values.tasks)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the tasks end.")
 @click.option("-n", "--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last lines of each task.")
 @inventory_options
@@ -57,7 +62,7 @@ def logs_command(tasks: Sequence[str], follow: bool, tail: int | None, **options
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @inventory_options
-@click.argument("task")
+@click.argument("task", shell_complete=values.tasks)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def exec_command(task: str, command: Sequence[str], **options: Any) -> int:
     """The command has the task's environment and working directory; its exit code is tfprov's.

@@ -38,7 +38,6 @@ from tfprov.results import (
     RunResult,
     UpResult,
     WebServer,
-    checkpoint,
 )
 
 if TYPE_CHECKING:
@@ -212,15 +211,28 @@ class Cluster:
 
         return placement(self.prepare())
 
-    def logs(self, *tasks: str, follow: bool = False, tail: int | None = None) -> LogStream:
+    def logs(  # noqa: PLR0913  the options of the command line
+        self,
+        *tasks: str,
+        follow: bool = False,
+        tail: int | None = None,
+        times: bool = False,
+        since: float | None = None,
+        until: float | None = None,
+        unfinished: bool = False,
+    ) -> LogStream:
         """Return the logs of `tasks`, or of all; those of removed tasks from beside the gathered checkpoints.
 
-        `follow` goes on until the tasks end; `tail` begins that many lines before the end of each log. The stream ends by
-        raising the errors of unreachable hosts.
+        `follow` goes on until the tasks end; `tail` begins that many lines before the end of each log. With `times`, each
+        record has the time at which it was `printed`; only those are yielded that were printed from `since` on and before
+        `until`, in seconds since 1970. `unfinished` also yields lines that still change, again and again. The stream ends
+        by raising the errors of unreachable hosts.
         """
-        from tfprov.engine.monitoring.logs import read_logs  # noqa: PLC0415
+        from tfprov.engine.monitoring.logs import LogOptions, read_logs  # noqa: PLC0415
+        from tfprov.hosts.log_lines import LogTimes  # noqa: PLC0415
 
-        return read_logs(self.prepare(), tasks, follow=follow, tail=tail)
+        asked = LogTimes(since, until) if times or since is not None or until is not None else None
+        return read_logs(self.prepare(), tasks, LogOptions(follow, tail, asked, unfinished))
 
     def execute(self, task: str, argv: Sequence[str]) -> int:
         """Run a command in the container of a task, its output on the standard output; return its exit code."""
@@ -232,17 +244,7 @@ class Cluster:
         A remote `checkpoints.dir` is read without a host.
         `path` copies this file or directory of the chief instead, as it is: relative to its working directory, or absolute.
         """
-        from tfprov.engine.checkpoints.model_files import check_path  # noqa: PLC0415
-
-        if path is not None:
-            check_path(path)
-            copied = verbs.gather_path(self.prepare(), path)
-            return GatherResult(copied.at, copied.files, copied.size)
-        context = self.prepare()
-        gathered = verbs.gather_mirrored(context) or verbs.gather_newest(context)
-        new = tuple(checkpoint(context.target, saved) for saved in gathered.new)
-        newest = checkpoint(context.target, gathered.newest) if gathered.newest is not None else None
-        return GatherResult(gathered.directory, gathered.files, gathered.size, newest, new)
+        return verbs.gather(self.prepare(), path)
 
     def tensorboard(self, port: int | None = None) -> AbstractContextManager[WebServer]:
         """Yield the cluster's TensorBoard once it answers; for one on another host, `port` of this machine leads to it."""
@@ -266,18 +268,9 @@ class Cluster:
 
         `trust` is called with each host key that known_hosts lacks, and returns whether to record it.
         """
-        from tfprov.engine.checks.check import check_processes  # noqa: PLC0415
+        from tfprov.engine.checks.cluster_check import check_cluster  # noqa: PLC0415
 
-        context = self.prepare()
-        if not context.machines:
-            return check_processes(context)
-        from tfprov.engine.checks.collect import trust_new  # noqa: PLC0415
-        from tfprov.engine.checks.docker_clusters import check_machines  # noqa: PLC0415
-
-        if trust is not None:
-            machines = [machine for host, machine in context.machines.items() if context.allows(host)]
-            context.unresponsive.update(trust_new(machines, context.forks, trust))
-        return check_machines(context, deliver=deliver)
+        return check_cluster(self.prepare(), deliver=deliver, trust=trust)
 
     @property
     def images(self) -> "ClusterImages":

@@ -1,57 +1,24 @@
-"""Output: colours and a live line on a terminal, plain lines in a pipe, and JSON."""
+"""Output: colours and a live line on a terminal, plain lines in a pipe."""
 
 import contextlib
-import json
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
 from tfprov.cli.escape_sequences import Screened, has_colours, on_one_line, screened
 from tfprov.cli.printing import verbose
 from tfprov.cli.printing.colour import chosen
+from tfprov.cli.printing.log_text import level_colour, stamp
 from tfprov.cli.progress_line import MOVES, UnderWay, progress_line
 from tfprov.engine.events import Event
 from tfprov.formats.event_file import EventProgress
 from tfprov.model.plan import Action, ActionKind
 from tfprov.planning.plan_text import format_size
 from tfprov.planning.reconcile import describe_artifact
-
-_INDENT = "    "
-
-
-def dumps(data: Any) -> str:
-    """Return what `json.dumps(data, sort_keys=True, indent=4, ensure_ascii=False)` returns.
-
-    An object that occurs several times is encoded once.
-    """
-    return _text(data, "\n", {})
-
-
-def _text(data: Any, line: str, known: dict[tuple[int, int], str]) -> str:
-    """Return `data` as JSON. `line` is a line break with its indentation; `known` caches texts by id and depth."""
-    if isinstance(data, dict | list | tuple) and data:
-        place = id(data), len(line)
-        if place not in known:
-            known[place] = _collection(data, line, known)
-        return known[place]
-    return _single(data)
-
-
-def _collection(
-    data: "dict[str, Any] | list[Any] | tuple[Any, ...]", line: str, known: dict[tuple[int, int], str]
-) -> str:
-    below = line + _INDENT
-    if isinstance(data, dict):
-        inner = [f"{_single(key)}: {_text(data[key], below, known)}" for key in sorted(data)]
-        return f"{{{below}{f',{below}'.join(inner)}{line}}}"
-    return f"[{below}{f',{below}'.join(_text(item, below, known) for item in data)}{line}]"
-
-
-_single = json.JSONEncoder(ensure_ascii=False).encode
-
+from tfprov.results import LogRecord
 
 _ERASE = "\r\x1b[K"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
@@ -223,7 +190,29 @@ class Printer:
 
     def log(self, task: str, line: str) -> None:
         """See Reporter."""
-        self.print(f"{self.prefix(task)} {on_one_line(line)}")
+        self.record(LogRecord(task, line))
+
+    def redrawn(self, task: str, line: str) -> None:
+        """See Reporter; on the live line only: in a pipe a progress bar is its last state."""
+        with self.lock:
+            self.under_way.redraw(task, line)
+            self.show()
+
+    def record(self, record: LogRecord, *, times: bool = False) -> None:
+        """Print a line of a log, behind its task's name and, with `times`, the time at which it was printed."""
+        with self.lock:
+            if record.unfinished:
+                self.redrawn(record.task, record.line)
+                return
+            if record.is_remark:
+                self.print(record.line)
+                return
+            self.under_way.redraw(record.task, "")
+            text = on_one_line(record.line)
+            if self.colour and (colour := level_colour(text)):
+                text = self.paint(text, colour)
+            when = f"{stamp(record.printed)} " if times else ""
+            self.print(f"{self.prefix(record.task)} {when}{text}")
 
     def progress(self, progress: EventProgress, steps: int | None) -> None:
         """See Reporter."""

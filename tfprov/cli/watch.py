@@ -12,6 +12,8 @@ from tfprov.cli.escape_sequences import json_screened, on_one_line
 from tfprov.cli.options import change_options, cluster_of, exit_code_of_training, inventory_options, json_option
 from tfprov.cli.output import Printer, table
 from tfprov.cli.printing.json_events import JsonEvents, events_option
+from tfprov.cli.printing.log_text import LinePattern
+from tfprov.cli.printing.moments import parse_range
 from tfprov.cli.progress_line import duration, progress_line
 from tfprov.cli.shells import values
 from tfprov.engine.monitoring.status import Placement, Row, Status
@@ -44,20 +46,44 @@ def wait_command(condition: Literal["done", "serving"], timeout: float | None, a
 @click.argument("tasks", nargs=-1, metavar="[TASK]...", shell_complete=values.tasks)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the tasks end.")
 @click.option("-n", "--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last lines of each task.")
+@click.option("--since", metavar="TIME", help="Only what was printed since then: `10m`, `1h30m`, `2026-11-25T09:30`.")
+@click.option("--until", metavar="TIME", help="Only what was printed before then.")
+@click.option("--grep", metavar="REGEX", help="Only lines in which this regular expression is.")
+@click.option("-t", "--timestamps", is_flag=True, help="Show when each line was printed, by its host's clock, in UTC.")
+@events_option
 @inventory_options
-def logs_command(tasks: Sequence[str], follow: bool, tail: int | None, **options: Any) -> None:
+def logs_command(  # noqa: PLR0913  an argument for every option
+    *,
+    tasks: Sequence[str],
+    follow: bool,
+    tail: int | None,
+    since: str | None,
+    until: str | None,
+    grep: str | None,
+    timestamps: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """All tasks, or only those named, such as `worker/1`. Each line has its task in front.
 
     Of tasks that were removed it is what was kept beside the gathered checkpoints.
     """
-    with Printer() as printer:
-        logs = cluster_of(options, printer.handle).logs(*tasks, follow=follow, tail=tail)
+    begin, end = parse_range(since, until, time.time())
+    pattern = None if grep is None else LinePattern(grep)
+    with JsonEvents() if as_json else Printer() as printer:
+        is_live = isinstance(printer, Printer) and printer.live
+        logs = cluster_of(options, printer.handle).logs(
+            *tasks, follow=follow, tail=tail, times=timestamps or as_json, since=begin, until=end, unfinished=is_live
+        )
         printer.align(logs.tasks)
         for record in logs:
-            if record.is_remark:
-                printer.note(record.line)
-            else:
-                printer.log(record.task, record.line)
+            if pattern is None or record.is_remark or pattern.matches(record.line):
+                if isinstance(printer, JsonEvents):
+                    printer.record(record)
+                else:
+                    printer.record(record, times=timestamps)
+        if isinstance(printer, JsonEvents):
+            printer.emit("result", result={"tasks": list(logs.tasks)})
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -32,6 +32,9 @@ class Reporter(Protocol):
     def log(self, task: str, line: str) -> None:
         """A task printed a line."""
 
+    def redrawn(self, task: str, line: str) -> None:
+        """The line that a task is printing has changed, as a progress bar does; `log` has it once it is complete."""
+
     def progress(self, progress: EventProgress, steps: int | None) -> None:
         """The chief advanced; `steps` is the number of steps it trains, None if unknown."""
 
@@ -134,6 +137,18 @@ class LogLine(Event):
 
 
 @dataclass(frozen=True)
+class LineRedrawn(Event):
+    """The line that a task is printing has changed, as a progress bar does; LogLine has it once it is complete."""
+
+    task: str
+    line: str
+
+    def send(self, reporter: Reporter) -> None:
+        """See Event."""
+        reporter.redrawn(self.task, self.line)
+
+
+@dataclass(frozen=True)
 class TrainingProgress(Event):
     """The chief advanced; `steps` is the number of steps it trains, None if unknown."""
 
@@ -206,6 +221,10 @@ class Callback:
     def log(self, task: str, line: str) -> None:
         """See Reporter."""
         self._on_event(LogLine(task, line))
+
+    def redrawn(self, task: str, line: str) -> None:
+        """See Reporter."""
+        self._on_event(LineRedrawn(task, line))
 
     def progress(self, progress: EventProgress, steps: int | None) -> None:
         """See Reporter."""

@@ -8,6 +8,7 @@ from typing import BinaryIO, Protocol, runtime_checkable
 
 from tfprov.errors import HostError
 from tfprov.hosts.data_download import FetchProgress
+from tfprov.hosts.log_lines import LogTimes
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState
 
@@ -170,8 +171,14 @@ class Runtime(Protocol):
     def tail(self, task: str, name: str, size: int) -> bytes:
         """Return the last `size` bytes of one of `files` as it is now, or all of a shorter one."""
 
-    def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
-        """Yield the lines of the task's log, from `tail` lines before its end; with `follow`, until the task ends."""
+    def logs(
+        self, task: str, *, tail: int | None = None, follow: bool = False, times: LogTimes | None = None
+    ) -> Iterator[str]:
+        """Yield the lines of the task's log, from `tail` lines before its end; with `follow`, until the task ends.
+
+        With `times`, each is a `Line` that has its time, and only those in that range are yielded; `tail` counts these.
+        With `follow`, a `Line` may be unfinished: the same line is yielded again, changed or with its end.
+        """
 
     def is_serving(self, task: Task) -> bool:
         """Whether a program listens on the task's port."""

@@ -15,6 +15,7 @@ from typing import BinaryIO
 from tfprov.errors import HostError
 from tfprov.hosts.base import NO_FILES, File, OnProgress, OutsideFile, Tree, ignore_progress
 from tfprov.hosts.data_download import FetchProgress, missing_data_error
+from tfprov.hosts.log_lines import Line, LogTimes
 from tfprov.hosts.memory_task import MemoryTask
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState, Observed, State, dataset_artifact
@@ -219,11 +220,13 @@ class MemoryRuntime:
             data = file.read()
         return data[max(0, len(data) - size) :]
 
-    def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
+    def logs(
+        self, task: str, *, tail: int | None = None, follow: bool = False, times: LogTimes | None = None
+    ) -> Iterator[str]:
         """See Runtime. `follow` ends with the existing lines, as nothing could add more."""
         self._check_failure()
         lines = list(self.places[task].log) if task in self.places else []
-        return iter(lines if tail is None else lines[max(0, len(lines) - tail) :])
+        return (times or LogTimes()).select(lines, tail)
 
     def is_serving(self, task: Task) -> bool:
         """See Runtime."""
@@ -272,8 +275,8 @@ class MemoryRuntime:
         self.places[task].written[path] = data, self.now
 
     def prints(self, task: str, *lines: str) -> None:
-        """Add lines to the task's log."""
-        self.places[task].log.extend(lines)
+        """Add lines to the task's log, printed at the host's present time."""
+        self.places[task].log.extend(Line(line, self.now) for line in lines)
 
     def _called(self, verb: str, subject: str) -> None:
         self._check_failure()

@@ -10,6 +10,7 @@ from tfprov.formats.checkpoint import is_within, model_files
 from tfprov.hosts import held_checkpoints
 from tfprov.hosts.base import File, OutsideFile, Tree
 from tfprov.hosts.crash import FailedRun, is_hopeless, last_words
+from tfprov.hosts.log_lines import Line
 from tfprov.model.state import Container, Observed, State
 
 
@@ -20,7 +21,7 @@ class MemoryTask:
     observed: Observed
     container: Container | None = None
     files: dict[str, tuple[bytes, float]] = field(default_factory=dict)
-    log: list[str] = field(default_factory=list)
+    log: list[Line] = field(default_factory=list)
     written: dict[str, tuple[bytes, float]] = field(default_factory=dict)
     """Files outside of the checkpoint directory; those with absolute paths outlive the task."""
     run_start: int = 0

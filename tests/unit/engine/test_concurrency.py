@@ -46,6 +46,8 @@ ALLOWED = {
     "cli/watch.py": "how long ago something was",
     "engine/checkpoints/forecast.py": "how long ago something was",
     "engine/concurrency.py": "the one place where it is read",
+    "hosts/docker/logs.py": "the end of a log's range, which is a time of day",
+    "hosts/process/task_log.py": "the end of a log's range, which is a time of day, and when a line was read",
     "hosts/process/supervisor.py": "a host's own times, which it compares with each other",
     "hosts/program_checks.py": "how long an import took, on the host",
     "runtime/mirror/loop.py": "a task's own time, for people",

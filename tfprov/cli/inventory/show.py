@@ -8,7 +8,7 @@ import click
 
 from tfprov.cli.escape_sequences import json_screened, write_document
 from tfprov.cli.options import inventory_of, show_secrets_option, source_options
-from tfprov.cli.output import dumps
+from tfprov.cli.printing.json_text import dumps
 from tfprov.cli.shells import values
 from tfprov.errors import Usage, printable
 from tfprov.inventory.ansible_output import AnsibleOutput, OutputFormat, VaultValue

@@ -16,6 +16,7 @@ from tfprov.engine.events import Event
 from tfprov.errors import INTERRUPTED, TfprovError, mask_secrets
 from tfprov.formats.event_file import EventProgress
 from tfprov.model.plan import Action
+from tfprov.results import LogRecord
 
 _TRANSFER_PAUSE = 0.5
 """Seconds between two lines about the same transfer, but for its last one."""
@@ -101,6 +102,16 @@ class JsonEvents:
     def log(self, task: str, line: str) -> None:
         """See Reporter."""
         self.emit("log", task=task, line=line)
+
+    def record(self, record: LogRecord) -> None:
+        """Print a line of `logs`, with the time at which it was printed; a remark is a note."""
+        if record.is_remark:
+            self.note(record.line)
+        elif not record.unfinished:
+            self.emit("log", **record.to_dict())
+
+    def redrawn(self, task: str, line: str) -> None:
+        """See Reporter; only complete lines are printed."""
 
     def progress(self, progress: EventProgress, steps: int | None) -> None:
         """See Reporter."""

@@ -20,9 +20,9 @@ from tfprov.errors import HostError
 from tfprov.hosts import held_checkpoints
 from tfprov.hosts.base import NO_FILES, File, OnProgress, ignore_progress
 from tfprov.hosts.data_download import FetchProgress, missing_data_error
-from tfprov.hosts.log_file import follow as follow_log
-from tfprov.hosts.log_file import last_lines
+from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.process import task_dir as process_task_dir
+from tfprov.hosts.process import task_log
 from tfprov.hosts.process.data_dirs import DataDirs
 from tfprov.hosts.process.files import ProcessOutsideFiles, SparseFile
 from tfprov.hosts.process.proc import is_alive, port_owner, signal_handlers
@@ -232,12 +232,12 @@ class ProcessRuntime:
             return file.read(end - start)
 
     @os_errors
-    def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
-        """See Runtime."""
+    def logs(
+        self, task: str, *, tail: int | None = None, follow: bool = False, times: LogTimes | None = None
+    ) -> Iterator[str]:
+        """See Runtime. Times are at most a second late; logs of earlier versions have none."""
         directory = self.task_dir(task)
-        if not follow:
-            return iter(last_lines([directory.older_log, directory.log], tail))
-        return follow_log(directory.log, tail, lambda: self._observe(directory).state is State.RUNNING)
+        return task_log.read(directory, lambda: self._observe(directory).state is State.RUNNING, tail, follow, times)
 
     def is_serving(self, task: Task) -> bool:
         """See Runtime."""

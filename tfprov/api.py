@@ -24,8 +24,11 @@ from tfprov.engine.checkpoints.verify import Verify, verify
 from tfprov.engine.context import DEFAULT_FORKS, Context, Definition
 from tfprov.engine.events import Callback, OnEvent, Quiet
 from tfprov.engine.observe import locate
+from tfprov.engine.task_files import copy_from, copy_to
 from tfprov.errors import Problem
+from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.process.runtime import ProcessRuntime
+from tfprov.hosts.terminal import ExecMode
 from tfprov.paths import INVENTORY
 from tfprov.planning.plan_text import summary
 from tfprov.playbook import verbs
@@ -178,9 +181,8 @@ class Cluster:
         """
         from tfprov.playbook.run import PlayOptions, play, read_tagged  # noqa: PLC0415
 
-        plays = read_tagged(str(playbook), tags)
         options = PlayOptions(f"play {playbook}", frozenset(tags), check, partial=partial)
-        play(replace(self.prepare(), resume=resume), plays, options)
+        play(self._context(resume=resume), read_tagged(str(playbook), tags), options)
 
     def wait(self, condition: Literal["done", "serving"] = "done", timeout: float | None = None) -> str:
         """Wait until the chief is done, or until every task serves; return the chief's name. `timeout` is in seconds.
@@ -211,32 +213,38 @@ class Cluster:
 
         return placement(self.prepare())
 
-    def logs(  # noqa: PLR0913  the options of the command line
+    def logs(
         self,
         *tasks: str,
         follow: bool = False,
         tail: int | None = None,
-        times: bool = False,
-        since: float | None = None,
-        until: float | None = None,
+        times: LogTimes | None = None,
         unfinished: bool = False,
     ) -> LogStream:
         """Return the logs of `tasks`, or of all; those of removed tasks from beside the gathered checkpoints.
 
         `follow` goes on until the tasks end; `tail` begins that many lines before the end of each log. With `times`, each
-        record has the time at which it was `printed`; only those are yielded that were printed from `since` on and before
-        `until`, in seconds since 1970. `unfinished` also yields lines that still change, again and again. The stream ends
-        by raising the errors of unreachable hosts.
+        record has the time at which it was `printed`, and only those in that range are yielded. `unfinished` also yields
+        lines that still change, again and again. The stream ends by raising the errors of unreachable hosts.
         """
         from tfprov.engine.monitoring.logs import LogOptions, read_logs  # noqa: PLC0415
-        from tfprov.hosts.log_lines import LogTimes  # noqa: PLC0415
 
-        asked = LogTimes(since, until) if times or since is not None or until is not None else None
-        return read_logs(self.prepare(), tasks, LogOptions(follow, tail, asked, unfinished))
+        return read_logs(self.prepare(), tasks, LogOptions(follow, tail, times, unfinished))
 
-    def execute(self, task: str, argv: Sequence[str]) -> int:
-        """Run a command in the container of a task, its output on the standard output; return its exit code."""
-        return locate(self.prepare(), task)[0].execute(task, argv)
+    def execute(self, task: str, argv: Sequence[str], *, stdin: bool = False, tty: bool = False) -> int:
+        """Run a command in the container of a task, its output on the standard output; return its exit code.
+
+        `stdin` passes on the standard input, `tty` this process's terminal.
+        """
+        return locate(self.prepare(), task)[0].execute(task, argv, ExecMode(stdin, tty))
+
+    def copy_from(self, task: str, path: str, to: str | Path) -> Path:
+        """Copy a file or directory of a task to this machine, whole or not at all; return where it is."""
+        return copy_from(locate(self.prepare(), task)[0], task, path, Path(to))
+
+    def copy_to(self, source: str | Path, task: str, path: str) -> str:
+        """Copy a file or directory of this machine into a task, whole or not at all; return where it is there."""
+        return copy_to(locate(self.prepare(), task)[0], Path(source), task, path)
 
     def gather(self, path: str | None = None) -> GatherResult:
         """Copy the chief's new checkpoints and event files, whole and verified; a second call copies nothing.

@@ -19,6 +19,7 @@ from tfprov.cli.shells import values
 from tfprov.engine.monitoring.status import Placement, Row, Status
 from tfprov.engine.monitoring.task_progress import Slowest
 from tfprov.errors import combine_errors
+from tfprov.hosts.log_lines import LogTimes
 from tfprov.planning.plan_text import format_count, format_size
 from tfprov.results import WebServer
 
@@ -68,12 +69,16 @@ def logs_command(  # noqa: PLR0913  an argument for every option
 
     Of tasks that were removed it is what was kept beside the gathered checkpoints.
     """
-    begin, end = parse_range(since, until, time.time())
+    times = LogTimes(*parse_range(since, until, time.time()))
     pattern = None if grep is None else LinePattern(grep)
     with JsonEvents() if as_json else Printer() as printer:
         is_live = isinstance(printer, Printer) and printer.live
         logs = cluster_of(options, printer.handle).logs(
-            *tasks, follow=follow, tail=tail, times=timestamps or as_json, since=begin, until=end, unfinished=is_live
+            *tasks,
+            follow=follow,
+            tail=tail,
+            times=times if timestamps or as_json or times.is_bounded else None,
+            unfinished=is_live,
         )
         printer.align(logs.tasks)
         for record in logs:
@@ -84,21 +89,6 @@ def logs_command(  # noqa: PLR0913  an argument for every option
                     printer.record(record, times=timestamps)
         if isinstance(printer, JsonEvents):
             printer.emit("result", result={"tasks": list(logs.tasks)})
-
-
-@click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@inventory_options
-@click.argument("task", shell_complete=values.tasks)
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def exec_command(task: str, command: Sequence[str], **options: Any) -> int:
-    """The command has the task's environment and working directory; its exit code is tfprov's.
-
-    For example `tfprov exec worker/0 -- ls -l`.
-    """
-    argv = command[1:] if command[0] == "--" else command
-    if not argv:
-        raise click.UsageError("no command; for example `tfprov exec worker/0 -- ls -l`")
-    return cluster_of(options, Printer().handle).execute(task, argv)
 
 
 _port_option = click.option(

@@ -18,11 +18,13 @@ from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker import files as docker_files
 from tfprov.hosts.docker import logs as docker_logs
 from tfprov.hosts.docker import preconditions, secret_files
+from tfprov.hosts.docker.copy_in import put_into
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries, split_by_delivery, wrong_image_reason
 from tfprov.hosts.docker.labels import CLUSTER, DIRECTORY, STOPPED, TASK, container_config, container_name
 from tfprov.hosts.docker.state import ExitHistory, parse_container
 from tfprov.hosts.log_lines import LogTimes
+from tfprov.hosts.terminal import NO_INPUT, ExecMode
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState, Observed, State
 
@@ -282,12 +284,15 @@ class DockerRuntime:
         """See Runtime."""
         return self._run(argv)
 
-    def execute(self, task: str, argv: Sequence[str]) -> int:
-        """See Runtime. The command has no input."""
+    def execute(self, task: str, argv: Sequence[str], mode: ExecMode = NO_INPUT) -> int:
+        """See Runtime."""
         facts = self._require(task)
-        command = secret_files.with_secrets(facts, argv)
         with self.engine.errors():
-            return docker_exec.run(self.engine.api, facts["Id"], command, docker_exec.forward_output)
+            return docker_exec.run_attached(self.engine.api, facts["Id"], secret_files.with_secrets(facts, argv), mode)
+
+    def put(self, task: str, path: str, source: Path) -> str:
+        """See Runtime."""
+        return put_into(self.engine, self._require(task), path, source)
 
 
 def _directory(facts: Mapping[str, Any]) -> str:

@@ -21,14 +21,17 @@ from tfprov.hosts import held_checkpoints
 from tfprov.hosts.base import NO_FILES, File, OnProgress, ignore_progress
 from tfprov.hosts.data_download import FetchProgress, missing_data_error
 from tfprov.hosts.log_lines import LogTimes
+from tfprov.hosts.process import exec as process_exec
 from tfprov.hosts.process import task_dir as process_task_dir
 from tfprov.hosts.process import task_log
+from tfprov.hosts.process.copy_in import put_beside
 from tfprov.hosts.process.data_dirs import DataDirs
 from tfprov.hosts.process.files import ProcessOutsideFiles, SparseFile
 from tfprov.hosts.process.proc import is_alive, port_owner, signal_handlers
 from tfprov.hosts.process.spec import task_order
 from tfprov.hosts.process.stop import stop_task
 from tfprov.hosts.process.task_dir import TaskDir, complete_entries, observe_task, os_errors
+from tfprov.hosts.terminal import NO_INPUT, ExecMode
 from tfprov.hosts.trace import traced
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState, Observed, State, dataset_artifact
@@ -253,13 +256,18 @@ class ProcessRuntime:
         return completed.returncode, (completed.stdout + completed.stderr).decode("utf-8", errors="replace")
 
     @os_errors
-    def execute(self, task: str, argv: Sequence[str]) -> int:
+    def execute(self, task: str, argv: Sequence[str], mode: ExecMode = NO_INPUT) -> int:
         """See Runtime."""
         directory = self.task_dir(task)
         order = directory.read("order.json")
         if order is None:
             raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
         try:
-            return subprocess.run(list(argv), env=order["env"], cwd=directory.work, check=False).returncode
+            return process_exec.run(argv, order["env"], directory.work, mode)
         except FileNotFoundError:
             raise HostError(self.host, f"no such command: {argv[0]}") from None
+
+    @os_errors
+    def put(self, task: str, path: str, source: Path) -> str:
+        """See Runtime. Only into the working directory: other files are on this machine already."""
+        return put_beside(self.host, task, self.task_dir(task).work, path, source)

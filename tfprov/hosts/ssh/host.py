@@ -188,6 +188,11 @@ class SSHHost:
         connection = self.open()
         return *connection.open_session(self.target.command_timeout), connection.session_slots.release
 
+    def open_session(self) -> tuple[Any, Callable[[], None]]:
+        """Return a new session channel, and the function that gives its place back."""
+        _, channel, release = self._open_session()
+        return channel, release
+
     def hold(self, argv: Sequence[str], *, sudo: bool = False, timeout: float | None = None) -> HeldCommand:
         """Start `argv`, wait for its first line of output or its end, and keep it running until the result is closed.
 

@@ -44,7 +44,8 @@ def test_the_options_of_the_inventory_for_openssh(tmp_path: Path) -> None:
     target = SSHTarget(
         "node1", "10.0.0.1", 2200, "trainer", (Path("/k"),), proxy_jump="gate", proxy_command="nc %h %p",
         known_hosts=(Path("/a b"), Path("/c")), accept_new=True, identities_only=False,
-        authentications=("publickey", "password"), host_key_algorithms="ssh-ed25519", address_family="inet", ssh_config=tmp_path / "none", connect_timeout=0.2,
+        authentications=("publickey", "password"), host_key_algorithms="ssh-ed25519", address_family="inet",
+        ssh_config=tmp_path / "none", connect_timeout=0.2,
     )  # fmt: skip
     assert openssh_command(target, ["echo", "a b"]) == [
         "ssh", "-p", "2200", "-l", "trainer", "-i", "/k", "-J", "gate",

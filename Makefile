@@ -11,13 +11,15 @@ export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tfprov-tests/myp
 # Two groups of tests run one test after the other, and wait for containers and tasks: a third process uses that time.
 WORKERS ?= 3
 
-.PHONY: demo test unit lint check matrix bench fuzz mutants schemas lock licences hadoop clean help
+.PHONY: demo test unit lint check docs picture matrix bench fuzz mutants schemas lock licences hadoop clean help
 
 help:
 	@echo "make demo    train a linear model with 1 ps and 2 workers on this machine, and bring its checkpoint back"
 	@echo "make test    all tests, types and style"
 	@echo "make unit    the unit tests alone"
 	@echo "make lint    types and style alone"
+	@echo "make docs    the links and the examples of the documentation"
+	@echo "make picture the picture of README.md, from a real run"
 	@echo "make matrix  the long forms of the tests, and the suite ten times beside other work"
 	@echo "make bench   figures, side by side with peers"
 	@echo "make fuzz    ten minutes of input that nobody would write, for the reader of inventories and playbooks"
@@ -37,7 +39,7 @@ lint: $(VENV)/ready-dev
 	$(BIN)/mypy
 
 unit: $(VENV)/ready-dev
-	$(BIN)/python -m pytest -p tests.forks --forks 2 tests/unit $(ARGS)
+	$(BIN)/python -m pytest -p tests.forks --forks 3 tests/unit $(ARGS)
 
 test: lint
 	sh .ci/engine.sh
@@ -45,6 +47,14 @@ test: lint
 	sh .ci/java.sh
 	sh .ci/shells.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not matrix" --durations=20 $(ARGS)
+
+# Links, and every example of a shell or of Python that a page shows, as a reader types it.
+docs: $(VENV)/ready-dev
+	$(BIN)/python -m pytest -q tests/unit/test_docs.py tests/unit/test_api_docs.py tests/integration/test_doc_examples.py $(ARGS)
+
+# The picture of README.md, from a real run in a pseudo-terminal.
+picture: $(VENV)/ready-dev
+	$(BIN)/python -m tests.support.terminal_picture docs/run.svg
 
 # Every long form once, and the suite ten times beside four busy processes: make matrix ARGS="--times 1"
 matrix: $(VENV)/ready-dev

@@ -179,33 +179,21 @@ class Cluster:
 
         `tags` plays only what has one of them; `check` says what each step would do, and changes nothing.
         """
-        from tfprov.playbook.run import PlayOptions, play, read_tagged  # noqa: PLC0415
+        from tfprov.playbook.run import PlayOptions, read_tagged  # noqa: PLC0415
 
         options = PlayOptions(f"play {playbook}", frozenset(tags), check, partial=partial)
-        play(self._context(resume=resume), read_tagged(str(playbook), tags), options)
+        verbs.play(self._context(resume=resume), read_tagged(str(playbook), tags), options)
 
     def wait(self, condition: Literal["done", "serving"] = "done", timeout: float | None = None) -> str:
         """Wait until the chief is done, or until every task serves; return the chief's name. `timeout` is in seconds.
 
         Raises TaskFailed with the chief's exit code if it fails, and if the time is over.
         """
-        from tfprov.engine.monitoring.follow import follow  # noqa: PLC0415
-        from tfprov.engine.monitoring.readiness import wait_serving  # noqa: PLC0415
-
-        context = self.prepare()
-        chief = context.cluster.chief.name
-        locate(context, chief)
-        if condition == "serving":
-            wait_serving(context, timeout)
-        else:
-            follow(context, timeout, with_logs=False)
-        return chief
+        return verbs.wait(self.prepare(), condition, timeout)
 
     def status(self) -> "Status":
         """Return every task's state and speed, and the chief's progress; unreachable hosts are in the result."""
-        from tfprov.engine.monitoring.status import status  # noqa: PLC0415
-
-        return status(context := self.prepare(), context.clock.wall())
+        return verbs.status(self.prepare())
 
     def placement(self) -> "Placement":
         """Return which task holds which variable. Raises TaskFailed until the chief's model is ready."""

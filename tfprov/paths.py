@@ -14,6 +14,16 @@ def state_home() -> Path:
     return _xdg("XDG_STATE_HOME", ".local/state")
 
 
+def clusters_directory() -> Path:
+    """Return the directory with one directory for each cluster."""
+    return state_home() / "clusters"
+
+
+def runs_directory(cluster: Path) -> Path:
+    """Return the directory of the recorded runs in `cluster`, a cluster's directory."""
+    return cluster / "runs"
+
+
 def cache_home() -> Path:
     """Return the directory of files that can be recreated: $XDG_CACHE_HOME/tfprov."""
     return _xdg("XDG_CACHE_HOME", ".cache")

@@ -115,6 +115,16 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator["S3Server"]:
 
 
 @pytest.fixture(scope="session")
+def s3_for_containers(private_engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator["S3Server"]:
+    """The same at an address that containers reach, also those on test hosts."""
+    from tests.support import seaweedfs  # noqa: PLC0415  for its tests only
+
+    address = str(private_engine.network.outside)
+    with seaweedfs.running(tmp_path_factory.mktemp("seaweedfs"), address) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Hdfs"]:
     """A NameNode and a DataNode for all tests of this process; reported as not run on a machine without Java."""
     from tests.support import hdfs  # noqa: PLC0415  for its tests only

@@ -1,8 +1,8 @@
 """A Reporter that records the events of a run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from tfprov.engine.events import Awaiting, Callback, Event, LogLine, Note
+from tfprov.engine.events import Awaiting, Callback, Event, Incident, LogLine, Note
 
 
 class RecordingReporter(Callback):
@@ -33,3 +33,8 @@ class RecordingReporter(Callback):
         """Return what the run waited for, without repetitions in a row."""
         texts = [event.what for event in self.events if isinstance(event, Awaiting)]
         return [text for number, text in enumerate(texts) if texts[number - 1 : number] != [text]]
+
+
+def texts(incidents: Iterable[Incident]) -> list[str]:
+    """Return the lines for the user."""
+    return [incident.text for incident in incidents]

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from tfprov.cli.escape_sequences import Screened, has_colours, on_one_line, screened
 from tfprov.cli.printing import verbose
@@ -15,7 +15,9 @@ from tfprov.cli.printing.log_text import level_colour, stamp
 from tfprov.cli.progress_line import MOVES, UnderWay, progress_line
 from tfprov.engine.events import Event
 from tfprov.formats.event_file import EventProgress
+from tfprov.model.incident import IncidentKind
 from tfprov.model.plan import Action, ActionKind
+from tfprov.model.state import Observed
 from tfprov.planning.plan_text import format_size
 from tfprov.planning.reconcile import describe_artifact
 from tfprov.results import LogRecord
@@ -234,6 +236,16 @@ class Printer:
         """See Reporter."""
         with self.lock:
             self.under_way.await_(what, self.now())
+
+    def incident(self, kind: IncidentKind, text: str, *, task: str = "", host: str = "", **values: Any) -> None:
+        """See Reporter; `text` names the task and the host."""
+        self.print(text)
+
+    def observed(self, containers: Iterable[Observed]) -> None:
+        """See Reporter; `status` shows it."""
+
+    def run_started(self, run: str) -> None:
+        """See Reporter; `runs` shows it."""
 
     # -- words --------------------------------------------------------------------------------------------------------
 

@@ -51,6 +51,9 @@ def wait_command(condition: Literal["done", "serving"], timeout: float | None, a
 @click.option("--until", metavar="TIME", help="Only what was printed before then.")
 @click.option("--grep", metavar="REGEX", help="Only lines in which this regular expression is.")
 @click.option("-t", "--timestamps", is_flag=True, help="Show when each line was printed, by its host's clock, in UTC.")
+@click.option(
+    "--run", "run", metavar="RUN", help="The recorded logs of this run, see `tfprov runs`; needs no inventory."
+)
 @events_option
 @inventory_options
 def logs_command(  # noqa: PLR0913  an argument for every option
@@ -62,6 +65,7 @@ def logs_command(  # noqa: PLR0913  an argument for every option
     until: str | None,
     grep: str | None,
     timestamps: bool,
+    run: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -72,14 +76,16 @@ def logs_command(  # noqa: PLR0913  an argument for every option
     times = LogTimes(*parse_range(since, until, time.time()))
     pattern = None if grep is None else LinePattern(grep)
     with JsonEvents() if as_json else Printer() as printer:
-        is_live = isinstance(printer, Printer) and printer.live
-        logs = cluster_of(options, printer.handle).logs(
-            *tasks,
-            follow=follow,
-            tail=tail,
-            times=times if timestamps or as_json or times.is_bounded else None,
-            unfinished=is_live,
-        )
+        if run is not None:
+            from tfprov.cli.runs.recorded_logs import recorded_logs  # noqa: PLC0415
+
+            logs = recorded_logs(run, tasks, follow=follow, tail=tail, times=times)
+        else:
+            wanted = times if timestamps or as_json or times.is_bounded else None
+            is_live = isinstance(printer, Printer) and printer.live
+            logs = cluster_of(options, printer.handle).logs(
+                *tasks, follow=follow, tail=tail, times=wanted, unfinished=is_live
+            )
         printer.align(logs.tasks)
         for record in logs:
             if pattern is None or record.is_remark or pattern.matches(record.line):

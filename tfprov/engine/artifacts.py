@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from tfprov.engine.events import Reporter
+from tfprov.engine.reporter import Reporter
 from tfprov.errors import InvalidInput, Problem
 from tfprov.hosts.base import Runtime
 from tfprov.hosts.data_download import FetchProgress

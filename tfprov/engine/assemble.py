@@ -10,8 +10,8 @@ from tfprov.atomic_write import private_directory
 from tfprov.engine.artifacts import PackedCode, all_problems, check_data, check_python, fetched, pack_all
 from tfprov.engine.checkpoints.manifest import LOGS
 from tfprov.engine.context import DEFAULT_FORKS, Context, Definition, chief_of, gather_directory
-from tfprov.engine.events import Reporter
 from tfprov.engine.host_registry import DeliveredImages, HostRegistry, keyed_hash
+from tfprov.engine.reporter import Reporter
 from tfprov.errors import HostError, InvalidInput, Usage, hide_secret
 from tfprov.hosts.base import Runtime
 from tfprov.hosts.process.data_dirs import DataDirs
@@ -21,7 +21,7 @@ from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Container
-from tfprov.paths import cache_home, state_home
+from tfprov.paths import cache_home, runs_directory, state_home
 from tfprov.planning.desired import RoleHost, desired_containers
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.resolve import RoleSettings
@@ -164,6 +164,7 @@ def _context(assembly: _Assembly, tasks: _Tasks, runtimes: Mapping[str, Runtime]
         target=target,
         roles=roles,
         logs=target / LOGS,
+        history=runs_directory(assembly.definition.home),
         saves=chief_of(cluster, roles).values.saves,
         report=assembly.report,
         forks=assembly.options.forks,

@@ -1,51 +1,15 @@
 """The events of a run: what the engine does, as values for one callback."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from tfprov.engine.reporter import Reporter
 from tfprov.formats.event_file import EventProgress
+from tfprov.model.incident import IncidentKind
 from tfprov.model.plan import Action
-
-
-class Reporter(Protocol):
-    """Receives the events of a run as method calls, from several threads at once."""
-
-    def planned(self, actions: Sequence[Action]) -> None:
-        """These actions are about to be executed."""
-
-    def started(self, action: Action) -> None:
-        """An action begins."""
-
-    def done(self, action: Action) -> None:
-        """An action succeeded."""
-
-    def failed(self, action: Action, error: Exception) -> None:
-        """An action failed."""
-
-    def skipped(self, action: Action) -> None:
-        """An action was not tried: an action it needs failed, or the run was interrupted."""
-
-    def note(self, text: str) -> None:
-        """A line for the user."""
-
-    def log(self, task: str, line: str) -> None:
-        """A task printed a line."""
-
-    def redrawn(self, task: str, line: str) -> None:
-        """The line that a task is printing has changed, as a progress bar does; `log` has it once it is complete."""
-
-    def progress(self, progress: EventProgress, steps: int | None) -> None:
-        """The chief advanced; `steps` is the number of steps it trains, None if unknown."""
-
-    def transferred(self, name: str, sent: int, total: int) -> None:
-        """`sent` of `total` bytes were transferred; `total` is 0 if unknown.
-
-        `name` is a host for a delivery or a fetch, and an image for an export.
-        """
-
-    def awaiting(self, what: str) -> None:
-        """The run waits for `what`; an empty text ends the wait."""
+from tfprov.model.state import Observed
 
 
 @dataclass(frozen=True)
@@ -125,6 +89,43 @@ class Note(Event):
 
 
 @dataclass(frozen=True)
+class Incident(Note):
+    """Something that somebody has to know of. `task` and `host` are empty where they say nothing."""
+
+    kind: IncidentKind
+    task: str = ""
+    host: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """The steps of WENT_BACK: `lost` and `resumed`."""
+
+    def send(self, reporter: Reporter) -> None:
+        """See Event."""
+        reporter.incident(self.kind, self.text, task=self.task, host=self.host, **self.values)
+
+
+@dataclass(frozen=True)
+class TaskChanged(Event):
+    """A task was observed for the first time, or in another state than before."""
+
+    observed: Observed
+
+    def send(self, reporter: Reporter) -> None:
+        """See Event."""
+        reporter.observed([self.observed])
+
+
+@dataclass(frozen=True)
+class RunStarted(Event):
+    """Tasks are about to start in this run."""
+
+    run: str
+
+    def send(self, reporter: Reporter) -> None:
+        """See Event."""
+        reporter.run_started(self.run)
+
+
+@dataclass(frozen=True)
 class LogLine(Event):
     """A line that a task printed."""
 
@@ -193,6 +194,8 @@ class Callback:
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
+        self._states: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self._lock = threading.Lock()
 
     def planned(self, actions: Sequence[Action]) -> None:
         """See Reporter."""
@@ -237,6 +240,24 @@ class Callback:
     def awaiting(self, what: str) -> None:
         """See Reporter."""
         self._on_event(Awaiting(what))
+
+    def incident(self, kind: IncidentKind, text: str, *, task: str = "", host: str = "", **values: Any) -> None:
+        """See Reporter."""
+        self._on_event(Incident(text, kind, task, host, values))
+
+    def observed(self, containers: Iterable[Observed]) -> None:
+        """See Reporter; tells of changed states only."""
+        for one in containers:
+            state = one.state, one.id, one.restarts, one.restarting, one.exit_code, one.stopped, one.gave_up
+            with self._lock:
+                changed = self._states.get((one.task, one.host)) != state
+                self._states[one.task, one.host] = state
+            if changed:
+                self._on_event(TaskChanged(one))
+
+    def run_started(self, run: str) -> None:
+        """See Reporter."""
+        self._on_event(RunStarted(run))
 
 
 class Quiet(Callback):

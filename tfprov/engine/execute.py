@@ -1,7 +1,5 @@
 """Executes a plan: independent actions in parallel, each action once, without decisions."""
 
-import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -10,6 +8,7 @@ from functools import partial
 
 from tfprov.engine.checkpoints.resume import known_run, restoring, resuming
 from tfprov.engine.context import Context
+from tfprov.engine.run_ids import new_run
 from tfprov.errors import TfprovError, combine_errors
 from tfprov.model.plan import Action, ActionKind, Plan
 from tfprov.model.state import Observation
@@ -40,7 +39,7 @@ def current_run(context: Context, observation: Observation) -> str:
     Raises the errors of `resuming`.
     """
     known = (resuming(context, observation) if context.resume else None) or known_run(context, observation)
-    return known or time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime()) + secrets.token_hex(3)
+    return known or context.new_run or new_run()
 
 
 def execute(context: Context, plan: Plan, run: str) -> Outcome:

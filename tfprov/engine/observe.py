@@ -30,7 +30,9 @@ def observe(context: Context, *, tolerant: bool = False, hosts: Collection[str] 
         if context.tolerant or not needs(context, host):
             context.unresponsive[host] = error
             _note_skipped(context, error)
-    return Observation(states, context.ready(), skipped | failed)
+    observation = Observation(states, context.ready(), skipped | failed)
+    context.report.observed(observation.containers())
+    return observation
 
 
 def _observe_all(runtimes: Collection[Runtime], forks: int) -> tuple[dict[str, HostState], dict[str, HostError]]:

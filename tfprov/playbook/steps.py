@@ -50,7 +50,10 @@ def _plan_step(module: str) -> Callable[[Context, Any, bool], None]:
         if part and module != "build":
             context.remember()
         starts = any(action.kind == ActionKind.START for action in part.actions)
-        execute(context, part, current_run(context, observation) if starts else "").check()
+        run = current_run(context, observation) if starts else ""
+        if run:
+            context.report.run_started(run)
+        execute(context, part, run).check()
         if module == "start":
             context.forget_empty(_afterwards(context, part, observation))
 

@@ -12,9 +12,14 @@ from tfprov.planning.reconcile import incomparable_secrets
 from tfprov.results import DownResult, GatherResult, PlanResult, RunResult, UpResult, checkpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfprov.engine.checkpoints.gather import Gathered
     from tfprov.engine.checkpoints.model_files import CopiedPath
+    from tfprov.engine.monitoring.status import Status
     from tfprov.hosts.base import Runtime
+    from tfprov.model.playbook import Play
+    from tfprov.playbook.run import PlayOptions
 
 # Modules that only a plan with something to do needs are imported by the functions that use them: 50 ms of a no-op `up`.
 
@@ -31,17 +36,19 @@ def plan_changes(context: Context) -> PlanResult:
 
 def up(context: Context, *, partial: bool) -> UpResult:
     """Start what is missing and wait until every task serves; without `partial`, a failure takes everything back."""
-    result, _ = _plan(context)
+    result, observation = _plan(context)
     if not result:
         _announce(context, result)
         return UpResult(result.plan)
     from tfprov.engine.checkpoints.gather import check_target  # noqa: PLC0415
+    from tfprov.history.session import chief_run, recording  # noqa: PLC0415
     from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
 
     check_target(context)
     _check_programs(context, result)
-    _announce(context, result)
-    play_shipped(context, PlayOptions("up", partial=partial))
+    with recording(context, "up", chief_run(context, observation)) as session:
+        _announce(session.context, result)
+        play_shipped(session.context, PlayOptions("up", partial=partial))
     return UpResult(result.plan)
 
 
@@ -50,14 +57,16 @@ def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
     from tfprov.engine.checkpoints.gather import check_target  # noqa: PLC0415
     from tfprov.engine.checkpoints.manifest import read  # noqa: PLC0415
     from tfprov.engine.monitoring.follow import check_ends  # noqa: PLC0415
+    from tfprov.history.session import chief_run, recording  # noqa: PLC0415
     from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
 
     check_ends(context)
     check_target(context)
-    result, _ = _plan(context)
+    result, observation = _plan(context)
     _check_programs(context, result)
-    _announce(context, result)
-    play_shipped(context, PlayOptions("run", partial=partial, discard=discard))
+    with recording(context, "run", chief_run(context, observation)) as session:
+        _announce(session.context, result)
+        play_shipped(session.context, PlayOptions("run", partial=partial, discard=discard))
     manifest = read(context.target)
     saved = manifest.newest if manifest is not None else None
     newest = checkpoint(context.target, saved) if saved is not None else None
@@ -66,12 +75,15 @@ def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
 
 def down(context: Context, *, discard: bool) -> DownResult:
     """Gather, stop and remove everything; with nothing there, remove what hosts still keep of the cluster."""
+    from tfprov.history.session import chief_run, recording  # noqa: PLC0415
     from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
 
     name, observation = context.cluster.name, observe(context)
     tasks = tuple(container.task for container in observation.containers())
     if tasks:
-        play_shipped(context, PlayOptions("down", discard=discard))
+        with recording(context, "down", chief_run(context, observation) or _a_run(observation)) as session:
+            session.context.report.observed(observation.containers())
+            play_shipped(session.context, PlayOptions("down", discard=discard))
         return DownResult(name, tasks)
     _clean_all(context, observation)
     if errors := missing(context):
@@ -94,15 +106,56 @@ def gather(context: Context, path: str | None) -> GatherResult:
     return GatherResult(gathered.directory, gathered.files, gathered.size, newest, new)
 
 
+def play(context: Context, plays: "Sequence[Play]", options: "PlayOptions") -> None:
+    """Play `plays`, and record the run that they start or change."""
+    from tfprov.history.session import chief_run, recording  # noqa: PLC0415
+    from tfprov.playbook.run import play as play_all  # noqa: PLC0415
+
+    if options.check:
+        play_all(context, plays, options)
+        return
+    with recording(context, "play", chief_run(context, observe(context, tolerant=True))) as session:
+        play_all(session.context, plays, options)
+
+
+def wait(context: Context, condition: str, timeout: float | None) -> str:
+    """Wait until the chief is done, or until every task is `serving`; return the chief's name."""
+    from tfprov.engine.monitoring.follow import follow  # noqa: PLC0415
+    from tfprov.engine.monitoring.readiness import wait_serving  # noqa: PLC0415
+    from tfprov.history.session import recording  # noqa: PLC0415
+
+    chief = context.cluster.chief.name
+    run = locate(context, chief)[1].run
+    if condition == "serving":
+        wait_serving(context, timeout)
+    else:
+        with recording(context, "wait", run) as session:
+            follow(session.context, timeout, with_logs=False)
+    return chief
+
+
+def status(context: Context) -> "Status":
+    """Return the state of the cluster, and add the chief's progress to the history of its run."""
+    from tfprov.engine.monitoring.status import status as read_status  # noqa: PLC0415
+
+    result = read_status(context, context.clock.wall())
+    if result.progress is not None and context.history is not None and context.history.is_dir():
+        from tfprov.history.session import add_progress  # noqa: PLC0415
+
+        add_progress(context, result.run, result.progress, result.steps)
+    return result
+
+
 def gather_newest(context: Context) -> "Gathered":
     """Gather what is new at the chief, under the cluster's lock, and report it; what `tfprov gather` does."""
     from tfprov.engine.checkpoints.gather import gather  # noqa: PLC0415
     from tfprov.engine.checkpoints.model_files import nothing_saved  # noqa: PLC0415
     from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
+    from tfprov.history.session import recording  # noqa: PLC0415
     from tfprov.playbook.steps import report_gathered, report_lost_steps  # noqa: PLC0415
 
-    locate(context, context.cluster.chief.name)
-    with ClusterLock(context, "gather", tolerant=True):
+    run = locate(context, context.cluster.chief.name)[1].run
+    with recording(context, "gather", run) as session, ClusterLock(context := session.context, "gather", tolerant=True):
         observation = observe(context, tolerant=True)
         gathered = gather(context, context.verify, observation)
         report_gathered(context, gathered)
@@ -153,6 +206,11 @@ def gather_path(context: Context, path: str) -> "CopiedPath":
         what = f"{format_count(copied.files, 'file')}, {format_size(copied.size)}"
         context.report.note(f"brought to {copied.at}: {what}, as it is: nothing was verified")
     return copied
+
+
+def _a_run(observation: Observation) -> str:
+    """Return the run of some task: the chief is gone."""
+    return next((one.run for one in observation.containers() if one.run), "")
 
 
 def _clean_all(context: Context, observation: Observation) -> None:

@@ -13,7 +13,8 @@ from tfprov.model.state import Container
 from tfprov.model.yaml_node import EncryptedValue, Node, Scalar
 from tfprov.model.yaml_node import Mapping as Map
 from tfprov.planning import task_args
-from tfprov.planning.desired import RoleHost, RoleImage, desired_containers
+from tfprov.planning.desired import RoleHost, desired_containers
+from tfprov.planning.task_program import RoleImage
 from tfprov.planning.tasks import assign_tasks, default_port
 from tfprov.render import options
 from tfprov.render.dns_names import long_name

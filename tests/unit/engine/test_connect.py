@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.memory_cluster import Runtimes, make_context, run_up
-from tests.support.reporters import RecordingReporter
+from tests.support.reporters import RecordingReporter, texts
 from tfprov.engine.connect import prepare_connections
 from tfprov.engine.context import Context
 from tfprov.engine.host_registry import HostRegistry
@@ -317,11 +317,11 @@ def test_a_silent_host_is_reported_once_and_once_more_when_it_is_back() -> None:
     answers = HostAnswers()
     away = {"h2": Unreachable("h2", "no answer")}
     message: list[list[str]] = [
-        answers.update({"h1": 1}, away, 0.0),
-        answers.update({"h1": 1}, away, 10.0),
-        answers.update({"h1": 1}, away, 20.0),
-        answers.update({"h1": 1, "h2": 1}, {}, 30.0),
-        answers.update({"h1": 1, "h2": 1}, {}, 40.0),
+        texts(answers.update({"h1": 1}, away, 0.0)),
+        texts(answers.update({"h1": 1}, away, 10.0)),
+        texts(answers.update({"h1": 1}, away, 20.0)),
+        texts(answers.update({"h1": 1, "h2": 1}, {}, 30.0)),
+        texts(answers.update({"h1": 1, "h2": 1}, {}, 40.0)),
     ]
     assert [len(notes) for notes in message] == [0, 1, 0, 1, 0]
     assert message[1][0].startswith("h2 cannot be reached since ")
@@ -341,7 +341,7 @@ def test_a_host_whose_engine_does_not_answer_is_reported_as_that() -> None:
     answers = HostAnswers()
     dead: Callable[[], dict[str, HostError]] = lambda: {"h2": HostError("h2", "its engine is not running")}  # noqa: E731
     answers.update({}, dead(), 0.0)
-    assert "h2 does not say what runs on it since" in answers.update({}, dead(), 1.0)[0]
+    assert "h2 does not say what runs on it since" in answers.update({}, dead(), 1.0)[0].text
 
 
 def moved(memory_lab: MemoryLab, *hosts: str) -> Context:

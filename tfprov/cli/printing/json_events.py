@@ -15,7 +15,9 @@ from tfprov.cli.escape_sequences import Screened, json_screened
 from tfprov.engine.events import Event
 from tfprov.errors import INTERRUPTED, TfprovError, mask_secrets
 from tfprov.formats.event_file import EventProgress
+from tfprov.model.incident import IncidentKind
 from tfprov.model.plan import Action
+from tfprov.model.state import Observed
 from tfprov.results import LogRecord
 
 _TRANSFER_PAUSE = 0.5
@@ -126,6 +128,19 @@ class JsonEvents:
             return
         self._transfers[name] = now
         self.emit("transferred", name=name, sent=sent, total=total or None)
+
+    def incident(self, kind: IncidentKind, text: str, *, task: str = "", host: str = "", **values: Any) -> None:
+        """See Reporter."""
+        self.emit("incident", kind=str(kind), text=text, task=task, host=host, values=values)
+
+    def observed(self, containers: Iterable[Observed]) -> None:
+        """See Reporter."""
+        for one in containers:
+            self.emit("task", task=one.task, host=one.host, state=one.state.value, restarts=one.restarts)
+
+    def run_started(self, run: str) -> None:
+        """See Reporter."""
+        self.emit("run", run=run)
 
     def awaiting(self, what: str) -> None:
         """See Reporter; once for as long as it is the same."""

@@ -168,8 +168,10 @@ class StepDrops:
     lives: Lives | None = None
     begun: float | None = None
 
-    def update(self, reached: Reached, now: Lives, at: float, fall: Callable[[float], StepDrop | None]) -> str:
-        """Return the note on lost steps in what was `reached` at time `at`, or "".
+    def update(
+        self, reached: Reached, now: Lives, at: float, fall: Callable[[float], StepDrop | None]
+    ) -> StepDrop | None:
+        """Return the lost steps in what was `reached` at time `at`, or None.
 
         `fall` returns the last fall in the same file that was written after a time of the host's clock.
         """
@@ -190,7 +192,7 @@ class StepDrops:
                 self.written[source] = reached.progress.wall_time
             if not armed and reached.saved is not None:
                 self.saved = reached.saved[1]
-            return ""
+            return None
         self.highest, self.begun = {source: reached.step}, None
         self.saved = reached.saved[1] if reached.saved is not None else self.saved
-        return f"the training went back {fell[0]} -> {fell[1]}"
+        return fell

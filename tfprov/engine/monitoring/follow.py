@@ -1,6 +1,5 @@
 """Follows a training until its chief is done: logs, progress, and failures of other tasks."""
 
-from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -12,32 +11,21 @@ from tfprov.engine.monitoring.chief_progress import (
     read_reached,
     read_step_drop,
     steps_of,
-    tail_of,
 )
+from tfprov.engine.monitoring.ends import wait_for_ends
 from tfprov.engine.monitoring.failures import failed_tasks, failure, idle_end
 from tfprov.engine.monitoring.logs import logs
-from tfprov.engine.monitoring.straggler_monitor import StragglerMonitor
-from tfprov.engine.monitoring.task_progress import read_pace
+from tfprov.engine.monitoring.straggler_monitor import StragglerMonitor, report_step_back
 from tfprov.engine.monitoring.watch import Watch
-from tfprov.errors import HostError, TaskFailed, TfprovError, Usage
-from tfprov.formats.checkpoint import CheckpointFiles, checkpoints
-from tfprov.formats.event_file import EventProgress, progress
-from tfprov.model.state import Container, Observation, Observed, State
+from tfprov.errors import TaskFailed, TfprovError, Usage
+from tfprov.formats.event_file import EventProgress
+from tfprov.model.incident import IncidentKind
+from tfprov.model.state import Observation, Observed
 from tfprov.planning.plan_text import join_names
 from tfprov.wiring import STANDALONE
 
-_SETTLE = 1.0
-"""Seconds that workers have to notice the end of the training before they are reported."""
-_POLL = 1.0
-"""Seconds between two observations of the tasks that are waited for."""
-_NAMED = 3
-"""Tasks that are named when many still run."""
 STANDSTILL = 30.0
 """Seconds after its last step in which a program saves and exits; a slower one is reported."""
-_SERVING = ("in_graph", "parameter_server")
-"""Strategies whose workers only serve: they train nothing once the chief is done."""
-_MOST = 2 * 1024 * 1024
-"""How many bytes of an evaluator's event file are read."""
 
 
 def check_ends(context: Context) -> None:
@@ -45,84 +33,6 @@ def check_ends(context: Context) -> None:
     if any(container.strategy == STANDALONE for container in context.wanted):
         what = f"`strategy: {STANDALONE}` has servers that never end, and no program to wait for"
         raise Usage(what, "use `up`, `tfprov client -- PROGRAM`, and `down`")
-
-
-def wait_for_ends(context: Context, observation: Observation, look: Callable[[], Observation]) -> None:
-    """Wait for workers and evaluators that still run when the chief is done, and report those that run on.
-
-    Each has the seconds of its `end.wait`. `look` returns a new observation.
-    """
-    begin = context.clock.now()
-    busy = _busy(context, observation)
-    try:
-        while waited := [c for c in busy if context.clock.now() - begin < max(_SETTLE, c.end_wait)]:
-            context.report.awaiting(f"waiting for {join_names([c.task.name for c in waited], _NAMED)} to end")
-            context.clock.sleep(_POLL)
-            observation = look()
-            busy = _busy(context, observation)
-    finally:
-        context.report.awaiting("")
-    _report_running(context, [c for c in busy if c.task.trains], observation)
-    for evaluator in (c for c in busy if not c.task.trains):
-        if reason := _unevaluated(context, observation):
-            context.report.note(f"{context.cluster.chief.name} is done, and {evaluator.task.name} {reason}")
-
-
-def _busy(context: Context, observation: Observation) -> list[Container]:
-    """Return the running workers, and the evaluators that have not evaluated the last checkpoint."""
-    busy = []
-    for container in context.wanted:
-        task, observed = container.task, context.observed(container.task.name, observation)
-        if observed is None or observed.state is not State.RUNNING or task == context.cluster.chief:
-            continue
-        trains = task.trains and task.job != "ps" and container.strategy not in _SERVING
-        if trains or (task.job == "evaluator" and _unevaluated(context, observation)):
-            busy.append(container)
-    return busy
-
-
-def _report_running(context: Context, workers: Sequence[Container], observation: Observation) -> None:
-    if not workers:
-        return
-    names = []
-    for container in workers:
-        name, observed = container.task.name, context.observed(container.task.name, observation)
-        pace = read_pace(context.runtimes[observed.host], observed) if observed else None
-        names.append(f"{name} (at step {pace.step:,})" if pace else name)
-    longest = max(container.end_wait for container in workers)
-    fix = (
-        f", for longer than `end: {{wait: {longest}}}` allows" if longest else "; `end: {wait: 60}` would wait for that"
-    )
-    verb = "still runs" if len(names) == 1 else "still run"
-    context.report.note(f"{context.cluster.chief.name} is done, and {join_names(names, _NAMED)} {verb}{fix}")
-
-
-def _unevaluated(context: Context, observation: Observation) -> str:
-    """Return that the evaluator has not evaluated the last checkpoint, as text; empty if it has, or if there is none."""
-    chief = context.chief(observation)
-    if chief is None:
-        return ""
-    runtime = context.runtimes[chief.host]
-    try:
-        files = runtime.files(chief.task)
-        whole = [one for one in checkpoints(files) if one.whole and one.step >= 0]
-        events = [name for name in files if ".tfevents." in name and "eval" in name.rpartition("/")[0]]
-        if not whole:
-            return ""
-        read = [progress(tail_of(runtime, chief.task, name, files[name].size), _MOST) for name in events]
-    except HostError:  # a file that is removed between the listing and the reading
-        return ""
-    return _behind(max(whole, key=lambda one: one.step), [one.step for one in read if one is not None])
-
-
-def _behind(last: CheckpointFiles, evaluated: Sequence[int]) -> str:
-    if not evaluated:
-        return (
-            f"has written no event file that says it evaluated {last.prefix}; `end: {{wait: 60}}` would wait for that"
-        )
-    if max(evaluated) >= last.step:
-        return ""
-    return f"has not evaluated {last.prefix}: it is at step {max(evaluated):,}; `end: {{wait: 60}}` would wait for that"
 
 
 @dataclass
@@ -253,7 +163,8 @@ class _Training:
             raise self.end_of_training(error)
         self.reported.update((one.task, one.restarts) for one in new)
         names = join_names([one.task for one in new], len(new))
-        self.context.report.note(f"{error}\nthe training goes on without {names}")
+        text = f"{error}\nthe training goes on without {names}"
+        self.context.report.incident(IncidentKind.TASK_FAILED, text, task=error.task)
 
     def end_of_training(self, error: TaskFailed) -> TaskFailed:
         """Return `error` with what the training has lost for good, where that is not its chief."""
@@ -291,7 +202,7 @@ class _Training:
         if fell := self.step_drops.update(
             reached, living, now, lambda at: read_step_drop(self.context, self.seen, reached, at)
         ):
-            self.context.report.note(fell)
+            report_step_back(self.context, *fell)
 
     def others_done(self, chief: str) -> bool:
         """Return whether there are workers besides the chief, and all of them are done."""

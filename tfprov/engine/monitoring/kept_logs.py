@@ -21,16 +21,13 @@ from typing import Any
 
 from tfprov.atomic_write import private_directory, replace
 from tfprov.engine.context import Context
+from tfprov.engine.public_settings import masked, public, public_roles
+from tfprov.engine.run_ids import RUN_ID
 from tfprov.errors import HostError, mask_secrets
 from tfprov.model.state import Observation, Observed, State
-from tfprov.model.yaml_node import HIDDEN, plain_masked
-from tfprov.settings.resolve import RoleSettings
-from tfprov.vault.redaction import is_masked, mentions_secret
 
 _LARGE = 1024 * 1024
 """Size in bytes from which a log is compressed."""
-_RUN = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]+", re.ASCII)
-"""The form of a run's id: a program may have directories in `logs/`, too."""
 _SETTINGS = "settings.json"
 _LOG = re.compile(r"(?P<job>[a-z_]+)-(?P<index>[0-9]+(?:@.+)?)\.log(?:\.gz)?", re.ASCII)
 
@@ -89,7 +86,7 @@ def kept_logs(logs: Path | None, task: str | None = None) -> Kept | None:
     """Return the directory of the newest run whose logs were kept, or that of `task`, and its logs by task."""
     if logs is None or not logs.is_dir():
         return None
-    for directory in sorted((one for one in logs.iterdir() if _RUN.fullmatch(one.name)), reverse=True):
+    for directory in sorted((one for one in logs.iterdir() if RUN_ID.fullmatch(one.name)), reverse=True):
         matches = ((_LOG.fullmatch(path.name), path) for path in sorted(directory.iterdir()))
         files = {f"{name['job']}/{name['index']}": path for name, path in matches if name is not None}
         files = {name: path for name, path in files.items() if task in (None, name.partition("@")[0])}
@@ -157,40 +154,13 @@ def _private_file(path: Path) -> int:
 
 
 def _settings(context: Context, observation: Observation, run: str, before: Mapping[str, Mapping[str, Any]]) -> bytes:
-    roles: dict[str, dict[str, Any]] = {}
-    for role in context.roles:
-        roles.setdefault(role.role, {})[role.host] = _of_role(role)
+    roles = public_roles(context.roles)
     tasks = dict(before) | {one.task: _of_task(one) for one in observation.containers() if one.run == run}
     whole = {"cluster": context.cluster.name, "run": run, "roles": roles, "tasks": tasks}
-    return json.dumps(_masked(whole), indent=1, ensure_ascii=False).encode("utf-8", "replace")
+    return json.dumps(masked(whole), indent=1, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _of_task(one: Observed) -> dict[str, Any]:
     ended = "stopped" if one.state is State.RUNNING else one.ending
     times = {"started": one.started_at, "ended": ended, "finished": one.finished_at}
-    return {"host": one.host, "spec": _public(one.spec), **times}
-
-
-def _of_role(role: RoleSettings) -> dict[str, Any]:
-    written: Any = plain_masked(role.node)
-    values = role.values.model_dump(mode="json") | {"address": role.address, "env": written.get("env") or {}}
-    return _public(values | ({} if role.values.saves else {"checkpoints": "none"}))
-
-
-def _public(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings without the values of environment variables with names of secrets."""
-    env = values.get("env")
-    if not isinstance(env, Mapping):
-        return dict(values)
-    return {
-        **values,
-        "env": {name: HIDDEN if mentions_secret(name) or is_masked(name) else value for name, value in env.items()},
-    }
-
-
-def _masked(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _masked(below) for key, below in value.items()}
-    if isinstance(value, list | tuple):
-        return [_masked(below) for below in value]
-    return mask_secrets(value) if isinstance(value, str) else value
+    return {"host": one.host, "spec": public(one.spec), **times}

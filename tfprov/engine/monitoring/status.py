@@ -70,6 +70,8 @@ class Status:
     """The number of steps in the chief's flags; None if they do not set it."""
     mirror: MirrorStatus | None = None
     """The state of the chief's remote checkpoint directory; None without one."""
+    run: str = ""
+    """The id of the chief's run; empty while it is not there."""
 
     @property
     def left(self) -> float | None:
@@ -92,6 +94,7 @@ class Status:
         """Return plain data for `status --json`."""
         return {
             "cluster": self.cluster,
+            "run": self.run,
             "chief": self.chief,
             "tasks": [asdict(row) for row in self.rows],
             "progress": asdict(self.progress) if self.progress else None,
@@ -125,6 +128,7 @@ def status(context: Context, now: float) -> Status:
         unreachable=unreachable,
         steps=steps_of(context),
         mirror=read_mirror(context, observation),
+        run=seen.run if (seen := context.chief(observation)) is not None else "",
     )
 
 

@@ -8,6 +8,7 @@ from statistics import median
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.task_progress import Pace, observed_running, read_pace
 from tfprov.errors import HostError
+from tfprov.model.incident import IncidentKind
 from tfprov.model.state import Observation, Observed
 
 AT_LEAST = 30.0
@@ -91,6 +92,12 @@ STACKS = "SIGUSR1"
 """At this signal tfprov's runtime writes the stacks of all threads into the task's log."""
 
 
+def report_step_back(context: Context, lost: int, resumed: int) -> None:
+    """Report that the training went on from step `resumed` after it had reached `lost`."""
+    text, chief = f"the training went back {lost} -> {resumed}", context.cluster.chief
+    context.report.incident(IncidentKind.WENT_BACK, text, task=chief.name, host=chief.host, lost=lost, resumed=resumed)
+
+
 class StragglerMonitor:
     """Reads the tasks' progress in the background, `forks` at a time, without lost hosts. Close it with `close`.
 
@@ -140,7 +147,7 @@ class StragglerMonitor:
         chief = paces.get(self._context.cluster.chief.name)
         if chief is not None and chief.went_back and self._back != (chief.lost, chief.resumed):
             self._back = chief.lost, chief.resumed
-            self._context.report.note(f"the training went back {chief.lost} -> {chief.resumed}")
+            report_step_back(self._context, chief.lost or 0, chief.resumed or 0)
 
     def _take_stacks(self, straggler: Straggler, observed: Observed) -> None:
         """Have the straggler write its stacks into its log, and report it; runs in the background."""
@@ -153,7 +160,8 @@ class StragglerMonitor:
             remark = where if taken else f"its program handles no {STACKS}, so its stacks cannot be had"
         except HostError as error:
             remark = f"its stacks cannot be had: {error.reason}"
-        self._context.report.note(f"{behind}; {remark}")
+        text, task = f"{behind}; {remark}", straggler.task
+        self._context.report.incident(IncidentKind.STRAGGLER, text, task=task, host=observed.host)
 
     def close(self) -> None:
         """Start no more readings; does not wait for those that run."""

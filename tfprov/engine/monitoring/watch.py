@@ -7,10 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tfprov.engine.context import Context
+from tfprov.engine.events import Incident
 from tfprov.engine.monitoring.failures import own_paths, remedy, same_cause
 from tfprov.engine.observe import needs
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.crash import FailedRun, is_ended_externally, is_hopeless
+from tfprov.model.incident import IncidentKind
 from tfprov.model.state import HostState, Observation, Observed, State
 
 TaskOnHost = tuple[str, str]
@@ -36,18 +38,19 @@ class Restarts:
         self._runs: dict[TaskOnHost, Observed] = {}
         self._failed: dict[TaskOnHost, FailedRun] = {}
 
-    def update(self, containers: Iterable[Observed]) -> list[str]:
-        """Return the notes on restarts since the first call; earlier ones are in `status`."""
-        notes = []
+    def update(self, containers: Iterable[Observed]) -> list[Incident]:
+        """Return the incidents since the first call; earlier restarts are in `status`."""
+        incidents = []
         for observed in containers:
             place = observed.task, observed.host
             before, self._seen[place] = self._seen.get(place, observed.restarts), observed.restarts
             if observed.restarts > before and observed.state is State.RUNNING:
-                notes.append(self._restart_note(observed))
+                incidents.append(Incident(self._restart_note(observed), IncidentKind.RESTARTED, *place))
             if observed.state is State.RUNNING and not observed.restarting and self._failed_twice(place, observed):
                 self._give_up(observed)
-                notes.append(f"{observed.task} failed twice with the same error: it is not started again after this")
-        return notes
+                text = f"{observed.task} failed twice with the same error: it is not started again after this"
+                incidents.append(Incident(text, IncidentKind.CRASH_LOOP, *place))
+        return incidents
 
     def _failed_twice(self, place: TaskOnHost, observed: Observed) -> bool:
         """Record a run that may be new; return whether the two before it failed at once in the same way."""
@@ -94,16 +97,17 @@ class Silence:
 
 @dataclass
 class HostAnswers:
-    """The silent hosts. Notes are returned once: when a host is lost, and when it is back."""
+    """The silent hosts. Incidents are returned once: when a host is lost, and when it is back."""
 
     silent: dict[str, Silence] = field(default_factory=dict)
 
-    def update(self, answered: Mapping[str, object], failed: Mapping[str, HostError], now: float) -> list[str]:
-        """Record an observation at `now`, and return the notes on it.
+    def update(self, answered: Mapping[str, object], failed: Mapping[str, HostError], now: float) -> list[Incident]:
+        """Record an observation at `now`, and return the incidents in it.
 
         The first failure of a host is not reported: the next observation replaces a lost connection.
         """
-        notes = [note for host in answered if (note := self._back(host, now))]
+        back = {host: text for host in answered if (text := self._back(host, now))}
+        incidents = [Incident(text, IncidentKind.HOST_BACK, host=host) for host, text in back.items()]
         for host, error in failed.items():
             if host not in self.silent:
                 self.silent[host] = Silence(error, now, time.strftime("%H:%M:%S"))
@@ -113,8 +117,9 @@ class HostAnswers:
             if not silence.reported:
                 silence.reported = True
                 cannot = "cannot be reached" if isinstance(error, Unreachable) else "does not say what runs on it"
-                notes.append(f"{host} {cannot} since {silence.clock}: {error.reason}")
-        return notes
+                text = f"{host} {cannot} since {silence.clock}: {error.reason}"
+                incidents.append(Incident(text, IncidentKind.HOST_LOST, host=host))
+        return incidents
 
     def _back(self, host: str, now: float) -> str:
         silence = self.silent.pop(host, None)
@@ -150,14 +155,15 @@ class Watch:
                 self._running[host] = self._pool.submit(runtime.observe)
         done, _ = wait(self._running.values(), timeout=_ANSWER)
         answered, failed = self._take([host for host, future in self._running.items() if future in done])
-        for note in self._answers.update(answered, failed, self._context.clock.now()):
-            self._context.report.note(note)
+        for incident in self._answers.update(answered, failed, self._context.clock.now()):
+            incident.send(self._context.report)
         self._states = {host: state for host, state in (self._states | answered).items() if host not in failed}
         silent = {host: silence.error for host, silence in self._answers.silent.items()}
         states = {host: state for host, state in self._states.items() if host not in silent}
         observation = Observation(states, unreachable=silent)
-        for note in self._restarts.update(observation.containers()):
-            self._context.report.note(note)
+        self._context.report.observed(observation.containers())
+        for incident in self._restarts.update(observation.containers()):
+            incident.send(self._context.report)
         return observation
 
     def _limit(self, task: str) -> int | None:

@@ -35,7 +35,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("sta", ["status"]),
         ("inventory re", ["remove-host"]),
         ("help inventory mo", ["move-host"]),
-        ("help ru", ["run"]),
+        ("help ru", ["run", "runs"]),
         ("logs ", ["ps/0", "worker/0"]),
         ("logs worker/0 p", ["ps/0"]),
         ("exec w", ["worker/0"]),

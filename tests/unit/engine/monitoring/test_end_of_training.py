@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tests.support.event_files import event
 from tests.support.memory_lab import MemoryLab
-from tfprov.engine.monitoring.follow import STANDSTILL, Standstill, wait_for_ends
+from tfprov.engine.monitoring.ends import wait_for_ends
+from tfprov.engine.monitoring.follow import STANDSTILL, Standstill
 from tfprov.engine.observe import observe
 from tfprov.formats.event_file import EventProgress
 from tfprov.formats.tfrecord import write_record

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.memory_lab import AGAIN, INVENTORY, MemoryLab, follow_with_steps
-from tests.support.reporters import RecordingReporter
+from tests.support.reporters import RecordingReporter, texts
 from tfprov.engine.monitoring.failures import KNOWN_CAUSES, excerpt, in_own_paths, remedy
 from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.logs import logs
@@ -40,6 +40,7 @@ CAUSES = {
     "ModuleNotFoundError: No module named 'tensorflow.contrib.learn'": "TensorFlow 1",
     "ModuleNotFoundError: No module named 'tensorflow'": "pip install 'tfprov[tensorflow]'",
     "ModuleNotFoundError: No module named 'pandas'": "with pip",
+    "(ModuleNotFoundError: No module named 'tfprov')": "set `code`",
     "python: can't open file '/w/trian.py': [Errno 2] No such file or directory": "`command:`",
     "does not serve on 10.0.0.1:2222 after 120 s": "`ready: start`",
     "OSError: [Errno 98] Address already in use": "`port`",
@@ -164,16 +165,16 @@ def test_the_exceptions_line_stands_on_the_restarts_line_with_its_remedy() -> No
     first = Observed("worker/1", "h", State.RUNNING, {}, started_at=5.0)
     restarts.update([first])
     again = replace(first, restarts=1, last_exit=1, last_words=LOG[-1], started_at=6.0)
-    (message,) = restarts.update([again])
+    (message,) = texts(restarts.update([again]))
     assert message == (
         "worker/1 ended with exit code 1 and was started again (1 of 3): ModuleNotFoundError: No module named 'pandas'; "
         "install the module where the task runs: with pip, or with a line in the Dockerfile"
     )
     killed = replace(first, restarts=2, last_exit=137, last_words="step 3")
-    assert restarts.update([killed]) == ["worker/1 ended with exit code 137 and was started again (2 of 3)"]
+    assert texts(restarts.update([killed])) == ["worker/1 ended with exit code 137 and was started again (2 of 3)"]
     other = replace(again, task="worker/2", restarts=0)
     restarts.update([other])
-    assert restarts.update([replace(other, restarts=1)]) == [
+    assert texts(restarts.update([replace(other, restarts=1)])) == [
         "worker/2 ended with exit code 1 and was started again (1 of 3): the same error"
     ]
 
@@ -187,7 +188,7 @@ def test_an_engine_ends_the_restarts_of_a_task_that_failed_twice_with_the_same_m
         )
         for n, (t, words) in enumerate([(0.0, ""), (1.0, "boom"), (2.0, "boom")])
     ]
-    message = [restarts.update([one]) for one in (runs[0], replace(runs[1], restarting=True), runs[1], runs[2])]
+    message = [texts(restarts.update([one])) for one in (runs[0], replace(runs[1], restarting=True), runs[1], runs[2])]
     assert given_up == ["worker/1"]
     assert message[-1][-1] == "worker/1 failed twice with the same error: it is not started again after this"
     restarts.update([replace(runs[2], restarts=0, started_at=60.0)])

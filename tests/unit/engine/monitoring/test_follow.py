@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.memory_lab import AGAIN, MemoryLab, follow_with_steps
+from tests.support.reporters import texts
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.watch import Restarts
 from tfprov.errors import TaskFailed
@@ -22,13 +23,15 @@ def seen(restarts: int, state: State = State.RUNNING, code: int | None = None) -
 
 def test_each_restart_is_reported_once_and_none_of_before() -> None:
     restarts = Restarts(lambda _task: 3)
-    assert restarts.update(seen(1, code=1)) == []
-    assert restarts.update(seen(2, code=137)) == ["worker/1 ended with exit code 137 and was started again (2 of 3)"]
-    assert restarts.update(seen(2, code=137)) == []
-    assert restarts.update([]) == []
-    assert restarts.update(seen(3)) == ["worker/1 ended and was started again (3 of 3)"]
-    assert restarts.update(seen(3, State.EXITED)) == []
-    assert restarts.update(seen(0)) == [], "started anew by `up`"
+    assert texts(restarts.update(seen(1, code=1))) == []
+    assert texts(restarts.update(seen(2, code=137))) == [
+        "worker/1 ended with exit code 137 and was started again (2 of 3)"
+    ]
+    assert texts(restarts.update(seen(2, code=137))) == []
+    assert texts(restarts.update([])) == []
+    assert texts(restarts.update(seen(3))) == ["worker/1 ended and was started again (3 of 3)"]
+    assert texts(restarts.update(seen(3, State.EXITED))) == []
+    assert texts(restarts.update(seen(0))) == [], "started anew by `up`"
 
 
 def test_tasks_that_are_started_again_at_the_same_time_end_nothing() -> None:

@@ -1,0 +1,119 @@
+"""Recorded runs: made by the recorder from scripted events, as the verbs of a training would send them."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from tfprov.engine.events import ActionDone, Event, Incident, LogLine, Note, RunStarted, TaskChanged, TrainingProgress
+from tfprov.formats.event_file import EventProgress
+from tfprov.history.recorder import Recorder
+from tfprov.history.run_dir import RunDir
+from tfprov.history.totals import Totals
+from tfprov.model.incident import IncidentKind
+from tfprov.model.plan import Action, ActionKind
+from tfprov.model.state import Observed, State
+
+
+def run_id(number: int) -> str:
+    """Return the id of the run that began `number` minutes after midnight."""
+    hours, minutes = divmod(number, 60)
+    return f"20260101T{hours:02}{minutes:02}00Z-{number:06x}"
+
+
+def description(tasks: int = 2, **settings: Any) -> dict[str, Any]:
+    """Return a description as `describe` makes it."""
+    values = {"cluster": "lab", "flags": {"train_steps": 2000, **settings}}
+    return {
+        "cluster": "lab",
+        "chief": "worker/0",
+        "steps": 2000,
+        "versions": {"tfprov": "0.1.0", "python": "3.11.2", "tensorflow": "2.18.0"},
+        "code": [{"digest": "sha256:" + "ab" * 32, "directory": "/code", "git": None}],
+        "images": [],
+        "hosts": ["h1"],
+        "tasks": [{"task": f"worker/{n}", "host": "h1", "role": "worker", "address": None} for n in range(tasks)],
+        "settings": {"worker": {"h1": values}},
+    }
+
+
+def task(name: str, state: State = State.RUNNING, code: int | None = None, **fields: Any) -> TaskChanged:
+    """Return the change of a task to `state`."""
+    return TaskChanged(Observed(name, "h1", state, {}, run="r", exit_code=code, started_at=1.0, **fields))
+
+
+def progress(step: int, loss: float | None = None) -> TrainingProgress:
+    """Return progress at `step`; by default the loss falls with it."""
+    return TrainingProgress(EventProgress(step, float(step), 50.0, 100 / (step + 1) if loss is None else loss), 2000)
+
+
+def scripted(steps: int = 40, tasks: int = 2) -> Iterator[Event]:
+    """Yield the events of a training: its start, its steps with a log line of each task, a restart, its end."""
+    for number in range(tasks):
+        name = f"worker/{number}"
+        yield ActionDone(Action(ActionKind.START, "h1", name, ("not there",)))
+        yield task(name)
+    for step in range(0, 50 * steps, 50):
+        yield progress(step)
+        yield from (LogLine(f"worker/{number}", f"step {step} of worker/{number}") for number in range(tasks))
+    yield Incident(
+        "the training went back 90 -> 50", IncidentKind.WENT_BACK, "worker/0", "h1", {"lost": 90, "resumed": 50}
+    )
+    yield task("worker/1", restarts=1, last_exit=137)
+    for number in range(tasks):
+        yield task(f"worker/{number}", State.EXITED, 0, finished_at=9.0, restarts=int(number == 1))
+
+
+def record_run(
+    runs: Path, number: int, events: Iterator[Event], *, end: Mapping[str, Any] | None = None, **settings: Any
+) -> RunDir:
+    """Record a run of the cluster of `runs` that begins `number` minutes after midnight; `end` ends it."""
+    directory = RunDir(runs / run_id(number))
+    times = count(60.0 * number + 1767225600 + (1800 if directory.path.exists() else 0))
+    recorder = Recorder(directory, "run", wall=lambda: float(next(times)))
+    recorder.open(lambda: description(**settings))
+    for event in events:
+        recorder.handle(event)
+    if end is not None:
+        recorder.end({**ending(recorder.totals), **end})
+    recorder.close(exit_code=0, error="")
+    return directory
+
+
+def ending(totals: Totals) -> dict[str, Any]:
+    """Return end.json of a training that succeeded."""
+    return {
+        "run": "r",
+        "verb": "run",
+        "ended": 1767229200.0,
+        "outcome": "succeeded",
+        "exit_code": 0,
+        "error": "",
+        "tasks": totals.tasks,
+        "restarts": totals.restarts,
+        "went_back": totals.went_back,
+        "last": totals.last,
+        "quality": {"eval/accuracy": 0.93, "train/mse": 0.1},
+        "checkpoint": None,
+    }
+
+
+def stream(directory: Path) -> None:
+    """Record an endless training, and print what was recorded and when: for a process that is killed in the middle."""
+    recorder = Recorder(RunDir(directory), "run")
+    recorder.open(description)
+    recorder.handle(RunStarted(directory.name))
+    print(json.dumps({"ready": time.time()}), flush=True)
+    for step in count():
+        recorder.handle(progress(step))
+        recorder.handle(LogLine("worker/0", f"line {step}"))
+        recorder.handle(Note(f"note {step}"))
+        print(json.dumps({"step": step, "at": time.time()}), flush=True)
+        time.sleep(0.001)
+
+
+if __name__ == "__main__":
+    stream(Path(sys.argv[1]))

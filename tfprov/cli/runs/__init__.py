@@ -1,0 +1,1 @@
+"""The verb `runs`: the history of runs on this controller."""

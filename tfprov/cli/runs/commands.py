@@ -1,0 +1,133 @@
+"""The commands `runs show`, `compare`, `rm` and `prune`."""
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from tfprov.atomic_write import replace
+from tfprov.cli.escape_sequences import json_screened
+from tfprov.cli.options import json_option
+from tfprov.cli.output import table
+from tfprov.cli.runs.history import cluster_option, quality_of
+from tfprov.history.drawing.text_plot import text_plot
+from tfprov.history.reader import RunHistory, RunRecord
+from tfprov.history.removal import remove, to_prune
+from tfprov.history.show import Formats, comparison_rows, curve_of, show_lines
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+@click.command("show")
+@click.argument("run", default="")
+@cluster_option
+@json_option
+def show_command(run: str, cluster: str | None, as_json: bool) -> None:
+    """The newest run without RUN."""
+    record = RunHistory().load(run, cluster)
+    if as_json:
+        _echo_json(record.to_dict())
+        return
+    for line in show_lines(record, quality_of(record.summary), time.time()):
+        click.echo(line)
+    click.echo()
+    for line in table([("TASK", "HOST", "STATE", "EXIT CODE", "RESTARTS", "TOOK"), *_task_rows(record)]):
+        click.echo(line)
+
+
+def _task_rows(record: RunRecord) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for name, task in sorted(record.tasks.items()):
+        started, finished = task.get("started"), task.get("finished")
+        took = Formats.span(finished - started) if started is not None and finished is not None else "-"
+        code = "-" if task.get("exit_code") is None else str(task["exit_code"])
+        rows.append(
+            (name, str(task.get("host", "-")), str(task.get("state")), code, str(task.get("restarts", 0)), took)
+        )
+    return rows
+
+
+@click.command("compare")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
+@click.option("--html", "html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a page.")
+@cluster_option
+@json_option
+def compare_command(runs: Sequence[str], html: Path | None, cluster: str | None, as_json: bool) -> None:
+    """The curves are the loss by step, one letter for each run.
+
+    The page of `--html` is one file, with the curves as SVG and nothing from elsewhere.
+    """
+    from tfprov.history.compare import compare  # noqa: PLC0415
+
+    if len(runs) < 2:
+        raise click.UsageError("one run cannot be compared; name two or more")
+    history = RunHistory()
+    comparison = compare([history.load(run, cluster) for run in runs])
+    if html is not None:
+        from tfprov.history.drawing.html_report import html_report  # noqa: PLC0415
+
+        replace(html, html_report(comparison).encode("utf-8", "replace"))
+        click.echo(f"written to {html}", err=as_json)
+    if as_json:
+        _echo_json(comparison.to_dict())
+        return
+    for line in table(list(comparison_rows(comparison))):
+        click.echo(line)
+    click.echo("\nloss by step")
+    for line in text_plot([curve_of(record) for record in comparison.runs]):
+        click.echo(line)
+
+
+@click.command("rm")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@cluster_option
+@json_option
+def rm_command(runs: Sequence[str], cluster: str | None, as_json: bool) -> None:
+    """A run that is recorded at the moment is refused, and then none is removed."""
+    history = RunHistory()
+    found = [history.find(run, cluster) for run in runs]
+    for directory in found:
+        if not as_json:
+            click.echo(f"removed {directory.id} of {directory.cluster}")
+        remove(directory)
+    if as_json:
+        _echo_json({"removed": [directory.id for directory in found]})
+
+
+def _age(_context: click.Context, _parameter: click.Parameter, text: str | None) -> float | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,6})([smhdw])", text, re.ASCII)
+    if match is None:
+        raise click.BadParameter(f"`{text}` is no time span; for example 12h, 30d or 8w")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+@click.command("prune")
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the newest N of each cluster.")
+@click.option("--older-than", callback=_age, metavar="SPAN", help="Only what ended longer ago: 12h, 30d, 8w.")
+@click.option("-C", "--check", is_flag=True, help="Print what would be removed, and remove nothing.")
+@cluster_option
+@json_option
+def prune_command(keep: int | None, older_than: float | None, check: bool, cluster: str | None, as_json: bool) -> None:
+    """With both options, what is beyond N and old is removed. Runs that may still run stay."""
+    if keep is None and older_than is None:
+        raise click.UsageError("say what to remove: `--keep 20`, `--older-than 30d`, or both")
+    history = RunHistory()
+    chosen = list(to_prune(history.summaries(cluster), keep=keep, older_than=older_than, now=time.time()))
+    for summary in chosen:
+        if not check:
+            remove(history.find(summary.run, summary.cluster))
+        if not as_json:
+            click.echo(f"{'would remove' if check else 'removed'} {summary.run} of {summary.cluster}")
+    if as_json:
+        _echo_json({"removed": [] if check else [one.run for one in chosen], "chosen": [one.run for one in chosen]})
+    elif not chosen:
+        click.echo("nothing to remove")
+
+
+def _echo_json(data: object) -> None:
+    click.echo(json_screened(json.dumps(data, indent=2)))

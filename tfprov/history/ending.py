@@ -1,0 +1,137 @@
+"""The end of a run for end.json, and the copy of its record beside the gathered checkpoints."""
+
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from tfprov.atomic_write import private_directory
+from tfprov.engine.checkpoints import manifest as manifests
+from tfprov.engine.context import Context
+from tfprov.engine.monitoring.kept_logs import lines_of
+from tfprov.errors import INTERRUPTED, TERMINATED, GatherError
+from tfprov.history.json_lines import Appender, last_line, read_lines
+from tfprov.history.quality import EventData, read_event_data
+from tfprov.history.recorder import Recorder
+from tfprov.history.run_dir import RunDir
+from tfprov.history.totals import Totals
+
+_FEW = 5
+"""Samples below which the curve is taken from the event files: nobody followed the training."""
+
+
+def end_record(
+    context: Context, directory: RunDir, totals: Totals, verb: str, outcome: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return end.json: how the run ended, the states of its tasks, and its final figures."""
+    ended = context.clock.wall()
+    started = _started(directory, ended)
+    events = read_event_data(context.target, started) if context.target.is_dir() else EventData()
+    _fill_curve(directory, events)
+    chief = totals.tasks.get(context.cluster.chief.name, {})
+    last = totals.last or _last(directory)
+    return {
+        "run": directory.id,
+        "verb": verb,
+        "ended": ended,
+        "duration": max(0.0, ended - started),
+        "outcome": outcome_of(chief, verb, outcome),
+        **outcome,
+        "tasks": totals.tasks,
+        "restarts": totals.restarts,
+        "went_back": totals.went_back,
+        "last": last,
+        "quality": events.measures,
+        "checkpoint": _checkpoint(context, directory.id),
+    }
+
+
+def outcome_of(chief: Mapping[str, Any], verb: str, outcome: Mapping[str, Any]) -> str:
+    """Return how the run ended, in one word.
+
+    succeeded   the chief ended with exit code 0, and its checkpoints were gathered
+    deadline    `deadline` was over
+    failed      a task, the start or the gather failed
+    stopped     it was taken down before its end
+    """
+    code = outcome["exit_code"]
+    if outcome.get("deadline"):
+        return "deadline"
+    if chief.get("state") == "exited" and chief.get("exit_code") == 0:
+        return "failed" if code else "succeeded"
+    if chief.get("state") in ("exited", "lost"):
+        return "failed"
+    return "stopped" if verb == "down" or code in (0, INTERRUPTED, TERMINATED) else "failed"
+
+
+def _started(directory: RunDir, default: float) -> float:
+    try:
+        return float(directory.read(directory.run_file)["started"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return default
+
+
+def _last(directory: RunDir) -> dict[str, Any] | None:
+    line = last_line(directory.progress)
+    return None if line is None else {name: line.get(name) for name in ("step", "steps", "loss", "rate", "at")}
+
+
+def _fill_curve(directory: RunDir, events: EventData) -> None:
+    """Add the losses in the event files to a curve that was not recorded, as after `up` and `down`."""
+    known = [line.get("step") for _, line in zip(range(_FEW), read_lines(directory.progress), strict=False)]
+    if len(known) >= _FEW or len(events.loss) <= len(known):
+        return
+    with suppress(OSError):
+        appender = Appender(directory.progress)
+        for at, step, loss in events.loss:
+            if step not in known:
+                appender.append({"at": at, "step": step, "loss": loss, "rate": None, "written": at, "source": "events"})
+        appender.close()
+
+
+def _checkpoint(context: Context, run: str) -> dict[str, Any] | None:
+    """Return the newest gathered checkpoint of the run; None without one."""
+    try:
+        manifest = manifests.read(context.target)
+    except GatherError:
+        return None
+    if manifest is None or manifest.run != run or manifest.newest is None:
+        return None
+    newest = manifest.newest
+    return {
+        "directory": str(context.target),
+        "prefix": newest.prefix,
+        "step": newest.step,
+        "tensors": newest.tensors,
+        "files": len(manifest.files),
+    }
+
+
+def fill_logs(context: Context, recorder: Recorder) -> None:
+    """Complete the recorded logs from those that were kept when the tasks were removed: nobody may have followed them."""
+    if context.logs is None:
+        return
+    directory = context.logs / recorder.directory.id
+    for name, task in recorder.totals.tasks.items():
+        stem = name.replace("/", "-")
+        for path in (directory / f"{stem}.log", directory / f"{stem}.log.gz"):
+            with suppress(OSError, EOFError):
+                if path.exists():
+                    recorder.fill_log(
+                        name, float(task.get("finished") or path.stat().st_mtime), [*lines_of(path, None)]
+                    )
+
+
+def keep_beside_checkpoints(context: Context, directory: RunDir) -> None:
+    """Copy the record of the run, without its logs, beside the gathered checkpoints, if there are any."""
+    if context.logs is None or not context.target.is_dir():
+        return
+    with suppress(OSError):
+        to = context.logs / directory.id
+        private_directory(to)
+        for path in (directory.run_file, directory.end_file, directory.progress):
+            if path.exists():
+                part = to / f".{path.name}.part"
+                shutil.copyfile(path, part)
+                part.chmod(0o600)
+                part.replace(to / path.name)

@@ -1,0 +1,281 @@
+"""Records a run as it happens: every event and sample of progress at once, logs twice a second."""
+
+import fcntl
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tfprov.engine.events import (
+    ActionDone,
+    ActionsPlanned,
+    Event,
+    Incident,
+    LogLine,
+    RunStarted,
+    TaskChanged,
+    TrainingProgress,
+)
+from tfprov.errors import mask_secrets
+from tfprov.history.event_json import progress_json, task_json, to_json
+from tfprov.history.json_lines import Appender, read_lines
+from tfprov.history.log_store import TaskLog, limit_for, read_log
+from tfprov.history.run_dir import RunDir
+from tfprov.history.totals import Totals
+
+_FLUSH = 0.5
+"""Seconds between two writes of the logs."""
+_AT_ONCE = 5000
+"""Lines of logs that are held back before they are written at once."""
+
+
+class Recorder:
+    """Records the events of one verb in `directory`; `handle` is called from several threads.
+
+    Nothing is written before `open`: a verb that is refused leaves no run. A full disk ends the recording with one call of
+    `warn`, and not the verb. `wall` returns seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        directory: RunDir,
+        verb: str,
+        tasks: int = 1,
+        *,
+        warn: Callable[[str], None] = lambda _text: None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.directory, self.totals = directory, Totals()
+        self._verb, self._tasks, self._warn, self._wall = verb, tasks, warn, wall
+        self._lock = threading.RLock()
+        self._before: list[dict[str, Any]] = []
+        self._open, self._failed, self._fresh = False, False, True
+        self._acted = False
+        self._logs: dict[str, TaskLog] = {}
+        self._log_lock = -1
+        self._stop = threading.Event()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has happened in a run that this recorder has made."""
+        return self._fresh and self._open and not self.totals.tasks and not self._acted
+
+    def discard(self) -> None:
+        """Remove the directory."""
+        with self._lock:
+            shutil.rmtree(self.directory.path, ignore_errors=True)
+            self._failed = True
+
+    def fill_log(self, task: str, at: float, lines: Sequence[str]) -> None:
+        """Add the lines of a log that was read as a whole, and of which fewer lines were recorded than it has."""
+        with self._lock:
+            self._guarded(lambda: self._fill_log(task, at, lines))
+
+    def _fill_log(self, task: str, at: float, lines: Sequence[str]) -> None:
+        if self._failed or not self._open or not self._may_log():
+            return
+        self.flush()
+        known = list(read_log(self.directory.logs, task))
+        if any(line.gap for line in known) or len(lines) <= len(known):
+            return
+        log = self._logs.setdefault(task, TaskLog(self.directory.logs, task, limit_for(self._tasks)))
+        log.skip()
+        for number in range(len(known), len(lines), _AT_ONCE):
+            for line in lines[number : number + _AT_ONCE]:
+                log.add(at, mask_secrets(line))
+            log.flush()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run has a directory."""
+        return self._open
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    def open(self, describe: Callable[[], Mapping[str, Any]], *, refresh: bool = True) -> None:
+        """Create the directory, or go on in that of an earlier verb, and write what was held back.
+
+        `describe` returns the description for run.json, which an existing one gives way to if `refresh`.
+        """
+        with self._lock:
+            if not self._open and not self._failed:
+                self._guarded(lambda: self._begin(describe, refresh=refresh))
+
+    def _begin(self, describe: Callable[[], Mapping[str, Any]], *, refresh: bool) -> None:
+        self._fresh = not self.directory.path.exists()
+        self.directory.create()
+        if not self._fresh:
+            self.totals.add_lines(read_lines(self.directory.events))
+        self._writer = self.directory.hold()
+        self._events, self._progress = Appender(self.directory.events), Appender(self.directory.progress)
+        self._open = True
+        if refresh or not self.directory.run_file.exists():
+            self.describe(describe())
+        session = {"event": "verb_started", "verb": self._verb, "pid": os.getpid()}
+        for record in [{"at": self._wall(), **session}, *self._before]:
+            self._events.append(record)
+        self._before = []
+        threading.Thread(target=self._flush_logs, name="tfprov-history", daemon=True).start()
+
+    def describe(self, description: Mapping[str, Any]) -> None:
+        """Replace run.json, but for the start of the run and the verb that began it."""
+        with suppress(OSError, ValueError):
+            before = self.directory.read(self.directory.run_file)
+            description = {**description, "started": before["started"], "verb": before["verb"]}
+        begun = {"run": self.directory.id, "verb": self._verb, "started": self._wall()}
+        self._guarded(lambda: self.directory.write(self.directory.run_file, {**begun, **description}))
+
+    def moved(self, run: str) -> None:
+        """Go on as the run `run`: its id is known once its tasks start, after this directory was made."""
+        with self._lock:
+            other = RunDir(self.directory.path.with_name(run))
+            if run == self.directory.id:
+                return
+            if self._open:
+                self._guarded(lambda: self._move(other))
+            else:
+                self.directory = other
+
+    def _move(self, other: RunDir) -> None:
+        """Rename a directory that this recorder has made; leave an earlier run, and go on in another directory."""
+        if self._fresh and not other.path.exists():
+            self.directory.path.rename(other.path)
+            self.directory = other
+            other.write(other.run_file, {**other.read(other.run_file), "run": other.id})
+            return
+        before, description = self.directory, self.directory.read(self.directory.run_file)
+        lines = [*read_lines(before.events)] if self._fresh else []
+        self._close_files()
+        self.directory, self._fresh = other, not other.path.exists()
+        other.create()
+        self._writer = other.hold()
+        self._events, self._progress = Appender(other.events), Appender(other.progress)
+        for line in lines:
+            self._events.append(line)
+        if lines:
+            shutil.rmtree(before.path, ignore_errors=True)
+        if not other.run_file.exists():
+            other.write(other.run_file, {**description, "run": other.id, "started": self._wall(), "verb": self._verb})
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event) -> None:
+        """Record an event."""
+        with self._lock:
+            if self._failed:
+                return
+            if isinstance(event, RunStarted):
+                self.moved(event.run)
+            self._guarded(lambda: self._record(event))
+
+    def _record(self, event: Event) -> None:
+        at = self._wall()
+        match event:
+            case LogLine(task, line):
+                self._log(at, task, line)
+                return
+            case TrainingProgress():
+                if self.totals.progress(event, at) and self._open:
+                    self._progress.append({"at": round(at, 3), **progress_json(event)})
+                return
+            case ActionsPlanned(actions):
+                self._acted = self._acted or bool(actions)
+            case ActionDone(action):
+                self.totals.action_done(action)
+            case TaskChanged(observed):
+                self.totals.task(task_json(observed))
+            case Incident():
+                self.totals.incident(event, at)
+        if (record := to_json(event)) is not None:
+            self._append({"at": round(at, 3), **record})
+
+    def _append(self, record: dict[str, Any]) -> None:
+        if self._open:
+            self._events.append(record)
+        else:
+            self._before.append(record)
+
+    def record(self, **fields: Any) -> None:
+        """Record an event that is no event of the engine."""
+        with self._lock:
+            if not self._failed:
+                self._guarded(lambda: self._append({"at": round(self._wall(), 3), **fields}))
+
+    # -- logs ---------------------------------------------------------------------------------------------------------
+
+    def _log(self, at: float, task: str, line: str) -> None:
+        if not self._open or not self._may_log():
+            return
+        if task not in self._logs:
+            self._logs[task] = TaskLog(self.directory.logs, task, limit_for(self._tasks))
+        log = self._logs[task]
+        log.add(at, mask_secrets(line))
+        if log.pending >= _AT_ONCE:
+            log.flush()
+
+    def _may_log(self) -> bool:
+        """Whether this recorder is the one that writes the logs: another one may follow the same training."""
+        if self._log_lock == -1:
+            self._log_lock = _lock_logs(self.directory.logs)
+        return self._log_lock >= 0
+
+    def _flush_logs(self) -> None:
+        while not self._stop.wait(_FLUSH):
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the lines that are held back."""
+        with self._lock:
+            for log in self._logs.values() if not self._failed else ():
+                self._guarded(log.flush)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def end(self, record: Mapping[str, Any]) -> None:
+        """Write end.json."""
+        with self._lock:
+            if self._open and not self._failed:
+                self._guarded(lambda: self.directory.write(self.directory.end_file, record))
+
+    def close(self, **fields: Any) -> None:
+        """Record the end of the verb, and let the directory go. `fields` are its outcome."""
+        self._stop.set()
+        self.flush()
+        with self._lock:
+            if not self._open:
+                return
+            self.record(event="verb_ended", verb=self._verb, **fields)
+            self._close_files()
+            self._open = False
+
+    def _close_files(self) -> None:
+        self._events.close()
+        self._progress.close()
+        for log in (self._writer, self._log_lock):
+            if log >= 0:
+                os.close(log)
+        self._log_lock, self._logs = -1, {}
+
+    def _guarded(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:
+            self._failed = True
+            self._warn(f"the run is not recorded any more: {self.directory.path}: {error.strerror}")
+
+
+def _lock_logs(directory: Path) -> int:
+    """Return a descriptor that holds the lock of the logs, or -2 if another process has it."""
+    directory.mkdir(mode=0o700, exist_ok=True)
+    lock = directory / "lock"
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return -2
+    return descriptor

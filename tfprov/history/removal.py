@@ -1,0 +1,38 @@
+"""Removes recorded runs: some, or all but the newest."""
+
+import shutil
+from collections.abc import Iterable, Sequence
+
+from tfprov.errors import Usage
+from tfprov.history.run_dir import RunDir, held_alone
+from tfprov.history.summary import INTERRUPTED, UP, RunSummary
+
+
+def remove(directory: RunDir) -> None:
+    """Remove a run. Raises Usage while it is recorded or supervised."""
+    if directory.is_supervised:
+        raise Usage(f"{directory.id} is followed by its supervisor", "end it with `tfprov down` first")
+    with held_alone(directory.lock) as alone:
+        if not alone:
+            raise Usage(f"{directory.id} is recorded at the moment", "end it with `tfprov down` first")
+        # Renamed first: a removal that is killed leaves nothing that looks like a run.
+        aside = directory.path.with_name(f".removed-{directory.id}")
+        shutil.rmtree(aside, ignore_errors=True)
+        directory.path.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def to_prune(
+    summaries: Sequence[RunSummary], *, keep: int | None, older_than: float | None, now: float
+) -> Iterable[RunSummary]:
+    """Return the runs to remove: all but the `keep` newest of each cluster that began over `older_than` seconds ago.
+
+    A run that may still run is kept. Pure.
+    """
+    rank: dict[str, int] = {}
+    for summary in sorted(summaries, key=lambda one: one.run, reverse=True):
+        rank[summary.cluster] = rank.get(summary.cluster, 0) + 1
+        newest = rank[summary.cluster] == 1 and summary.outcome in (UP, INTERRUPTED)
+        old = older_than is None or now - (summary.ended or summary.started) > older_than
+        if rank[summary.cluster] > (keep or 0) and old and not newest and summary.outcome != "running":
+            yield summary

@@ -1,0 +1,164 @@
+"""The directory of a run: its files, and the lock that its writers hold.
+
+run.json         settings without secrets, versions, hosts and tasks; replaced as a whole
+events.jsonl     what happened, a line each
+progress.jsonl   step and loss over time
+logs/            what tasks printed, see `log_store`
+end.json         how the run ended; missing while it goes on, and after its writer was killed
+lock             flock, shared by all writers while they live
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfprov.atomic_write import private_directory, replace
+from tfprov.engine.run_ids import RUN_ID
+
+SCHEMA = 1
+"""The version of the files; readers refuse newer ones."""
+
+
+class NewerSchema(ValueError):
+    """A file of a later version of tfprov."""
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """The directory at `path`, which is named after the run and lies in `runs/` of its cluster."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """The id of the run."""
+        return self.path.name
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster."""
+        return self.path.parent.parent.name
+
+    @property
+    def run_file(self) -> Path:
+        """The path of run.json."""
+        return self.path / "run.json"
+
+    @property
+    def end_file(self) -> Path:
+        """The path of end.json."""
+        return self.path / "end.json"
+
+    @property
+    def events(self) -> Path:
+        """The path of events.jsonl."""
+        return self.path / "events.jsonl"
+
+    @property
+    def progress(self) -> Path:
+        """The path of progress.jsonl."""
+        return self.path / "progress.jsonl"
+
+    @property
+    def logs(self) -> Path:
+        """The directory of the logs."""
+        return self.path / "logs"
+
+    @property
+    def lock(self) -> Path:
+        """The path of the lock of the writers."""
+        return self.path / "lock"
+
+    @property
+    def supervisor_file(self) -> Path:
+        """The path of the options that a new supervisor of the run needs."""
+        return self.path / "supervisor.json"
+
+    @property
+    def supervisor_lock(self) -> Path:
+        """The path of the lock that the run's supervisor holds."""
+        return self.path / "supervisor.lock"
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a process records the run now."""
+        return is_held(self.lock)
+
+    @property
+    def is_supervised(self) -> bool:
+        """Whether a supervisor of the run lives."""
+        return is_held(self.supervisor_lock)
+
+    def create(self) -> None:
+        """Create the directory, private to its owner."""
+        private_directory(self.path)
+
+    def hold(self) -> int:
+        """Take the lock of a writer; return its descriptor, which frees the lock when it is closed."""
+        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        return descriptor
+
+    def write(self, path: Path, data: Mapping[str, Any]) -> None:
+        """Replace one of the JSON files."""
+        replace(path, json.dumps({"schema": SCHEMA, **data}, indent=1).encode("utf-8", "replace"), mode=0o600)
+
+    def read(self, path: Path) -> dict[str, Any]:
+        """Return one of the JSON files.
+
+        Raises FileNotFoundError, NewerSchema, and ValueError for a damaged file.
+        """
+        data = json.loads(path.read_bytes())
+        if not isinstance(data, dict):
+            raise ValueError(f"{path.name} is no JSON object")  # noqa: TRY004  a damaged file like any other
+        if not isinstance(schema := data.get("schema"), int):
+            raise ValueError(f"{path.name} has no schema version")  # noqa: TRY004
+        if schema > SCHEMA:
+            raise NewerSchema(f"{path.name} has schema version {schema}")
+        return data
+
+
+def is_held(lock: Path) -> bool:
+    """Whether a living process holds the flock of a file."""
+    try:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+@contextmanager
+def held_alone(lock: Path) -> Iterator[bool]:
+    """Hold the flock of a file for the block, or yield False if another process holds it."""
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+def run_dirs(runs: Path) -> list[RunDir]:
+    """Return the runs in the directory `runs` of a cluster, the oldest first; none if it does not exist."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(runs) if RUN_ID.fullmatch(entry.name) and entry.is_dir())
+    except OSError:
+        return []
+    return [RunDir(runs / name) for name in names]

@@ -1,0 +1,131 @@
+"""Records a verb in the history of the cluster: a context manager around what the verb does."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+from tfprov.engine.context import Context
+from tfprov.engine.events import Callback, TrainingProgress
+from tfprov.engine.run_ids import new_run
+from tfprov.engine.tee import Tee
+from tfprov.errors import HUNG_UP, INTERRUPTED, OWN_CODES, HangUp, TaskFailed, TfprovError, mask_secrets
+from tfprov.formats.event_file import EventProgress
+from tfprov.history.describe import describe
+from tfprov.history.ending import end_record, fill_logs, keep_beside_checkpoints
+from tfprov.history.event_json import progress_json
+from tfprov.history.json_lines import Appender
+from tfprov.history.recorder import Recorder
+from tfprov.history.run_dir import RunDir
+from tfprov.model.state import Observation
+
+_ENDING = ("run", "down", "play")
+"""Verbs after which a run has ended, if none of its tasks runs."""
+_STARTING = ("up", "run", "play")
+"""Verbs that start tasks, with the settings of now."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A verb that is recorded: its context, and the recorder, None if nothing is recorded."""
+
+    context: Context
+    recorder: Recorder | None = None
+
+    @property
+    def run(self) -> str:
+        """The id of the recorded run; empty if none is."""
+        return self.recorder.directory.id if self.recorder is not None else ""
+
+
+@contextmanager
+def recording(context: Context, verb: str, run: str = "") -> Iterator[Session]:
+    """Yield a session whose context reports to the history, too. `run` is the run that goes on; empty for a new one.
+
+    The end of the block is the end of the verb; of the run, too, if the verb ends runs and no task runs any more.
+    """
+    if context.history is None:
+        yield Session(context)
+        return
+    run = run or context.new_run or new_run()
+    recorder = Recorder(
+        RunDir(context.history / run),
+        verb,
+        len(context.wanted),
+        warn=context.report.note,
+        wall=context.clock.wall,
+    )
+    begun = _written(recorder.directory)
+    session = Session(replace(context, report=Tee(context.report, Callback(recorder.handle)), new_run=run), recorder)
+    recorder.open(lambda: describe(context), refresh=verb in _STARTING)
+    try:
+        yield session
+    except BaseException as error:
+        _close(session, verb, begun, error)
+        raise
+    _close(session, verb, begun, None)
+
+
+def _close(session: Session, verb: str, begun: int, error: BaseException | None) -> None:
+    recorder, context = session.recorder, session.context
+    assert recorder is not None
+    outcome = {"exit_code": exit_code(error), "error": mask_secrets(str(error)) if error is not None else ""}
+    if recorder.is_empty and verb != "up":
+        recorder.discard()
+    try:
+        if not isinstance(error, HangUp) and _has_ended(recorder, verb, begun, error):
+            if context.machines:  # the ids of its images are known by now
+                recorder.describe(describe(context))
+            fill_logs(context, recorder)
+            recorder.end(end_record(context, recorder.directory, recorder.totals, verb, outcome))
+    finally:
+        recorder.close(**outcome)
+        keep_beside_checkpoints(context, recorder.directory)
+
+
+def _has_ended(recorder: Recorder, verb: str, begun: int, error: BaseException | None) -> bool:
+    if recorder.totals.running:
+        return False
+    if verb == "run" and _written(recorder.directory) != begun:  # `down` took it down meanwhile, and knows why
+        return False
+    return verb in _ENDING or (verb == "up" and error is not None)
+
+
+def _written(directory: RunDir) -> int:
+    """Return when end.json was written, in nanoseconds of its file system; 0 if it is missing."""
+    try:
+        return directory.end_file.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def exit_code(error: BaseException | None) -> int:
+    """Return the exit code with which the command line ends after `error`."""
+    match error:
+        case None:
+            return 0
+        case TaskFailed():
+            return TaskFailed.exit_code if error.code in OWN_CODES else error.code
+        case TfprovError():
+            return error.exit_code
+        case HangUp():
+            return HUNG_UP
+        case KeyboardInterrupt():
+            return INTERRUPTED
+    return 1
+
+
+def chief_run(context: Context, observation: Observation) -> str:
+    """Return the run of the chief's container in an observation; empty without one."""
+    chief = context.chief(observation)
+    return chief.run if chief is not None else ""
+
+
+def add_progress(context: Context, run: str, progress: EventProgress, steps: int | None) -> None:
+    """Add a sample that a verb saw in passing to the curve of a recorded run."""
+    if context.history is None or not run or not (context.history / run).is_dir():
+        return
+    with suppress(OSError):
+        appender = Appender(RunDir(context.history / run).progress)
+        event = TrainingProgress(progress, steps)
+        appender.append({"at": round(context.clock.wall(), 3), **progress_json(event)})
+        appender.close()

@@ -23,6 +23,7 @@ from tfprov.hosts.base import SparseReader
 from tfprov.hosts.docker.labels import container_name
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.held_checkpoints import FOLDER
+from tfprov.hosts.log_lines import Line, LogTimes
 from tfprov.model.state import DockerOptions, Mount, State
 
 
@@ -74,6 +75,13 @@ def test_a_restarted_task_has_its_last_exit_code_and_its_log_is_still_followed(b
     lines = f"sleep 1; {AGAIN}; sleep 1; exit 5"
     bench.start(container(argv=["sh", "-c", lines], restart="on-failure", max_restarts=2))
     assert list(bench.docker.logs("worker/0", follow=True)) == ["first", "second", "third"]
+    timed = [line for line in bench.docker.logs("worker/0", times=LogTimes()) if isinstance(line, Line) and line.at]
+    assert list(map(str, timed)) == ["first", "second", "third"]
+    first, second, third = (line.at or 0.0 for line in timed)
+    assert first < second < third < first + 60
+    for follow in (False, True):
+        assert [*bench.docker.logs("worker/0", follow=follow, times=LogTimes(since=second))] == ["second", "third"]
+    assert [*bench.docker.logs("worker/0", tail=1, times=LogTimes(until=third))] == ["second"]
     seen = bench.see()
     assert (seen.finished, seen.restarts) == (True, 1)
 

@@ -18,27 +18,19 @@ from tfprov.model.sections import (
     Line,
     MountSetting,
     PathText,
+    PathTexts,
     RenamedFlags,
     Serving,
     StrictModel,
     Value,
 )
-from tfprov.model.storage import Checkpoints, Data, NoCheckpoints
+from tfprov.model.storage import Checkpoints, CheckpointSetting, Data, NoCheckpoints
 from tfprov.wiring import FLAGS, STANDALONE
-
-
-def _checkpoints(value: Any) -> Any:
-    """Return NoCheckpoints for the word `none`, anything else unchanged."""
-    return NoCheckpoints() if validators.is_none_word(value) else value
-
 
 Wiring = Annotated[
     Annotated[Literal["flags", "tf_config"], Tag("word")] | Annotated[RenamedFlags, Tag("mapping")],
     Discriminator(lambda value: "mapping" if isinstance(value, dict | RenamedFlags) else "word"),
     BeforeValidator(validators.check_wiring),
-]
-CheckpointSetting = Annotated[
-    Checkpoints, BeforeValidator(_checkpoints, json_schema_input_type=Literal["none"] | Checkpoints)
 ]
 Strategy = Literal["between_graph", "in_graph", "parameter_server", "multi_worker_mirrored", "single", "standalone"]
 BY_TF_CONFIG: tuple[Strategy, ...] = ("in_graph", "parameter_server", "multi_worker_mirrored", "standalone")
@@ -127,6 +119,14 @@ class Settings(StrictModel):
         description="Environment variables of the task; values are text, so quote values that YAML reads as "
         "another type.",
         examples=[{"TF_CPP_MIN_LOG_LEVEL": "2"}],
+    )
+    env_file: PathTexts = Field(
+        default_factory=list,
+        description="A file of environment variables in docker's format, or several, relative to the file that names "
+        "them: `NAME=value` lines and `#` comments; quotes and `$` mean nothing, and `NAME` alone is the controller's "
+        "variable. `env` wins over all files, a later file over an earlier one. Names with a word such as TOKEN are "
+        "secret, as in `env`.",
+        examples=[["./train.env"]],
     )
     public_env: list[EnvName] = Field(
         default_factory=list,

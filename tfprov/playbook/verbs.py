@@ -9,7 +9,7 @@ from tfprov.errors import HostError, combine_errors
 from tfprov.model.state import Observation
 from tfprov.planning.plan_text import NOTHING, format_count, format_size, plan_lines, summary
 from tfprov.planning.reconcile import incomparable_secrets
-from tfprov.results import DownResult, PlanResult, RunResult, UpResult, checkpoint
+from tfprov.results import DownResult, GatherResult, PlanResult, RunResult, UpResult, checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,6 +90,20 @@ def down(context: Context, *, discard: bool) -> DownResult:
         raise combine_errors(errors)
     context.report.note(f"{NOTHING}: {name} is not there")
     return DownResult(name, ())
+
+
+def gather(context: Context, path: str | None) -> GatherResult:
+    """Copy new checkpoints, from a remote directory or from the chief; or the file or directory `path`, as it is."""
+    from tfprov.engine.checkpoints.model_files import check_path  # noqa: PLC0415
+
+    if path is not None:
+        check_path(path)
+        copied = gather_path(context, path)
+        return GatherResult(copied.at, copied.files, copied.size)
+    gathered = gather_mirrored(context) or gather_newest(context)
+    new = tuple(checkpoint(context.target, saved) for saved in gathered.new)
+    newest = checkpoint(context.target, gathered.newest) if gathered.newest is not None else None
+    return GatherResult(gathered.directory, gathered.files, gathered.size, newest, new)
 
 
 def play(context: Context, plays: "Sequence[Play]", options: "PlayOptions") -> None:

@@ -49,6 +49,8 @@ ALLOWED = {
     "dashboard/pages.py": "how long ago something was",
     "engine/checkpoints/forecast.py": "how long ago something was",
     "engine/concurrency.py": "the one place where it is read",
+    "hosts/docker/logs.py": "the end of a log's range, which is a time of day",
+    "hosts/process/task_log.py": "the end of a log's range, which is a time of day, and when a line was read",
     "history/ending.py": "when a run ended, for people",
     "history/session.py": "when a sample was taken, for people",
     "hosts/process/supervisor.py": "a host's own times, which it compares with each other",

@@ -16,6 +16,8 @@ from tfprov.cli.options import (
     resume_option,
 )
 from tfprov.cli.output import Printer
+from tfprov.cli.runs.detach import RunHandover, detach_option, detached_text
+from tfprov.errors import HangUp
 
 _discard_option = click.option(
     "--discard", is_flag=True, help="Do not gather: remove checkpoints that were not brought back."
@@ -23,17 +25,26 @@ _discard_option = click.option(
 
 
 @click.command("run")
+@detach_option
 @_discard_option
 @partial_option
 @resume_option
 @change_options
-def run_command(partial: bool, discard: bool, resume: bool, **options: Any) -> None:
-    """Ctrl-C takes the cluster down too, after the chief has saved."""
+def run_command(detach: bool, partial: bool, discard: bool, resume: bool, **options: Any) -> None:
+    """Ctrl-C takes the cluster down too, after the chief has saved. When the terminal is closed, a supervisor goes on."""
     with Printer() as printer:
-        cluster = cluster_of(options, printer.handle, connect=True)
+        handover = RunHandover(options, printer.handle)
+        cluster = cluster_of(options, handover.handle, connect=True)
         printer.align(cluster.tasks)
-        with exit_code_of_training():
-            cluster.run(partial=partial, discard=discard, resume=resume)
+        if detach:
+            cluster.up(partial=partial, resume=resume)
+            printer.print(detached_text(handover.detach(cluster, discard=discard)))
+            return
+        try:
+            with exit_code_of_training():
+                cluster.run(partial=partial, discard=discard, resume=resume)
+        except HangUp as hang_up:
+            raise HangUp(handover.hang_up(cluster, discard=discard)) from hang_up
 
 
 @click.command("down")

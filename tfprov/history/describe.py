@@ -8,7 +8,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tfprov import __version__
 from tfprov.engine.context import Context
 from tfprov.engine.host_registry import DeliveredImages
 from tfprov.engine.monitoring.chief_progress import steps_of
@@ -29,7 +28,7 @@ def describe(context: Context, *, with_code: bool = True) -> dict[str, Any]:
         "strategy": chief.strategy if chief else "",
         "steps": steps_of(context),
         "versions": {
-            "tfprov": __version__,
+            "tfprov": _installed("tfprov"),
             "python": platform.python_version(),
             "tensorflow": tensorflow_version(chief) if chief else None,
         },

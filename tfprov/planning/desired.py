@@ -156,6 +156,8 @@ def _container(  # noqa: PLR0913  all inputs of a task
         checkpoint_dir=directory,
         restart=values.restart,
         max_restarts=values.max_restarts,
+        restart_on=tuple(values.restart_on),
+        no_restart_on=tuple(values.no_restart_on),
         start_timeout=values.start_timeout,
         stop_grace=values.stop_grace,
         ready=values.ready,

@@ -78,6 +78,8 @@ def _container(of: TaskInputs, hashed: KeyedHash) -> Container:
         checkpoint_dir=of.directory,
         restart=values.restart,
         max_restarts=values.max_restarts,
+        restart_on=tuple(values.restart_on),
+        no_restart_on=tuple(values.no_restart_on),
         start_timeout=values.start_timeout,
         stop_grace=values.stop_grace,
         ready=values.ready,

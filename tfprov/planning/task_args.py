@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfprov.model.cluster import Cluster, Task
-from tfprov.model.settings import Strategy
+from tfprov.model.setting_types import Strategy
 from tfprov.settings.resolve import RoleSettings
 from tfprov.wiring import FLAGS_VARIABLE, STRATEGY_VARIABLE, to_flags, to_names, to_tf_config
 

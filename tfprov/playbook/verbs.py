@@ -70,6 +70,7 @@ def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
     from tfprov.history.session import chief_run, recording  # noqa: PLC0415
     from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
 
+    begun = context.clock.now()
     check_ends(context)
     check_target(context)
     context = _with_deadline(context)
@@ -78,7 +79,7 @@ def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
     with recording(context, "run", chief_run(context, observation)) as session:
         _announce(session.context, result)
         play_shipped(session.context, PlayOptions("run", partial=partial, discard=discard))
-    return _run_result(context)
+    return _run_result(session.context, begun)
 
 
 def _with_deadline(context: Context, passed: float = 0.0) -> Context:
@@ -87,13 +88,14 @@ def _with_deadline(context: Context, passed: float = 0.0) -> Context:
     return replace(context, deadline=context.clock.now() + span_seconds(limit) - passed) if limit else context
 
 
-def _run_result(context: Context) -> RunResult:
+def _run_result(context: Context, begun: float) -> RunResult:
     from tfprov.engine.checkpoints.manifest import read  # noqa: PLC0415
 
     manifest = read(context.target)
     saved = manifest.newest if manifest is not None else None
     newest = checkpoint(context.target, saved) if saved is not None else None
-    return RunResult(context.cluster.name, context.target, newest)
+    run = context.new_run if context.history is not None else ""
+    return RunResult(context.cluster.name, context.target, newest, run, context.clock.now() - begun)
 
 
 def supervise(context: Context, run: str, options: SupervisedRun) -> RunResult:
@@ -105,6 +107,7 @@ def supervise(context: Context, run: str, options: SupervisedRun) -> RunResult:
     from tfprov.history.session import recording  # noqa: PLC0415
     from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
 
+    begun = context.clock.now()
     check_target(context)
     context = replace(_with_deadline(context, options.passed), new_run=run)
     chief = context.chief(observe(context, tolerant=True))
@@ -114,7 +117,7 @@ def supervise(context: Context, run: str, options: SupervisedRun) -> RunResult:
     ended = chief is not None and chief.state is State.EXITED
     with recording(context, "run", run) as session:
         play_shipped(session.context, PlayOptions("run", discard=options.discard), starts=not ended)
-    return _run_result(context)
+    return _run_result(session.context, begun)
 
 
 def down(context: Context, *, discard: bool) -> DownResult:

@@ -11,18 +11,20 @@ export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tfprov-tests/myp
 # Two groups of tests run one test after the other, and wait for containers and tasks: a third process uses that time.
 WORKERS ?= 3
 
-.PHONY: demo test unit lint check matrix bench fuzz mutants schemas lock licences hadoop clean help
+.PHONY: demo test unit lint check docs picture matrix bench fuzz mutants schemas lock licences hadoop clean help
 
 help:
 	@echo "make demo    train a linear model with 1 ps and 2 workers on this machine, and bring its checkpoint back"
 	@echo "make test    all tests, types and style"
 	@echo "make unit    the unit tests alone"
 	@echo "make lint    types and style alone"
+	@echo "make docs    the links and the examples of the documentation"
+	@echo "make picture the picture of README.md, from a real run"
 	@echo "make matrix  the long forms of the tests, and the suite ten times beside other work"
 	@echo "make bench   figures, side by side with peers"
 	@echo "make fuzz    ten minutes of input that nobody would write, for the reader of inventories and playbooks"
 	@echo "make mutants faults put into the pure packages one at a time: which of them does no test notice?"
-	@echo "make schemas the JSON Schemas and docs/inventory.md anew, after a setting has changed"
+	@echo "make schemas the JSON Schemas, docs/inventory.md and the man page anew, after a setting or an option has changed"
 	@echo "make lock    the lock files anew, after constraints.txt or pyproject.toml has changed"
 	@echo "make licences  names, versions and licences of all that is installed with tfprov"
 	@echo "make hadoop  build/tfprov-hadoop.jar: TFRecord files in MapReduce and in Spark's Hadoop files"
@@ -37,19 +39,29 @@ lint: $(VENV)/ready-dev
 	$(BIN)/mypy
 
 unit: $(VENV)/ready-dev
-	$(BIN)/python -m pytest -p tests.forks --forks 2 tests/unit $(ARGS)
+	$(BIN)/python -m pytest -p tests.forks --forks 3 tests/unit $(ARGS)
 
 test: lint
 	sh .ci/engine.sh
 	sh .ci/browser.sh
 	sh .ci/java.sh
+	sh .ci/shells.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not matrix" --durations=20 $(ARGS)
+
+# Links, and every example of a shell or of Python that a page shows, as a reader types it.
+docs: $(VENV)/ready-dev
+	$(BIN)/python -m pytest -q tests/unit/test_docs.py tests/unit/test_api_docs.py tests/integration/test_doc_examples.py $(ARGS)
+
+# The picture of README.md, from a real run in a pseudo-terminal.
+picture: $(VENV)/ready-dev
+	$(BIN)/python -m tests.support.terminal_picture docs/run.svg
 
 # Every long form once, and the suite ten times beside four busy processes: make matrix ARGS="--times 1"
 matrix: $(VENV)/ready-dev
 	TFPROV_TESTS_ENGINE=required sh .ci/engine.sh
 	TFPROV_TESTS_BROWSER=required sh .ci/browser.sh
 	TFPROV_TESTS_JAVA=required sh .ci/java.sh
+	TFPROV_TESTS_SHELLS=required sh .ci/shells.sh
 	$(BIN)/python -m tests.matrix $(ARGS)
 
 # Which parts, and how often: make bench ARGS="noop --rounds 11". Ansible and pyinfra get an environment of their own.

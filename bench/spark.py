@@ -2,7 +2,7 @@
 
 One Spark of this machine with two cores, which both use in turn; the files lie on the same disk. Parquet never leaves the
 JVM, and every row of a TFRecord file crosses to Python and is encoded there: where the rows come from Python, or go there,
-both cross.
+both cross. `floor` is a Python data source without any work of its own (`spark_floor`): no Python source can be faster.
 """
 
 import os
@@ -19,6 +19,8 @@ from typing import Any
 from .measure import Figure, Ran, compared, in_turn, say, spent
 
 ROWS = 300_000
+_FLOOR = "floor"
+"""Name of the data source of `spark_floor`."""
 TIMES = 1.15
 """The goal: at most so many times Parquet's time."""
 _INCLUDES = (
@@ -43,13 +45,15 @@ def figures(rounds: int) -> list[Figure]:
         return [
             figure
             for what, contenders in _cases(spark, Path(directory)).items()
-            for figure in [_figure(what, contenders, rounds)]
+            for figure in _figures(what, contenders, rounds)
         ]
 
 
-def _figure(what: str, contenders: dict[str, Callable[[], object]], rounds: int) -> Figure:
+def _figures(what: str, contenders: dict[str, Callable[[], object]], rounds: int) -> Iterator[Figure]:
     runs = in_turn({name: partial(_timed, step) for name, step in contenders.items()}, rounds, unheeded=2)
-    return compared(f"{what}; Parquet", runs["tfrecord"], runs["parquet"], TIMES, _INCLUDES)
+    yield compared(f"{what}; Parquet", runs["tfrecord"], runs["parquet"], TIMES, _INCLUDES)
+    if _FLOOR in runs:
+        yield compared(f"{what}, a Python source without work; Parquet", runs[_FLOOR], runs["parquet"], None, _INCLUDES)
 
 
 def _timed(step: Callable[[], object]) -> Ran:
@@ -69,7 +73,10 @@ def _session() -> Iterator[Any]:
                 "spark.driver.memory": "2g", "spark.driver.host": "127.0.0.1"}  # fmt: skip
     spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     try:
+        from .spark_floor import Floor  # noqa: PLC0415
+
         tfprov.spark.register(spark)
+        spark.dataSource.register(Floor)
         yield spark
     finally:
         spark.stop()
@@ -78,22 +85,29 @@ def _session() -> Iterator[Any]:
 def _cases(spark: Any, directory: Path) -> dict[str, dict[str, Callable[[], object]]]:
     import tfprov.spark  # noqa: PLC0415
 
+    from .spark_floor import prepare  # noqa: PLC0415
+
     of_spark = spark.range(ROWS, numPartitions=4).selectExpr(*_COLUMNS)
     schema = of_spark.schema
     of_python = spark.createDataFrame(spark.sparkContext.range(ROWS, numSlices=4).map(_row), schema)
-    records, parquet = str(directory / "records"), str(directory / "parquet")
+    records, parquet, floor = (str(directory / name) for name in ("records", "parquet", _FLOOR))
 
     def write(rows: Any) -> dict[str, Callable[[], object]]:
         return {
             "tfrecord": lambda: tfprov.spark.write(rows, records, mode="overwrite"),
             "parquet": lambda: rows.write.mode("overwrite").parquet(parquet),
+            _FLOOR: lambda: rows.write.format(_FLOOR).mode("append").save(),
         }
 
     def read(use: Callable[[Any], object]) -> dict[str, Callable[[], object]]:
         return {
             "tfrecord": lambda: use(spark.read.format("tfrecord").schema(schema).load(records)),
             "parquet": lambda: use(spark.read.schema(schema).parquet(parquet)),
+            _FLOOR: lambda: use(spark.read.format(_FLOOR).schema(schema).load(floor)),
         }
+
+    of_spark.write.parquet(parquet)
+    prepare(Path(parquet), Path(floor))
 
     return {
         "write rows of Spark": write(of_spark),

@@ -26,7 +26,9 @@ from tfprov.atomic_write import replace
 REPORT = ROOT / "build" / "matrix.xml"
 PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup")
 
-REQUIRED = dict.fromkeys(("TFPROV_TESTS_ENGINE", "TFPROV_TESTS_BROWSER", "TFPROV_TESTS_JAVA"), "required")
+REQUIRED = dict.fromkeys(
+    ("TFPROV_TESTS_ENGINE", "TFPROV_TESTS_BROWSER", "TFPROV_TESTS_JAVA", "TFPROV_TESTS_SHELLS"), "required"
+)
 """A test that is not run here has survived nothing."""
 
 

@@ -22,6 +22,10 @@ at import has no such tests: those count that run the lines which use its names,
 and then those of all files that import it. They end with the first failure, or when they have taken `--seconds` of CPU
 time, by the record.
 
+**Types.** A survivor that mypy refuses cannot be committed, and is counted as killed by types, apart from those that tests
+kill: `None` to 0 as the default of a text, for example. mypy reads the file alone, with what it knows of the others in
+the cache directory.
+
 A mutant that no test reaches has survived, as has one that all chosen tests pass; that the whole suite would kill it is
 possible, but then by a test that never ran the line, or by one beyond `--seconds`. One that takes five times the CPU time
 of the original, or all the memory it may have, is killed.
@@ -42,6 +46,7 @@ import random
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -53,7 +58,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.mutation.children import Pool, copy_tree, import_others, run_tests
-from tests.mutation.lines import Record, records
+from tests.mutation.lines import Record, cache_directory, records
 from tests.mutation.mutate import Mutant, is_valid, mutants
 from tests.mutation.select import Uses, stages
 from tests.support.paths import ROOT
@@ -91,6 +96,10 @@ PURE = (
 _SLOWER = 5.0
 """How many times the CPU time of the original a mutant may take, and how many seconds more than that."""
 _MORE = 5.0
+
+
+BY_TYPES = "types:"
+"""How the reason begins for which a mutant is dead that no test has killed."""
 
 
 class Void(Exception):
@@ -229,6 +238,21 @@ class Run:
         limits = {name: _SLOWER * self.times[name] + _MORE for name in names}
         self.pool.start(tree, partial(run_tests, names, self.tests_of(names), limits), limit, done)
 
+    def check_types(self) -> None:
+        """Ask mypy about each survivor; Void when it refuses the original."""
+        alive = [trial for trial in self.trials if not trial.killed]
+        if refusal := refused(self.template, sorted({trial.mutant.path for trial in alive})):
+            raise Void(f"mypy refuses a file without a mutant: {refusal}")
+        for trial in alive:
+            path = self.template / trial.mutant.path
+            original = path.read_bytes()
+            path.unlink()  # the name of a file that other copies may share
+            path.write_bytes(trial.mutant.apply(original))
+            if refusal := refused(self.template, [trial.mutant.path]):
+                trial.killed = f"{BY_TYPES} {refusal}"
+                say(f"{trial.mutant.name} killed by types: {refusal:.110}")
+            path.write_bytes(original)
+
     def summary(self) -> float:
         """Print who has survived; return how many of a hundred were killed."""
         alive = [trial for trial in self.trials if not trial.killed]
@@ -247,8 +271,21 @@ class Run:
         percent = 100 * killed / len(self.trials) if self.trials else 100.0
         say("\n" + ", ".join(f"{kind} {number - lost[kind]}/{number}" for kind, number in sorted(kinds.items())))
         late = sum(trial.killed in ("a timeout", "a crash") for trial in self.trials)
-        say(f"killed {killed} of {len(self.trials)} mutants ({percent:.1f} %), {late} of them by a limit")
+        typed = sum(trial.killed.startswith(BY_TYPES) for trial in self.trials)
+        say(
+            f"killed {killed} of {len(self.trials)} mutants ({percent:.1f} %), {late} of them by a limit, "
+            f"{typed} by types"
+        )
         return percent
+
+
+def refused(tree: Path, files: Sequence[str]) -> str:
+    """Return the first error of mypy in files of a tree, or nothing."""
+    if not files:
+        return ""
+    argv = [sys.executable, "-m", "mypy", "--no-error-summary", "--cache-dir", str(cache_directory() / "mypy"), *files]
+    done = subprocess.run(argv, cwd=tree, capture_output=True, text=True, check=False)
+    return next((line for line in done.stdout.splitlines() if ": error:" in line), "")
 
 
 def sample(tree: Path, patterns: Sequence[str], only: Sequence[str], number: int, seed: int) -> list[Mutant]:
@@ -313,6 +350,7 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT, patterns: Sequenc
         say(f"{len(chosen)} mutants, {options.jobs} at a time, after {time.monotonic() - began:.0f} s")
         run.try_all()
         run.control(run.killers() - controlled)
+        run.check_types()
         percent = run.summary()
         say(f"{time.monotonic() - began:.0f} s, of CPU in children {sum(os.times()[2:4]):.0f} s; seed {options.seed}")
         return int(percent < options.least)

@@ -176,10 +176,14 @@ class LogRecord:
     task: str
     line: str
     is_remark: bool = False
+    printed: float | None = None
+    """When the task printed it, in seconds since 1970 by its host's clock; None if that is not known."""
+    unfinished: bool = False
+    """Whether the line may still change, as a progress bar does; only with `unfinished=True`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the task and the line."""
-        return {"task": self.task, "line": self.line}
+        """Return the task, the line, and when it was printed."""
+        return {"task": self.task, "line": self.line, "printed": self.printed}
 
 
 class LogStream:

@@ -86,6 +86,15 @@ def page() -> Iterator["Page"]:
 
 
 @pytest.fixture(scope="session")
+def shells() -> None:
+    """Need bash, zsh, fish and man; their tests are reported as not run on a machine without one of them."""
+    from tests.support import shells  # noqa: PLC0415  for its tests only
+
+    if reason := next(filter(None, map(shells.unavailable, (*shells.STARTS, "man"))), None):
+        _not_run(reason, "TFPROV_TESTS_SHELLS")
+
+
+@pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """Spark with two executors, which all tests share; they are reported as not run on a machine without Java."""
     from tests.support import spark  # noqa: PLC0415  for its tests only
@@ -102,6 +111,16 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator["S3Server"]:
     from tests.support import seaweedfs  # noqa: PLC0415  for its tests only
 
     with seaweedfs.running(tmp_path_factory.mktemp("seaweedfs")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_for_containers(private_engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator["S3Server"]:
+    """The same at an address that containers reach, also those on test hosts."""
+    from tests.support import seaweedfs  # noqa: PLC0415  for its tests only
+
+    address = str(private_engine.network.outside)
+    with seaweedfs.running(tmp_path_factory.mktemp("seaweedfs"), address) as server:
         yield server
 
 

@@ -14,6 +14,7 @@ from tests.support.runtime_bench import code, container
 from tests.support.seaweedfs import S3Server
 from tests.support.waiting import until
 from tests.support.webserver import Listener
+from tfprov.engine.checks.remote_data import in_container
 from tfprov.errors import HostError
 from tfprov.filesystems.generations import read_newest
 from tfprov.filesystems.remote_dir import open_remote
@@ -90,16 +91,9 @@ class MirrorBench:
         self.lose_the_host()
 
 
-@pytest.fixture(scope="module")
-def server(private_engine: PrivateEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """An S3 server that containers reach."""
-    with seaweedfs.running(tmp_path_factory.mktemp("s3"), str(private_engine.network.outside)) as server:
-        yield server
-
-
 @pytest.fixture
-def bench(engine: PrivateEngine, images: Images, server: S3Server, tmp_path: Path) -> Iterator[MirrorBench]:
-    made = MirrorBench(engine, images.s3(), server, tmp_path)
+def bench(engine: PrivateEngine, images: Images, s3_for_containers: S3Server, tmp_path: Path) -> Iterator[MirrorBench]:
+    made = MirrorBench(engine, images.s3(), s3_for_containers, tmp_path)
     try:
         yield made
     finally:
@@ -114,6 +108,10 @@ def test_data_in_s3_is_copied_into_a_volume_with_the_image_of_the_tasks(bench: M
     with pytest.raises(HostError, match=r"the image has no tfprov\.runtime, which copying remote data needs"):
         bench.runtime.fetch(data, [images.s3()], Listener())
     image = images.s3_with_runtime()
+    reader = replace(bench.chief(), docker=DockerOptions(image, address=bench.address))
+    assert in_container(bench.engine, "mirrored", url, reader).what == f"{url} can be read: 1 file, 5 bytes"
+    without = replace(reader, docker=DockerOptions(images.s3(), address=bench.address))
+    assert in_container(bench.engine, "mirrored", url, without).what.endswith("the image has no tfprov.runtime")
     bench.runtime.fetch(data, [image], Listener())
     assert bench.runtime.observe().delivered == {data.artifact}
     show = ["python3", "-c", "print(open('/data/train/part-0').read())"]

@@ -22,16 +22,25 @@ def far(number: int) -> int:
     if number == 99:
         return 1
     return number
+
+
+def named(name: str | None = None) -> str:
+    return name or "nobody"
 """,
     "tests/__init__.py": "",
     "tests/unit/__init__.py": "",
     "tests/unit/test_pure.py": """\
-from tfprov.pure import far, small
+from tfprov.pure import far, named, small
 
 
 def test_small():
     assert small(2)
     assert not small(4)
+
+
+def test_named():
+    assert named() == "nobody"
+    assert named("a") == "a"
 
 
 def test_far():
@@ -73,6 +82,8 @@ def test_surviving_and_killed_mutants_are_reported(tmp_path: Path) -> None:
         in done.stdout
     )
     assert re.search(r"pure\.py:11:11:return:0 killed by tests/unit/test_pure\.py::test_far", done.stdout)
+    assert re.search(r"pure\.py:14:29:constant:0 killed by types: .*ncompatible default", done.stdout)
+    assert "1 by types" in done.stdout
     again = run(tmp_path, "--only", "tfprov/pure.py:5:11:compare:0")
     assert "killed 0 of 1 mutants" in again.stdout
     assert "are run to see" not in again.stdout, "which test runs which line is known from before"

@@ -17,13 +17,17 @@ import pytest
 import yaml
 
 from tests.strategies import ALWAYS, CASES, KINDS, QUALITY, README, Case, replaced
+from tests.support import seaweedfs
 from tests.support.images import Images
 from tests.support.lab_cluster import LabCluster, open_lab_cluster, training
 from tests.support.local_cluster import LocalCluster
 from tests.support.paths import PROGRAMS, ROOT
+from tests.support.seaweedfs import S3Server
 from tests.support.tensorboard import assert_only_reads, board_address, close_web, page_text, read_losses
 from tests.support.testhosts import Lab
 from tests.support.waiting import until
+from tfprov.filesystems.generations import read_newest
+from tfprov.filesystems.remote_dir import open_remote
 
 ENDLESS = 10_000_000
 """Steps, until all have been killed."""
@@ -35,6 +39,10 @@ LONG = 600
 """Seconds until a test gives up on something: on two idle cores it takes a tenth."""
 SHOWN = "digits-async"
 """The case that has a TensorBoard on its hosts, and is trained on from what was gathered."""
+LOST = "all-reduce"
+"""The case whose hosts are lost for good, and that is trained on elsewhere from S3."""
+IN_S3 = 200
+"""The step that is in S3 at least when they are lost."""
 LOOK = 0.5
 """Seconds between two looks."""
 
@@ -192,13 +200,16 @@ def remote_cluster(
     "case",
     [pytest.param(case, id=case.name, marks=() if case.name in ALWAYS else pytest.mark.matrix) for case in CASES],
 )
-def test_on_separate_hosts(remote_cluster: LabCluster, images: Images, case: Case) -> None:
+def test_on_separate_hosts(remote_cluster: LabCluster, images: Images, s3_for_containers: S3Server, case: Case) -> None:
     trained = on_hosts(remote_cluster, images, case)
     if case.name == SHOWN:
         show_and_continue(trained, remote_cluster)
+    elif case.name == LOST:
+        lose_and_continue(trained, remote_cluster, s3_for_containers)
     else:
         check(trained)
-    assert not any(remote_cluster.containers().values())
+    left = remote_cluster.lab.hosts if case.name != LOST else remote_cluster.lab.hosts[2:]
+    assert not any(remote_cluster.containers(left).values())
 
 
 def show_and_continue(trained: Trained, run: LabCluster) -> None:
@@ -228,6 +239,40 @@ def show_and_continue(trained: Trained, run: LabCluster) -> None:
     assert f"the training goes on from step {entry['step']} (gathered)" in output
     assert newest(gathered)["step"] >= entry["step"] + MORE
     assert float(_f1(output.splitlines()) or 0) >= QUALITY, output
+
+
+def lose_and_continue(trained: Trained, run: LabCluster, s3: S3Server) -> None:
+    """All hosts are switched off, none comes back, and two others train to the end from what is in S3."""
+    one, two, three, four = run.lab.hosts
+    own, children = trained.settings["all"]["vars"]["tfprov"], trained.settings["all"]["children"]
+    url = f"s3://{seaweedfs.BUCKET}/{trained.case.name}/run-1"
+    own["checkpoints"]["dir"], own["env"] = url, {**own["env"], **s3.env}
+    remote = open_remote(url, s3.env)
+
+    def in_s3() -> int:
+        checkpoint = (manifest := read_newest(remote)) and manifest.newest()
+        return checkpoint.step if checkpoint else -1
+
+    trained.survives()
+    assert trained.saved() == {trained.case.chief}
+    assert run("status", "--placement")
+    _await(lambda: in_s3() >= IN_S3, f"step {IN_S3} is in S3")
+    one.stop()
+    two.stop()
+    elsewhere = {one.name: three, two.name: four}
+    for child in children.values():
+        others = [elsewhere[name] for name in child["hosts"]]
+        child["hosts"] = {host.name: host.variables() for host in others}
+    own["end"] = {"wait": LONG}  # for the last checkpoint's quality
+    step = in_s3()
+    trained.write(step + MORE)
+    output = run("run", "--resume", timeout=LONG)
+    assert f"the training goes on from step {step} ({url})" in output
+    entry = newest(run.directory / "checkpoints" / trained.case.name)
+    assert entry["step"] >= step + MORE
+    assert entry["tensors"] > 0, "every tensor was read"
+    assert float(_f1(output.splitlines()) or 0) >= QUALITY, output
+    assert seaweedfs.SECRET not in output
 
 
 def newest(directory: Path) -> dict[str, Any]:

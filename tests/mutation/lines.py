@@ -194,7 +194,8 @@ def _state(path: Path) -> str:
         return ""
 
 
-def _cache() -> Path:
+def cache_directory() -> Path:
+    """Return where what is known of tests and types is kept between runs."""
     home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(home) / "tfprov-mutants"
 
@@ -205,7 +206,7 @@ def _key(file: str) -> str:
 
 def _cached(tree: Path, file: str) -> dict[str, Any] | None:
     """Return what is in the cache of a test file, if the tests and all that they read are as they were."""
-    for path in _cache().glob(f"{_key(file)}-*.json"):
+    for path in cache_directory().glob(f"{_key(file)}-*.json"):
         kept: dict[str, Any] = json.loads(path.read_bytes())
         changed = {name: state for name, state in kept["read"].items() if _state(tree / name) != state}
         if all(_is_code(name) and (_sources() / state).exists() for name, state in changed.items()):
@@ -221,7 +222,7 @@ def _is_code(name: str) -> bool:
 
 def _sources() -> Path:
     """Return where each version of the code lies that something was recorded of, by its digest."""
-    return _cache() / "sources"
+    return cache_directory() / "sources"
 
 
 @cache
@@ -253,7 +254,7 @@ def _keep(tree: Path, file: str, kept: dict[str, Any]) -> None:
             shutil.copyfile(tree / name, _sources() / state)
     content = json.dumps(kept)
     digest = hashlib.sha256(json.dumps(kept["read"]).encode()).hexdigest()[:16]
-    target = _cache() / f"{_key(file)}-{digest}.json"
+    target = cache_directory() / f"{_key(file)}-{digest}.json"
     incomplete = target.with_suffix(f".{os.getpid()}")
     incomplete.write_text(content)
     incomplete.replace(target)

@@ -24,7 +24,7 @@ class CommandLine:
     def arguments(self, *words: str) -> list[str]:
         """Return what follows `python`; of `image build` the inventory comes after both words."""
         verb = 2 if words[0] == "image" else 1
-        inventory = [] if words[0] in ("init", "runs") else ["-i", str(self.inventory)]
+        inventory = [] if words[0] in ("init", "runs", "dashboard") else ["-i", str(self.inventory)]
         return ["-m", "tfprov", *words[:verb], *inventory, *words[verb:]]
 
     def command(self, *words: str) -> list[str]:

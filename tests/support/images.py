@@ -137,7 +137,7 @@ class Images:
         return self._build("s3-runtime", {**context, "Dockerfile": (text, 0o644)}, {"BASE": self.s3()})
 
     def train(self) -> str:
-        """The image of `images/train`, with TensorFlow in the versions of constraints.txt: 1.1 GB; two minutes."""
+        """The image of `images/train`, with TensorFlow and a client of S3 in our versions: 1.1 GB; two minutes."""
         # The first stage keeps a name, so that tfprov's own build of this directory finds it made.
         arguments = self.train_arguments()
         self._build("train-packages", train_context(), arguments, stage="packages")
@@ -154,7 +154,8 @@ class Images:
 
     def train_arguments(self) -> dict[str, str]:
         """Return the build arguments of `train`; a build of the same directory with them finds every layer made."""
-        return {"BASE": self.base(), "CONSTRAINTS": " ".join(constraints("tensorflow-cpu", "tensorboard"))}
+        versions = " ".join(constraints("tensorflow-cpu", "tensorboard", "s3fs"))
+        return {"BASE": self.base(), "CLIENTS": "s3fs", "CONSTRAINTS": versions}
 
     def _build(
         self, name: str, context: Mapping[str, File], arguments: Mapping[str, str], stage: str | None = None

@@ -50,9 +50,9 @@ class LabCluster(CommandLine):
         """Return what `status --json` says, by task."""
         return {task["task"]: task for task in json.loads(self("status", "--json"))["tasks"]}
 
-    def containers(self) -> dict[str, list[str]]:
-        """Return the ids of all containers of every host, whoever they belong to."""
-        return {host.name: [made.id or "" for made in _all(host.client)] for host in self.lab.hosts}
+    def containers(self, hosts: Sequence[Host] | None = None) -> dict[str, list[str]]:
+        """Return the ids of all containers of `hosts`, by default of every host, whoever they belong to."""
+        return {host.name: [made.id or "" for made in _all(host.client)] for host in hosts or self.lab.hosts}
 
 
 def _all(client: docker.DockerClient) -> list[Any]:

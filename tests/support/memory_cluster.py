@@ -17,7 +17,8 @@ from tfprov.model.cluster import Task
 from tfprov.model.plan import Plan
 from tfprov.model.state import Container, Observed, State
 from tfprov.model.yaml_node import Node
-from tfprov.planning.desired import RoleImage, desired_containers
+from tfprov.planning.desired import desired_containers
+from tfprov.planning.task_program import RoleImage
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import parse_extra_vars
 from tfprov.settings.resolve import RoleSettings, resolve

@@ -58,6 +58,14 @@ class Terminal:
             ]
             return [line.rstrip() for line in [*gone, *self._screen.display]]
 
+    def cells(self) -> list[list[tuple[str, str, bool]]]:
+        """Return the same lines, each character with the name of its colour and whether it is bold."""
+        with self._lock:
+            rows = [*self._screen.history.top, *(self._screen.buffer[row] for row in range(self._screen.lines))]
+            return [
+                [(line[c].data, line[c].fg, line[c].bold) for c in range(max(line, default=-1) + 1)] for line in rows
+            ]
+
 
 @contextmanager
 def terminal(columns: int, rows: int = 24) -> Iterator[Terminal]:

@@ -54,6 +54,7 @@ def test_the_wheel_brings_playbooks_and_programs(tmp_path: Path) -> None:
     assert {"tfprov/playbooks/up.yml", "tfprov/programs/linear.py", "tfprov/py.typed"} <= names
     assert "tfprov/train_image/Dockerfile" in names
     assert "tfprov/schemas/inventory.schema.json" in names
+    assert any(name.endswith(".data/data/share/man/man1/tfprov.1") for name in names), "`man tfprov` in an environment"
     assert not any(name.startswith("tests") or name.endswith(".pyc") for name in names)
 
 

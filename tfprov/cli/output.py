@@ -1,7 +1,6 @@
-"""Output: colours and a live line on a terminal, plain lines in a pipe, and JSON."""
+"""Output: colours and a live line on a terminal, plain lines in a pipe."""
 
 import contextlib
-import json
 import os
 import sys
 import threading
@@ -9,7 +8,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
-from tfprov.cli.escape_sequences import Screened, on_one_line, screened
+from tfprov.cli.escape_sequences import Screened, has_colours, on_one_line, screened
+from tfprov.cli.printing import verbose
+from tfprov.cli.printing.colour import chosen
+from tfprov.cli.printing.log_text import level_colour, stamp
 from tfprov.cli.progress_line import MOVES, UnderWay, progress_line
 from tfprov.engine.events import Event
 from tfprov.formats.event_file import EventProgress
@@ -18,40 +20,7 @@ from tfprov.model.plan import Action, ActionKind
 from tfprov.model.state import Observed
 from tfprov.planning.plan_text import format_size
 from tfprov.planning.reconcile import describe_artifact
-
-_INDENT = "    "
-
-
-def dumps(data: Any) -> str:
-    """Return what `json.dumps(data, sort_keys=True, indent=4, ensure_ascii=False)` returns.
-
-    An object that occurs several times is encoded once.
-    """
-    return _text(data, "\n", {})
-
-
-def _text(data: Any, line: str, known: dict[tuple[int, int], str]) -> str:
-    """Return `data` as JSON. `line` is a line break with its indentation; `known` caches texts by id and depth."""
-    if isinstance(data, dict | list | tuple) and data:
-        place = id(data), len(line)
-        if place not in known:
-            known[place] = _collection(data, line, known)
-        return known[place]
-    return _single(data)
-
-
-def _collection(
-    data: "dict[str, Any] | list[Any] | tuple[Any, ...]", line: str, known: dict[tuple[int, int], str]
-) -> str:
-    below = line + _INDENT
-    if isinstance(data, dict):
-        inner = [f"{_single(key)}: {_text(data[key], below, known)}" for key in sorted(data)]
-        return f"{{{below}{f',{below}'.join(inner)}{line}}}"
-    return f"[{below}{f',{below}'.join(_text(item, below, known) for item in data)}{line}]"
-
-
-_single = json.JSONEncoder(ensure_ascii=False).encode
-
+from tfprov.results import LogRecord
 
 _ERASE = "\r\x1b[K"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
@@ -120,9 +89,8 @@ class Printer:
     ) -> None:
         out = out or sys.stdout
         raw: TextIO = out.raw if isinstance(out, Screened) else out
-        terminal = raw.isatty()
-        self.live = terminal if live is None else live
-        self.colour = terminal if colour is None else colour
+        self.live = raw.isatty() if live is None else live
+        self.colour = has_colours(raw, chosen() if colour is None else colour)
         self.raw, self.out = raw, Screened(raw, colours=self.colour)
         self.now = now
         self.lock = threading.RLock()
@@ -139,6 +107,7 @@ class Printer:
         if self.live:
             self.line = LiveLine(self.raw, lambda: os.get_terminal_size(self.raw.fileno()).columns)
             threading.Thread(target=self._redraw, name="tfprov-live", daemon=True).start()
+            verbose.write_by(self.aside)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -146,6 +115,7 @@ class Printer:
         with self.lock:
             if self.line is not None:
                 self.line.show("")
+                verbose.write_by(None)
             self.line = None
 
     def _redraw(self) -> None:
@@ -167,6 +137,16 @@ class Printer:
                 self.out.write(f"{text}\n")
                 self.out.flush()
 
+    def aside(self, text: str) -> None:
+        """Write one line to standard error, without the live line in front of it."""
+        with self.lock:
+            if self.line is not None:
+                self.line.show("")
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"{text}\n")
+                sys.stderr.flush()
+            self.show()
+
     # -- Reporter -----------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
@@ -187,8 +167,11 @@ class Printer:
     def done(self, action: Action) -> None:
         """See Reporter."""
         with self.lock:
+            _, begin = self.under_way.running.get(action.id, (action, self.now()))
             sent = self.under_way.end(action)
             size = f" ({format_size(sent)} {MOVES[action.kind]})" if sent else ""
+            if verbose.is_on():
+                size += f" ({self.now() - begin:.2f} s)"
             self.print(f"{self.paint('ok', '32')}       {describe(action)}{size}")
             self.show()
 
@@ -209,7 +192,29 @@ class Printer:
 
     def log(self, task: str, line: str) -> None:
         """See Reporter."""
-        self.print(f"{self.prefix(task)} {on_one_line(line)}")
+        self.record(LogRecord(task, line))
+
+    def redrawn(self, task: str, line: str) -> None:
+        """See Reporter; on the live line only: in a pipe a progress bar is its last state."""
+        with self.lock:
+            self.under_way.redraw(task, line)
+            self.show()
+
+    def record(self, record: LogRecord, *, times: bool = False) -> None:
+        """Print a line of a log, behind its task's name and, with `times`, the time at which it was printed."""
+        with self.lock:
+            if record.unfinished:
+                self.redrawn(record.task, record.line)
+                return
+            if record.is_remark:
+                self.print(record.line)
+                return
+            self.under_way.redraw(record.task, "")
+            text = on_one_line(record.line)
+            if self.colour and (colour := level_colour(text)):
+                text = self.paint(text, colour)
+            when = f"{stamp(record.printed)} " if times else ""
+            self.print(f"{self.prefix(record.task)} {when}{text}")
 
     def progress(self, progress: EventProgress, steps: int | None) -> None:
         """See Reporter."""
@@ -243,6 +248,9 @@ class Printer:
         """See Reporter; `runs` shows it."""
 
     # -- words --------------------------------------------------------------------------------------------------------
+
+    def result(self, _result: object) -> None:
+        """Do nothing: people have read it in the lines before."""
 
     def align(self, tasks: Iterable[str]) -> None:
         """Make the prefixes of these tasks equally wide."""

@@ -86,6 +86,8 @@ class UnderWay:
     transfers: dict[str, Transfer] = field(default_factory=dict)
     awaited: tuple[str, float] | None = None
     training: tuple[EventProgress, int | None] | None = None
+    unfinished: dict[str, str] = field(default_factory=dict)
+    """Lines that tasks are printing, such as progress bars, by task; the one that changed last is the last."""
 
     def plan(self, actions: Iterable[Action]) -> None:
         """Reset the counts for these actions."""
@@ -121,8 +123,19 @@ class UnderWay:
             self.awaited = (what, now) if what else None
             self.transfers.pop("", None)  # those bytes belonged to the previous wait
 
+    def redraw(self, task: str, line: str) -> None:
+        """Set the unfinished line of a task; an empty text ends it."""
+        self.unfinished.pop(task, None)
+        if line:
+            self.unfinished[task] = line
+
     def text(self, now: float) -> str:
         """Return the line; empty if nothing is in progress."""
+        task = next(reversed(self.unfinished), None)
+        bar = "" if task is None else f"{task} | {self.unfinished[task].strip()}"
+        return " · ".join(filter(None, [self._activity(now), bar]))
+
+    def _activity(self, now: float) -> str:
         kinds = dict.fromkeys(action.kind for action, _ in self.running.values())
         if kinds:
             return "; ".join(self._kind(kind, now) for kind in kinds)

@@ -11,10 +11,15 @@ import click
 from tfprov.cli.escape_sequences import json_screened, on_one_line
 from tfprov.cli.options import change_options, cluster_of, exit_code_of_training, inventory_options, json_option
 from tfprov.cli.output import Printer, table
+from tfprov.cli.printing.json_events import JsonEvents, events_option
+from tfprov.cli.printing.log_text import LinePattern
+from tfprov.cli.printing.moments import parse_range
 from tfprov.cli.progress_line import duration, progress_line
+from tfprov.cli.shells import values
 from tfprov.engine.monitoring.status import Placement, Row, Status
 from tfprov.engine.monitoring.task_progress import Slowest
 from tfprov.errors import combine_errors
+from tfprov.hosts.log_lines import LogTimes
 from tfprov.planning.plan_text import format_count, format_size
 from tfprov.results import WebServer
 
@@ -22,10 +27,11 @@ from tfprov.results import WebServer
 @click.command("wait")
 @click.option("--for", "condition", type=click.Choice(["done", "serving"]), default="done", show_default=True)
 @click.option("--timeout", type=click.FloatRange(0, 1e9, min_open=True), metavar="SECONDS", help="Give up after this.")
+@events_option
 @change_options
-def wait_command(condition: Literal["done", "serving"], timeout: float | None, **options: Any) -> None:
+def wait_command(condition: Literal["done", "serving"], timeout: float | None, as_json: bool, **options: Any) -> None:
     """Ends with the chief's exit code when waiting for `done`."""
-    with Printer() as printer:
+    with JsonEvents() if as_json else Printer() as printer:
         if timeout is not None and timeout != timeout:  # noqa: PLR0124  nan is no number of seconds
             raise click.UsageError("`--timeout nan` is not a number of seconds")
         cluster = cluster_of(options, printer.handle)
@@ -33,49 +39,62 @@ def wait_command(condition: Literal["done", "serving"], timeout: float | None, *
             chief = cluster.wait(condition, timeout)
         if condition == "done":
             printer.note(f"{chief} is done")
+        if isinstance(printer, JsonEvents):
+            printer.emit("result", result={"chief": chief})
 
 
 @click.command("logs")
-@click.argument("tasks", nargs=-1, metavar="[TASK]...")
+@click.argument("tasks", nargs=-1, metavar="[TASK]...", shell_complete=values.tasks)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the tasks end.")
 @click.option("-n", "--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last lines of each task.")
+@click.option("--since", metavar="TIME", help="Only what was printed since then: `10m`, `1h30m`, `2026-11-25T09:30`.")
+@click.option("--until", metavar="TIME", help="Only what was printed before then.")
+@click.option("--grep", metavar="REGEX", help="Only lines in which this regular expression is.")
+@click.option("-t", "--timestamps", is_flag=True, help="Show when each line was printed, by its host's clock, in UTC.")
 @click.option(
     "--run", "run", metavar="RUN", help="The recorded logs of this run, see `tfprov runs`; needs no inventory."
 )
+@events_option
 @inventory_options
-def logs_command(tasks: Sequence[str], follow: bool, tail: int | None, run: str | None, **options: Any) -> None:
+def logs_command(  # noqa: PLR0913  an argument for every option
+    *,
+    tasks: Sequence[str],
+    follow: bool,
+    tail: int | None,
+    since: str | None,
+    until: str | None,
+    grep: str | None,
+    timestamps: bool,
+    run: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """All tasks, or only those named, such as `worker/1`. Each line has its task in front.
 
     Of tasks that were removed it is what was kept beside the gathered checkpoints.
     """
-    with Printer() as printer:
+    times = LogTimes(*parse_range(since, until, time.time()))
+    pattern = None if grep is None else LinePattern(grep)
+    with JsonEvents() if as_json else Printer() as printer:
         if run is not None:
-            from tfprov.cli.runs.recorded_logs import print_recorded  # noqa: PLC0415
+            from tfprov.cli.runs.recorded_logs import recorded_logs  # noqa: PLC0415
 
-            print_recorded(printer, run, tasks, follow=follow, tail=tail)
-            return
-        logs = cluster_of(options, printer.handle).logs(*tasks, follow=follow, tail=tail)
+            logs = recorded_logs(run, tasks, follow=follow, tail=tail, times=times)
+        else:
+            wanted = times if timestamps or as_json or times.is_bounded else None
+            is_live = isinstance(printer, Printer) and printer.live
+            logs = cluster_of(options, printer.handle).logs(
+                *tasks, follow=follow, tail=tail, times=wanted, unfinished=is_live
+            )
         printer.align(logs.tasks)
         for record in logs:
-            if record.is_remark:
-                printer.note(record.line)
-            else:
-                printer.log(record.task, record.line)
-
-
-@click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@inventory_options
-@click.argument("task")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def exec_command(task: str, command: Sequence[str], **options: Any) -> int:
-    """The command has the task's environment and working directory; its exit code is tfprov's.
-
-    For example `tfprov exec worker/0 -- ls -l`.
-    """
-    argv = command[1:] if command[0] == "--" else command
-    if not argv:
-        raise click.UsageError("no command; for example `tfprov exec worker/0 -- ls -l`")
-    return cluster_of(options, Printer().handle).execute(task, argv)
+            if pattern is None or record.is_remark or pattern.matches(record.line):
+                if isinstance(printer, JsonEvents):
+                    printer.record(record)
+                else:
+                    printer.record(record, times=timestamps)
+        if isinstance(printer, JsonEvents):
+            printer.emit("result", result={"tasks": list(logs.tasks)})
 
 
 _port_option = click.option(

@@ -17,6 +17,7 @@ from tfprov.errors import InvalidInput, Problem, printable
 from tfprov.hosts.process.spec import PYTHON, environment
 from tfprov.hosts.program_checks import COMMON_PROGRAMS
 from tfprov.images.code_contents import CodeContents, names_tensorflow
+from tfprov.images.saver_calls import default_saver_line
 from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.state import Container
 from tfprov.planning.command_parser import Program, module_files, parse_command, parse_shebang
@@ -70,7 +71,9 @@ class Programs:
             return None
         inside = self.code(container)
         fault = _in_code(program, inside, in_image=container.docker is not None)
-        return fault or (self._fault_here(container, program, inside) if container.docker is None else None)
+        if container.docker is None:
+            return fault or self._fault_here(container, program, inside)
+        return fault or _unmirrored(container, program, inside)
 
     def needs(self, container: Container) -> tuple[str, ...]:
         """Return the programs, and the files, that the image of a task must have."""
@@ -169,6 +172,20 @@ def _in_code(program: Program, inside: CodeContents | None, *, in_image: bool) -
         if own == program.command:
             return _not_runnable(own, inside)
     return _no_module(program.module, inside) if inside is not None and program.module else None
+
+
+def _unmirrored(container: Container, program: Program, inside: CodeContents | None) -> Fault | None:
+    """Return the fault of a program whose weights stay with a ps, where nothing copies them to the remote directory.
+
+    Processes of one machine share its disk, and the weights are where the chief says.
+    """
+    if not (container.remote and container.spec.get("wiring", {}).get("ps_hosts") and inside and program.script):
+        return None
+    if (line := default_saver_line(inside.read(program.script))) is None:
+        return None
+    saver = f"{printable(program.script)}:{line} saves with the default saver of MonitoredTrainingSession"
+    what = f"{saver}: the weights stay with the ps, and the chief's files alone are copied to `checkpoints.dir`"
+    return Fault(what, "save with tfprov.runtime, or pass `scaffold=tf.train.Scaffold(saver=tf.train.Saver())`")
 
 
 def _not_runnable(name: str, inside: CodeContents) -> Fault | None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from tfprov.engine.artifacts import Artifact, Fetched, Ready, never_code
 from tfprov.engine.checkpoints.verify import Verify, verify
 from tfprov.engine.concurrency import Clock
-from tfprov.engine.events import Quiet, Reporter
+from tfprov.engine.events import Quiet
 from tfprov.engine.host_registry import HostRegistry
+from tfprov.engine.reporter import Reporter
 from tfprov.errors import HostError, Usage, Warn, ignore_warning
 from tfprov.filesystems.remote_dir import OpenRemote, open_remote
 from tfprov.hosts.base import Runtime

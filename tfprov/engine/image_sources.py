@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfprov.engine.artifacts import Artifact, Later, Makes, Once
-from tfprov.engine.events import Reporter
 from tfprov.engine.host_registry import DeliveredImages
 from tfprov.engine.machines import engine_socket
+from tfprov.engine.reporter import Reporter
 from tfprov.errors import DeliveryError, InvalidInput, Problem
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.machine import Machine
@@ -20,7 +20,8 @@ from tfprov.images.code import Code, CodeStore
 from tfprov.images.code_layer import runtime
 from tfprov.model.sections import Image
 from tfprov.paths import cache_home
-from tfprov.planning.desired import RoleHost, RoleImage
+from tfprov.planning.desired import RoleHost
+from tfprov.planning.task_program import RoleImage
 from tfprov.settings.resolve import RoleSettings
 from tfprov.settings.role_settings import resolve_path
 

@@ -17,8 +17,11 @@ CHUNK = 4 << 20
 _PART = 8 << 20
 _MAX_PARTS = 9000
 """S3 takes 10,000 parts of an object."""
-_CONNECT_TIMEOUT, _READ_TIMEOUT = 10, 60
-"""Seconds until a silent server counts as lost."""
+_CONNECT_TIMEOUT = 10
+"""Seconds until a server that cannot be reached counts as lost."""
+TIME_LIMIT = 60.0
+"""Seconds until a server that does not answer counts as lost: the default of the clients of S3 and of Hadoop's
+`dfs.client.socket-timeout`."""
 _MAX_REASON = 300
 _QUERY = re.compile(r"(?<=://)([^\s?\"]*)\?[^\s\"]*")
 _ENVIRONMENT = threading.Lock()
@@ -155,33 +158,53 @@ OpenRemote = Callable[[str, Mapping[str, str]], RemoteDir]
 """Opens a remote directory from its URL and an environment, as `open_remote` does."""
 
 
-def open_remote(url: str, env: Mapping[str, str]) -> RemoteDir:
+def open_remote(url: str, env: Mapping[str, str], limit: float = TIME_LIMIT) -> RemoteDir:
     """Return the remote directory at `url`, with the credentials and the endpoint in `env`. Contacts no server.
 
-    Raises ClientMissing without the client's package.
+    Requests to S3 and HDFS fail when nothing has come for `limit` seconds; gcsfs has limits of its own. Raises
+    ClientMissing without the client's package.
     """
     name = scheme_of(url) or ""
     scheme = SCHEMES[name]
     try:
-        client = importlib.import_module("hdfs_native.fsspec" if name == "hdfs" else scheme.module)
+        client = importlib.import_module(scheme.module)
     except ImportError as error:
         if error.name is None or not error.name.startswith((scheme.module, "fsspec")):
             raise RemoteError(f"{scheme.package} cannot be imported: {describe_error(error)}") from None
         raise ClientMissing(scheme) from None
     parts = urlsplit(url)
     if name == "hdfs":
-        fs = _hdfs(client, parts.hostname, parts.port, env)
+        fs = _hdfs(client, parts.netloc, env, limit)
         return RemoteDir(url, fs, parts.path, lambda: _reach(parts.hostname, parts.port))
-    return RemoteDir(url, _CLIENTS[name](client, env), f"{parts.netloc}{parts.path}")
+    return RemoteDir(url, _s3(env, limit) if name == "s3" else _gs(client, env), f"{parts.netloc}{parts.path}")
 
 
-def _hdfs(client: Any, host: str | None, port: int | None, env: Mapping[str, str]) -> Any:
+def _s3(env: Mapping[str, str], limit: float) -> Any:
+    from tfprov.filesystems.s3 import connect  # noqa: PLC0415  needs the client
+
+    return connect(env, limit)
+
+
+def _hdfs(client: Any, netloc: str, env: Mapping[str, str], limit: float) -> Any:
+    from tfprov.filesystems.hdfs import HdfsFiles  # noqa: PLC0415  needs fsspec, which comes with the clients
+
+    def connect() -> Any:
+        with _hadoop_environment(env):
+            return client.AsyncClient(f"hdfs://{netloc}")
+
+    options = client.WriteOptions()
+    options.overwrite = True
+    return HdfsFiles(connect, options, limit)
+
+
+@contextmanager
+def _hadoop_environment(env: Mapping[str, str]) -> Iterator[None]:
     """The client takes user and configuration from the environment of the process, and only while it is made."""
     with _ENVIRONMENT:
         before = dict(os.environ)
         os.environ.update({name: env[name] for name in _HADOOP if name in env})
         try:
-            return client.HdfsFileSystem(host, port, skip_instance_cache=True)
+            yield
         finally:
             for name in _HADOOP:
                 os.environ.pop(name, None)
@@ -195,29 +218,6 @@ def _reach(host: str | None, port: int | None) -> None:
     """
     if host is not None and port is not None:
         socket.create_connection((host, port), _CONNECT_TIMEOUT).close()
-
-
-def _s3(client: Any, env: Mapping[str, str]) -> Any:
-    endpoint = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL")
-    region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION")
-    config: dict[str, Any] = {
-        "connect_timeout": _CONNECT_TIMEOUT,
-        "read_timeout": _READ_TIMEOUT,
-        "retries": {"max_attempts": 2},  # callers try again, and say so
-    }
-    if endpoint:  # servers other than Amazon's may not know the checksums that newer clients add to every request
-        when = "when_required"
-        config |= {"request_checksum_calculation": when, "response_checksum_validation": when}
-    return client.S3FileSystem(
-        key=env.get("AWS_ACCESS_KEY_ID"),
-        secret=env.get("AWS_SECRET_ACCESS_KEY"),
-        token=env.get("AWS_SESSION_TOKEN"),
-        endpoint_url=endpoint,
-        client_kwargs={"region_name": region} if region else {},
-        config_kwargs=config,
-        use_listings_cache=False,
-        skip_instance_cache=True,
-    )
 
 
 def _gs(client: Any, env: Mapping[str, str]) -> Any:
@@ -236,6 +236,3 @@ def _gs(client: Any, env: Mapping[str, str]) -> Any:
         use_listings_cache=False,
         skip_instance_cache=True,
     )
-
-
-_CLIENTS: Mapping[str, Callable[[Any, Mapping[str, str]], Any]] = {"s3": _s3, "gs": _gs}

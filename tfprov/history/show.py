@@ -7,9 +7,10 @@ from typing import Any
 
 from tfprov.errors import mask_secrets
 from tfprov.history.compare import Comparison, Figures
+from tfprov.history.drawing.curves import Curve
+from tfprov.history.drawing.text_plot import text_plot
 from tfprov.history.reader import RunRecord
 from tfprov.history.summary import RunSummary
-from tfprov.history.text_plot import Curve, text_plot
 from tfprov.planning.plan_text import format_count
 
 _LONGEST = 40

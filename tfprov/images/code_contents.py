@@ -57,11 +57,12 @@ class CodeContents:
     @cached_property
     def imports_tensorflow(self) -> bool:
         """Whether one of its Python files imports TensorFlow, Keras or `tfprov.runtime`."""
-        return any(_TENSORFLOW.search(self._read(name)) for name in self._entries if name.endswith(".py"))
+        return any(_TENSORFLOW.search(self.read(name)) for name in self._entries if name.endswith(".py"))
 
-    def _read(self, name: str) -> bytes:
-        entry = self._entries[name]
-        file = self._tar.extractfile(entry) if entry.isreg() else None
+    def read(self, name: str) -> bytes:
+        """Return a file; nothing if it is not a regular file."""
+        entry = self._entries.get(posixpath.normpath(name))
+        file = self._tar.extractfile(entry) if entry is not None and entry.isreg() else None
         return b"" if file is None else file.read()
 
 

@@ -52,6 +52,13 @@ ArgName = Annotated[
 ]
 Address = Annotated[str, field_types.ADDRESS]
 PathText = Annotated[Line, field_types.PATH]
+PathTexts = Annotated[
+    list[PathText],
+    BeforeValidator(
+        lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=PathText | list[PathText]
+    ),
+]
+"""Paths; a single one need not be a list."""
 
 
 def _require_time_unit(value: Any) -> Any:

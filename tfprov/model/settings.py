@@ -20,13 +20,14 @@ from tfprov.model.sections import (
     MountSetting,
     Notify,
     PathText,
+    PathTexts,
     Serving,
     Span,
     StrictModel,
     Value,
 )
-from tfprov.model.setting_types import CheckpointSetting, Strategy, Wiring, implied_runtime, implied_wiring
-from tfprov.model.storage import Checkpoints, Data, NoCheckpoints
+from tfprov.model.setting_types import Strategy, Wiring, implied_runtime, implied_wiring
+from tfprov.model.storage import Checkpoints, CheckpointSetting, Data, NoCheckpoints
 from tfprov.wiring import FLAGS, STANDALONE
 
 
@@ -102,6 +103,14 @@ class Settings(StrictModel):
         description="Environment variables of the task; values are text, so quote values that YAML reads as "
         "another type.",
         examples=[{"TF_CPP_MIN_LOG_LEVEL": "2"}],
+    )
+    env_file: PathTexts = Field(
+        default_factory=list,
+        description="A file of environment variables in docker's format, or several, relative to the file that names "
+        "them: `NAME=value` lines and `#` comments; quotes and `$` mean nothing, and `NAME` alone is the controller's "
+        "variable. `env` wins over all files, a later file over an earlier one. Names with a word such as TOKEN are "
+        "secret, as in `env`.",
+        examples=[["./train.env"]],
     )
     public_env: list[EnvName] = Field(
         default_factory=list,
@@ -288,10 +297,3 @@ class Settings(StrictModel):
             "wiring": implied_wiring(values.get("strategy")),
         }
         return {**implied, **values}
-
-
-SHARED = ("cluster", "image", "runtime", "strategy", "wiring", "data_service", "deadline", "notify")
-"""Settings that must be the same for every task of an inventory."""
-
-CONTAINER_ONLY = ("memory", "cpus", "gpus", "pids", "user", "read_only", "mounts", "bind", "allow_insecure_network")
-"""Settings for `runtime: docker` only."""

@@ -1,6 +1,6 @@
 """pydantic models of `checkpoints` and `data`: where they lie."""
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BeforeValidator, Field
@@ -129,3 +129,13 @@ class Data(StrictModel):
     def remote(self) -> str | None:
         """The URL of the remote directory whose files hosts copy; None without one."""
         return self.path if self.path is not None and scheme_of(self.path) else None
+
+
+def _checkpoints(value: Any) -> Any:
+    """Return NoCheckpoints for the word `none`, anything else unchanged."""
+    return NoCheckpoints() if validators.is_none_word(value) else value
+
+
+CheckpointSetting = Annotated[
+    Checkpoints, BeforeValidator(_checkpoints, json_schema_input_type=Literal["none"] | Checkpoints)
+]

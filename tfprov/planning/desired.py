@@ -1,16 +1,14 @@
 """Turns tasks into desired containers, to be compared with the observed ones."""
 
-import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.state import Container, DockerOptions
 from tfprov.model.validators import parse_size
-from tfprov.model.yaml_node import Node, Scalar, find, plain
 from tfprov.planning import task_args
+from tfprov.planning.task_program import RoleImage, TaskInputs, TaskProgram, render_program
 from tfprov.settings.resolve import RoleSettings
 from tfprov.settings.role_settings import (
     DatasetPath,
@@ -18,31 +16,12 @@ from tfprov.settings.role_settings import (
     data_mounts,
     data_spec,
     dataset_of,
-    python_path,
     setting_mounts,
 )
-from tfprov.templating.host_values import TemplateProblems
-from tfprov.templating.magic_vars import add_task_variables, render_task_settings
-from tfprov.vault.redaction import KeyedHash, is_secret_name
-
-_MIN_SECRET = 8
-"""Minimum characters of a secret to search for in command lines: shorter ones may be ordinary words."""
+from tfprov.vault.redaction import KeyedHash
 
 RoleHost = tuple[str, str]
 """A role and a host."""
-
-
-@dataclass(frozen=True)
-class RoleImage:
-    """The image of a role on a host: its name there (`reference`), and a `label` that says what it is made from.
-
-    Ports are published on `address`; `code` is the digest of code that is not in the image.
-    """
-
-    reference: str
-    label: str
-    address: str
-    code: str | None = None
 
 
 def _placeholder(_host: str, key: str) -> str:
@@ -74,21 +53,11 @@ def desired_containers(  # noqa: PLR0913  all inputs of a cluster
         role, image = settings[role_host], (images or {}).get(role_host)
         try:
             directory = checkpoint_dir(task)
-            data = data_dir(role, None if image else fetched)
             # Other containers cannot reach the chief's volume, unless they share it; processes share a file system.
             linked = directory if image else checkpoint_dir(cluster.chief)
-            container = _container(
-                cluster,
-                task,
-                role,
-                code=code.get(role_host),
-                directory=directory,
-                linked=linked,
-                data=data,
-                image=image,
-                hashed=hashed,
-            )
-            containers.append(container)
+            data = data_dir(role, None if image else fetched)
+            inputs = TaskInputs(cluster, task, role, code.get(role_host), image, directory, linked, data)
+            containers.append(_container(inputs, hashed))
         except InvalidInput as error:
             problems.extend(error.problems)
     if problems:
@@ -96,64 +65,17 @@ def desired_containers(  # noqa: PLR0913  all inputs of a cluster
     return tuple(containers)
 
 
-def _container(  # noqa: PLR0913  all inputs of a task
-    cluster: Cluster,
-    task: Task,
-    role: RoleSettings,
-    *,
-    code: str | None,
-    directory: str,
-    linked: str,
-    data: str | None,
-    image: RoleImage | None,
-    hashed: KeyedHash,
-) -> Container:
-    values, fetches = role.values, dataset_of(role)
-    link = values.checkpoints.link and posixpath.normpath(values.checkpoints.link.strip())
-    remote = values.checkpoints.remote if task == cluster.chief else None
-    python = None if image else python_path(role)
-    rendered = _render(cluster, task, role, directory, data)
-    listen_on = "0.0.0.0" if image else task.address  # noqa: S104  in a container; the host publishes on one address
-    own_command = [str(word) for word in rendered["command"] or ()]
-    command = own_command or task_args.default_command(cluster, task, role, directory, listen_on)
-    flags, env = _flags(role, rendered["flags"]), {name: _text(value) for name, value in rendered["env"].items()}
-    secret = rendered["secret"] | {name for name in env if is_secret_name(name) and name not in values.public_env}
-    if problems := list(_exposed_secrets(role, own_command, flags, {name: env[name] for name in sorted(secret)})):
-        raise InvalidInput(problems)
+def _container(of: TaskInputs, hashed: KeyedHash) -> Container:
+    """Return a task's container. Raises InvalidInput for templates that fail, and for secrets in the command line."""
+    values, program = of.role.values, render_program(of)
+    fetches = dataset_of(of.role)
     return Container(
-        task=task,
-        spec={
-            "runtime": values.runtime,
-            "code": code,
-            "command": command,
-            "flags": flags,
-            # Others can read labels and records of runs.
-            "env": {
-                name: hashed.of(cluster.name, name, value) if name in secret else value for name, value in env.items()
-            },
-            "wiring": task_args.wiring_spec(cluster, task, role),
-            "endpoint": task.endpoint,
-            **({"python": python} if python else {}),
-            **({"link": link} if link else {}),
-            **({"mirror": remote} if remote else {}),
-            **({"data": data_spec(role, in_container=image is not None)} if role.reads_data else {}),
-            **({"reads": cluster.chief.name} if image and task.is_web else {}),
-            **(_docker_spec(role, image) if image else {}),
-        },
-        argv=(
-            *(task_args.mirror_command(command, in_container=image is not None) if remote else ()),
-            *command,
-            *task_args.wiring_flags(cluster, task, role),
-            *(f"--{name}" if value is None else f"--{name}={value}" for name, value in flags.items()),
-        ),
-        env={
-            **env,
-            **task_args.environment(cluster, task, role, data),
-            "TFPROV_CHECKPOINT_DIR": directory,
-            **({task_args.CHECKPOINT_URL: remote} if remote else {}),
-        },
-        secret=frozenset(secret),
-        checkpoint_dir=directory,
+        task=of.task,
+        spec=_spec(of, program, hashed),
+        argv=_argv(of, program),
+        env=_environment(of, program),
+        secret=program.secret,
+        checkpoint_dir=of.directory,
         restart=values.restart,
         max_restarts=values.max_restarts,
         restart_on=tuple(values.restart_on),
@@ -162,12 +84,62 @@ def _container(  # noqa: PLR0913  all inputs of a task
         stop_grace=values.stop_grace,
         ready=values.ready,
         end_wait=values.end.wait,
-        python=python,
-        link=(link, linked) if link else None,
+        python=of.python,
+        link=(of.link, of.linked) if of.link else None,
         data=fetches.artifact if fetches else None,
-        docker=_box(cluster, task, role, image) if image else None,
-        remote=remote,
+        docker=_box(of.cluster, of.task, of.role, of.image) if of.image else None,
+        remote=of.remote,
     )
+
+
+def _spec(of: TaskInputs, program: TaskProgram, hashed: KeyedHash) -> dict[str, Any]:
+    """Return what a container is compared by: a change of it restarts the task. Unset options are left out."""
+
+    def shown(name: str, value: str) -> str:
+        # Others can read labels and records of runs.
+        return hashed.of(of.cluster.name, name, value) if name in program.secret else value
+
+    role, in_container = of.role, of.image is not None
+    return {
+        "runtime": role.values.runtime,
+        "code": of.code,
+        "command": program.command,
+        "flags": program.flags,
+        "env": {name: shown(name, value) for name, value in program.env.items()},
+        "wiring": task_args.wiring_spec(of.cluster, of.task, role),
+        "endpoint": of.task.endpoint,
+        **({"python": of.python} if of.python else {}),
+        **({"link": of.link} if of.link else {}),
+        **({"mirror": of.remote} if of.remote else {}),
+        **({"data": data_spec(role, in_container=in_container)} if role.reads_data else {}),
+        **(_restart_spec(role) if in_container else {}),
+        **({"reads": of.cluster.chief.name} if in_container and of.task.is_web else {}),
+        **(_docker_spec(role, of.image) if of.image else {}),
+    }
+
+
+def _restart_spec(role: RoleSettings) -> dict[str, Any]:
+    """Return the exit codes in a container's command line, which change with a restart only."""
+    codes = {"only": role.values.restart_on, "never": role.values.no_restart_on}
+    return {"restart_codes": codes} if any(codes.values()) else {}
+
+
+def _argv(of: TaskInputs, program: TaskProgram) -> tuple[str, ...]:
+    """Return the command line: first that of the gate for restarts and of the mirror, which start the program."""
+    values = of.role.values
+    gate = task_args.gate_command(program.command, values.restart_on, values.no_restart_on) if of.image else ()
+    mirror = task_args.mirror_command(program.command, in_container=of.image is not None) if of.remote else ()
+    flags = (f"--{name}" if value is None else f"--{name}={value}" for name, value in program.flags.items())
+    return *gate, *mirror, *program.command, *task_args.wiring_flags(of.cluster, of.task, of.role), *flags
+
+
+def _environment(of: TaskInputs, program: TaskProgram) -> dict[str, str]:
+    return {
+        **program.env,
+        **task_args.environment(of.cluster, of.task, of.role, of.data),
+        "TFPROV_CHECKPOINT_DIR": of.directory,
+        **({task_args.CHECKPOINT_URL: of.remote} if of.remote else {}),
+    }
 
 
 def _docker_spec(role: RoleSettings, image: RoleImage) -> dict[str, Any]:
@@ -205,53 +177,3 @@ def _box(cluster: Cluster, task: Task, role: RoleSettings, image: RoleImage) -> 
         data_at=values.data.to if values.data and dataset_of(role) else None,
         mounts=(*data_mounts(role), *setting_mounts(role)),
     )
-
-
-def _render(cluster: Cluster, task: Task, role: RoleSettings, directory: str, data: str | None) -> dict[str, Any]:
-    """Return `command`, `flags` and `env`, rendered for the task, and the `secret` names in `env`."""
-    faults = TemplateProblems()
-    cluster_values = task_args.cluster_variables(cluster, task)
-    variables = add_task_variables(
-        role.variables, cluster.name, task.name, directory, data, cluster_values=cluster_values
-    )
-    rendered = render_task_settings(role.node, variables, faults)
-    if faults.problems:
-        raise InvalidInput(faults.problems)
-    values: dict[str, Any] = plain(rendered)
-    settings = {"command": None, "flags": {}, "env": {}} | values
-    return settings | {"secret": {name for name in settings["env"] if _is_secret(find(rendered, ["env", name])[0])}}
-
-
-def _is_secret(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.secret
-
-
-def _exposed_secrets(
-    role: RoleSettings, command: Sequence[str], flags: Mapping[str, str | None], secrets: Mapping[str, str]
-) -> Iterator[Problem]:
-    """Yield a problem for each argument that contains the value of a secret variable."""
-    words: list[tuple[str, str | int, str]] = [("command", number, word) for number, word in enumerate(command)]
-    words += [("flags", name, value or "") for name, value in flags.items()]
-    for setting, key, word in words:
-        for name, value in secrets.items():
-            if len(value) >= _MIN_SECRET and value in word:
-                path = f"{setting}.{key}" if setting == "flags" else setting
-                what = (
-                    f"`{path}` has the value of the secret `env.{name}`, and others on the host can read command lines"
-                )
-                yield Problem(find(role.node, [setting, key])[1], what, "have the program read the variable")
-
-
-def _flags(role: RoleSettings, flags: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return flags as text. An unquoted number keeps its spelling: `0.10` stays `0.10`."""
-    texts: dict[str, str | None] = {}
-    for name, value in flags.items():
-        node, _ = find(role.node, ["flags", name])
-        is_number = isinstance(node, Scalar) and not node.quoted and isinstance(value, int | float)
-        spelling = node.text if is_number and not isinstance(value, bool) else ""  # type: ignore[union-attr]
-        texts[name] = None if value is None else spelling or _text(value)
-    return texts
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,16 +1,16 @@
 """The verbs `plan`, `up`, `run`, `down` and `gather` on a context: plan, announce, play the playbook, return the result."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from tfprov.engine.context import Context, chief_of
 from tfprov.engine.observe import locate, missing, observe, plan
-from tfprov.errors import HostError, TfprovError, combine_errors
+from tfprov.errors import HostError, combine_errors
 from tfprov.model.sections import span_seconds
-from tfprov.model.state import Observation, State
+from tfprov.model.state import Observation
 from tfprov.planning.plan_text import NOTHING, format_count, format_size, plan_lines, summary
 from tfprov.planning.reconcile import incomparable_secrets
-from tfprov.results import DownResult, PlanResult, RunResult, UpResult, checkpoint
+from tfprov.results import DownResult, GatherResult, PlanResult, RunResult, UpResult, checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,19 +21,6 @@ if TYPE_CHECKING:
     from tfprov.hosts.base import Runtime
     from tfprov.model.playbook import Play
     from tfprov.playbook.run import PlayOptions
-
-
-@dataclass(frozen=True)
-class SupervisedRun:
-    """How a supervisor goes on: `passed` seconds of the `deadline` are over.
-
-    `may_start` starts a cluster that is not there: the terminal was closed before it was up.
-    """
-
-    passed: float = 0.0
-    discard: bool = False
-    may_start: bool = False
-
 
 # Modules that only a plan with something to do needs are imported by the functions that use them: 50 ms of a no-op `up`.
 
@@ -75,49 +62,29 @@ def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
 
     check_ends(context)
     check_target(context)
-    context = _with_deadline(context)
+    context = with_deadline(context)
     result, observation = _plan(context)
     _check_programs(context, result)
     with recording(context, "run", chief_run(context, observation)) as session:
         _announce(session.context, result)
         play_shipped(session.context, PlayOptions("run", partial=partial, discard=discard))
-    return _run_result(context)
+    return run_result(context)
 
 
-def _with_deadline(context: Context, passed: float = 0.0) -> Context:
+def with_deadline(context: Context, passed: float = 0.0) -> Context:
     """Return the context with the end of the run's time, of which `passed` seconds are over."""
     limit = chief_of(context.cluster, context.roles).values.deadline if context.roles else None
     return replace(context, deadline=context.clock.now() + span_seconds(limit) - passed) if limit else context
 
 
-def _run_result(context: Context) -> RunResult:
+def run_result(context: Context) -> RunResult:
+    """Return the result of a run that ended well: its newest gathered checkpoint."""
     from tfprov.engine.checkpoints.manifest import read  # noqa: PLC0415
 
     manifest = read(context.target)
     saved = manifest.newest if manifest is not None else None
     newest = checkpoint(context.target, saved) if saved is not None else None
     return RunResult(context.cluster.name, context.target, newest)
-
-
-def supervise(context: Context, run: str, options: SupervisedRun) -> RunResult:
-    """Go on with a run without a terminal: follow the training to its end, gather, and take the cluster down.
-
-    Tasks that were lost, as with a restart of this machine, are started again; a chief that has ended is not.
-    """
-    from tfprov.engine.checkpoints.gather import check_target  # noqa: PLC0415
-    from tfprov.history.session import recording  # noqa: PLC0415
-    from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
-
-    check_target(context)
-    context = replace(_with_deadline(context, options.passed), new_run=run)
-    chief = context.chief(observe(context, tolerant=True))
-    if chief is None and not options.may_start:
-        name = context.cluster.chief.name
-        raise TfprovError(f"{name} is not there any more: run {run} was taken down", "`tfprov run` begins another one")
-    ended = chief is not None and chief.state is State.EXITED
-    with recording(context, "run", run) as session:
-        play_shipped(session.context, PlayOptions("run", discard=options.discard), starts=not ended)
-    return _run_result(context)
 
 
 def down(context: Context, *, discard: bool) -> DownResult:
@@ -137,6 +104,20 @@ def down(context: Context, *, discard: bool) -> DownResult:
         raise combine_errors(errors)
     context.report.note(f"{NOTHING}: {name} is not there")
     return DownResult(name, ())
+
+
+def gather(context: Context, path: str | None) -> GatherResult:
+    """Copy new checkpoints, from a remote directory or from the chief; or the file or directory `path`, as it is."""
+    from tfprov.engine.checkpoints.model_files import check_path  # noqa: PLC0415
+
+    if path is not None:
+        check_path(path)
+        copied = gather_path(context, path)
+        return GatherResult(copied.at, copied.files, copied.size)
+    gathered = gather_mirrored(context) or gather_newest(context)
+    new = tuple(checkpoint(context.target, saved) for saved in gathered.new)
+    newest = checkpoint(context.target, gathered.newest) if gathered.newest is not None else None
+    return GatherResult(gathered.directory, gathered.files, gathered.size, newest, new)
 
 
 def play(context: Context, plays: "Sequence[Play]", options: "PlayOptions") -> None:

@@ -13,7 +13,8 @@ from tfprov.model.state import Container
 from tfprov.model.yaml_node import EncryptedValue, Node, Scalar
 from tfprov.model.yaml_node import Mapping as Map
 from tfprov.planning import task_args
-from tfprov.planning.desired import RoleHost, RoleImage, desired_containers
+from tfprov.planning.desired import RoleHost, desired_containers
+from tfprov.planning.task_program import RoleImage
 from tfprov.planning.tasks import assign_tasks, default_port
 from tfprov.render import options
 from tfprov.render.dns_names import long_name
@@ -73,6 +74,10 @@ def unsupported(request: RenderRequest, target: Target) -> Iterator[Problem]:
         what = f"`checkpoints.link` works on tfprov's own hosts only: {target.name} does not create links"
         fix = "remove it, and have the program save to `{{ checkpoint_dir }}`"
         yield Problem(linked.at("checkpoints", "link"), what, fix)
+    for name in ("restart_on", "no_restart_on"):
+        if role := next((role for role in request.roles.values() if getattr(role.values, name)), None):
+            what = f"`{name}` works on tfprov's own hosts only: {target.name} has rules of its own for restarts"
+            yield Problem(role.at(name), what, "remove it")
     if not request.settings["code"]:
         reported = set()
         for role in request.roles.values():

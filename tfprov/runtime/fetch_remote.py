@@ -57,7 +57,7 @@ def copy_all(url: str, env: Mapping[str, str], directory: Path, pause: float, op
     progress = DownloadProgress()
     try:
         remote = opened(url, {**os.environ, **env})
-        sizes = _listed(remote, pause)
+        sizes = _tried(lambda: data_files(remote), pause)
         sums = _sums(remote, sizes)
         for name, size in sorted(sizes.items()):
             _copy_with_retries(remote, name, size, sums.get(name), directory, progress, pause)
@@ -73,10 +73,10 @@ def _failure(error: RemoteError) -> FetchError:
     return FetchError(error.message, error.fix or "look at the server, and at the way to it")
 
 
-def _listed(remote: RemoteDir, pause: float) -> dict[str, int]:
-    listed = _tried(remote.files, pause)
+def data_files(remote: RemoteDir) -> dict[str, int]:
+    """Return the sizes of the files of a directory with data. Raises FetchError without any, and RemoteError."""
     # The manifests of a mirror say nothing to a program that reads its files.
-    sizes = {name: size for name, size in listed.items() if not name.startswith(".tfprov/")}
+    sizes = {name: size for name, size in remote.files().items() if not name.startswith(".tfprov/")}
     if not sizes:
         raise FetchError(f"{remote.url} has no files", "correct `data.path`: it names a directory")
     bad = [name for name in sizes if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name]

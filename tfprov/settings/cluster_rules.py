@@ -8,7 +8,7 @@ from collections.abc import Mapping as AbstractMapping
 from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.model.cluster import is_loopback
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
-from tfprov.model.settings import SHARED
+from tfprov.model.setting_types import SHARED
 from tfprov.model.yaml_node import Mapping, Node, find
 from tfprov.settings.connection import SSH_PORT, ConnectionSettings, resolve_connection
 from tfprov.settings.role_settings import RoleSettings
@@ -130,6 +130,39 @@ def check_image_tags(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
             what,
             "name a version, or a digest (`@sha256:…`), so that all hosts run the same",
         )
+
+
+def check_runtime_in_image(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """Yield a warning for each use of tfprov.runtime in an image by name, to which it is delivered with `code` only."""
+    chief = "chief" if any(role.role == "chief" for role in roles) else "worker"
+    seen = set()
+    for role in roles:
+        values = role.values
+        if values.image is None or values.image.name is None or values.code is not None or role.role in seen:
+            continue
+        mirrors = role.role == chief and values.checkpoints.remote is not None
+        if mirrors or (not values.command and _is_part_of_tfprov(role)):
+            seen.add(role.role)
+            user = "`checkpoints.dir`" if mirrors else f"the program of {role.role}"
+            fix = "set `code`, with which it is delivered, or add `pip install tfprov` to the image"
+            yield Problem(role.at("image", "name"), f"{user} is part of tfprov, which this image may lack", fix)
+
+
+def check_copies_in_image(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """Yield a warning for remote data in an image by name: it is copied before `code` is there, by tfprov.runtime."""
+    for role in roles:
+        values = role.values
+        if role.reads_data and values.data and values.data.remote and values.image and values.image.name is not None:
+            what = f"{values.data.remote} is copied by a part of tfprov, which this image may lack"
+            fix = "add `pip install tfprov` and the client to the image, or use `image: {build: …}`"
+            yield Problem(role.at("image", "name"), what, fix)
+            return
+
+
+def _is_part_of_tfprov(role: RoleSettings) -> bool:
+    if role.role == "serving":
+        return role.values.serving.server == "tfprov"
+    return role.role != "tensorboard"
 
 
 def check_processes(roles: Sequence[RoleSettings]) -> Iterator[Problem]:

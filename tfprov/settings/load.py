@@ -68,8 +68,10 @@ def load(
     """Read the inventory in `sources` and check what it says under `tfprov:`. See load_inventory for the arguments."""
     # Here, because the schema takes a while to import, and whoever only shows an inventory does not check it.
     from tfprov.settings.cluster_rules import (  # noqa: PLC0415
+        check_copies_in_image,
         check_image_tags,
         check_processes,
+        check_runtime_in_image,
         check_similar_groups,
     )
     from tfprov.settings.resolve import resolve  # noqa: PLC0415
@@ -78,7 +80,7 @@ def load(
     for problem in () if problems else check_similar_groups(inventory):
         warn(problem)
     roles = resolve(inventory, problems, [check_processes])
-    for problem in check_image_tags(roles):
+    for problem in (*check_image_tags(roles), *check_runtime_in_image(roles), *check_copies_in_image(roles)):
         warn(problem)
     return inventory, roles
 

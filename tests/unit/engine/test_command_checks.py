@@ -5,6 +5,7 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tests.support.paths import PROGRAMS
 from tfprov.engine.checks.host_rules import IN_IMAGE, of_processes, tensorflow, undelivered
 from tfprov.engine.command_checks import Programs, fault_of_image, tasks_by_program
 from tfprov.hosts.docker.image_contents import ImageLookup
@@ -120,6 +121,25 @@ def test_faults_that_the_controller_detects() -> None:
         if not (what.startswith(case.what) and bool(what) == bool(case.what) and case.fix in fix):
             wrong[" ".join(case.words)] = (what, fix)
     assert wrong == {}
+
+
+def mirrored(docker: DockerOptions | None, *ps: str) -> Container:
+    made = container("python", "textbook.py", docker=docker)
+    return replace(made, spec={**made.spec, "wiring": {"ps_hosts": list(ps)}}, remote="s3://bucket/run")
+
+
+def test_a_saver_that_leaves_the_weights_with_a_ps_is_refused_for_a_remote_directory() -> None:
+    textbook = (PROGRAMS / "textbook.py").read_bytes()
+    here = programs(packed({"textbook.py": (0o644, textbook)}))
+    fault = here.fault(mirrored(BOX, "10.0.0.1:2222"))
+    assert fault is not None
+    assert fault.what.startswith("textbook.py:32 saves with the default saver of MonitoredTrainingSession: the weights")
+    assert fault.fix.startswith("save with tfprov.runtime, or pass `scaffold=")
+    assert here.fault(mirrored(None, "127.0.0.1:2222")) is None, "processes share the disk of the chief"
+    assert here.fault(mirrored(BOX)) is None, "without a ps, the chief has the weights"
+    assert here.fault(replace(mirrored(BOX, "10.0.0.1:2222"), remote=None)) is None, "gather fetches them from the ps"
+    linear = programs(packed({"textbook.py": (0o644, (PROGRAMS / "linear.py").read_bytes())}))
+    assert linear.fault(mirrored(BOX, "10.0.0.1:2222")) is None
 
 
 def test_code_that_is_not_here_is_not_judged() -> None:

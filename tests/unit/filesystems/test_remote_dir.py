@@ -1,26 +1,58 @@
 """Remote directories: what of a file is seen, and what is said of servers that are not there."""
 
+import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.ports import free_port
-from tests.support.remote_dirs import URL, FaultyFileSystem, remote_dir
+from tests.support.remote_dirs import URL, FaultyFileSystem, remote_dir, save
 from tfprov.filesystems.generations import Manifest, RemoteCheckpoint, RemoteFile, decode, read_newest
 from tfprov.filesystems.remote_dir import RemoteError, open_remote
+from tfprov.runtime.mirror.loop import MirrorLoop
+from tfprov.runtime.mirror.mirror import Mirror
+
+
+def s3_at(port: int) -> dict[str, str]:
+    """Return variables that lead a client of S3 to a port of this machine."""
+    return {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
 
 
 @pytest.mark.parametrize("scheme", ["hdfs", "s3"])
 def test_a_server_that_is_not_there_is_one_line_soon(scheme: str) -> None:
     port, began = free_port(), time.monotonic()
-    endpoint = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
     url = f"hdfs://127.0.0.1:{port}/run" if scheme == "hdfs" else "s3://bucket/run"
     with pytest.raises(RemoteError) as caught:
-        open_remote(url, endpoint).files()
+        open_remote(url, s3_at(port)).files()
     assert caught.value.message.startswith(f"{url}: cannot be listed: ")
     assert "\n" not in caught.value.message
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("scheme", ["hdfs", "s3"])
+def test_a_server_that_accepts_and_never_answers_does_not_block_the_mirror(scheme: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        url = f"hdfs://127.0.0.1:{port}/run" if scheme == "hdfs" else "s3://bucket/run"
+        remote = open_remote(url, s3_at(port), limit=0.1)
+        calls: list[Callable[[], object]] = [
+            remote.files,
+            lambda: remote.read("x", 10),
+            lambda: remote.write("x", [b"1"]),
+            lambda: remote.remove(["x"]),
+        ]
+        for call in calls:
+            with pytest.raises(RemoteError, match=rf"^{url}: .*: (no answer in time|Read timeout on endpoint URL.*)$"):
+                call()
+        save(tmp_path, 1)
+        lines: list[str] = []
+        loop = MirrorLoop(Mirror(tmp_path, remote, Manifest(1, "a", "linear", "run-1"), lines.append), lines.append)
+        loop.start()
+        loop.stop(lambda _seconds: True, patient=False)
+    assert "no answer" in loop.problem or "timeout" in loop.problem
+    assert lines[-1].startswith(f"{url} is behind: ")
 
 
 def test_files_are_relative_and_those_beside_the_directory_do_not_count(tmp_path: Path) -> None:

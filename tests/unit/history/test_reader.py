@@ -14,14 +14,15 @@ import pytest
 from tests.support.run_history import progress, record_run, run_id, scripted
 from tfprov.errors import Usage
 from tfprov.history.compare import compare
-from tfprov.history.html_report import html_report
+from tfprov.history.drawing.curves import Curve
+from tfprov.history.drawing.html_report import html_report
+from tfprov.history.drawing.text_plot import text_plot
 from tfprov.history.quality import headline
 from tfprov.history.reader import RunHistory
 from tfprov.history.removal import remove, to_prune
 from tfprov.history.run_dir import RunDir
 from tfprov.history.show import show_lines
 from tfprov.history.summary import RunSummary
-from tfprov.history.text_plot import Curve, text_plot
 
 
 @pytest.fixture

@@ -183,3 +183,47 @@ def test_tags_that_move_are_known_by_their_names() -> None:
         return bool(warnings)
 
     assert [name for name in (*MOVING, *FIXED) if warned(name)] == list(MOVING)
+
+
+RUNTIME = """
+all: {vars: {tfprov: {cluster: c, strategy: single, command: [python, x.py], image: {name: "a/b:1"}}}}
+worker: {hosts: {n1: }}
+serving: {hosts: {n1: }}
+notebook: {hosts: {n1: }}
+tensorboard: {hosts: {n1: }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "users"),
+    [
+        (("", ""), ["the program of serving", "the program of notebook"]),
+        (("command:", "code: ., command:"), []),
+        (("name: ", "build: "), []),
+        (("serving: {hosts: {n1: }}", "serving: {hosts: {n1: }, vars: {tfprov: {serving: {server: tensorflow_serving}}}}"),
+         ["the program of notebook"]),
+        (("serving: {hosts: {n1: }}", "serving: {hosts: {n1: }, vars: {tfprov: {command: [serve]}}}"),
+         ["the program of notebook"]),
+        (("command:", "checkpoints: {dir: 's3://b/run'}, command:"),
+         ["`checkpoints.dir`", "the program of serving", "the program of notebook"]),
+    ],
+)  # fmt: skip
+def test_tfprovs_own_programs_in_an_image_by_name_are_a_warning(changed: tuple[str, str], users: list[str]) -> None:
+    warnings: list[Problem] = []
+    Path("b").mkdir(exist_ok=True)
+    Path("i.yml").write_text(RUNTIME.replace(*changed))
+    load(Path("i.yml"), warn=warnings.append)
+    assert [it.what.removesuffix(" is part of tfprov, which this image may lack") for it in warnings] == users
+    assert all(it.at.line == 2 and it.fix.startswith("set `code`") for it in warnings)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "count"), [("s3://b/x", "name", 1), ("s3://b/x", "build", 0), ("/x", "name", 0)]
+)
+def test_remote_data_in_an_image_by_name_is_a_warning(path: str, kind: str, count: int) -> None:
+    warnings: list[Problem] = []
+    Path("b").mkdir(exist_ok=True)
+    image = f"data: {{path: '{path}'}}, code: ., image: {{{kind}: '{'a/b:1' if kind == 'name' else 'b'}'}}, command:"
+    Path("i.yml").write_text(SMALLEST.replace("command:", image))
+    load(Path("i.yml"), warn=warnings.append)
+    assert [it.what for it in warnings] == [f"{path} is copied by a part of tfprov, which this image may lack"] * count

@@ -13,10 +13,10 @@ from tfprov.cli.escape_sequences import json_screened
 from tfprov.cli.options import json_option
 from tfprov.cli.output import table
 from tfprov.cli.runs.history import cluster_option, quality_of
+from tfprov.history.drawing.text_plot import text_plot
 from tfprov.history.reader import RunHistory, RunRecord
 from tfprov.history.removal import remove, to_prune
 from tfprov.history.show import Formats, comparison_rows, curve_of, show_lines
-from tfprov.history.text_plot import text_plot
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
@@ -67,7 +67,7 @@ def compare_command(runs: Sequence[str], html: Path | None, cluster: str | None,
     history = RunHistory()
     comparison = compare([history.load(run, cluster) for run in runs])
     if html is not None:
-        from tfprov.history.html_report import html_report  # noqa: PLC0415
+        from tfprov.history.drawing.html_report import html_report  # noqa: PLC0415
 
         replace(html, html_report(comparison).encode("utf-8", "replace"))
         click.echo(f"written to {html}", err=as_json)

@@ -110,15 +110,19 @@ def _of_processes(context: Context, runtime: Runtime) -> tuple[Finding, ...]:
     context.report.awaiting(IMPORTING)
     programs = of_processes(Programs.of(context), containers)
     context.report.awaiting("")
-    remote = _remote_directory(context, runtime.host)
+    remote = _remote_directories(context, runtime.host)
     return in_order([*findings, *programs, *remote, *_outside_service(context)])
 
 
-def _remote_directory(context: Context, host: str) -> Iterator[Finding]:
+def _remote_directories(context: Context, host: str) -> Iterator[Finding]:
     if (chief := context.container(context.cluster.chief.name)) is not None and chief.remote is not None:
         from tfprov.engine.checks.remote_dirs import of_host  # noqa: PLC0415  the docker SDK comes with it
 
         yield from of_host(context, host)
+    if any(fetched.data.remote for fetched in context.data.values()):
+        from tfprov.engine.checks import remote_data  # noqa: PLC0415  the same
+
+        yield from remote_data.of_host(context, host)
 
 
 def _outside_service(context: Context) -> Iterator[Finding]:

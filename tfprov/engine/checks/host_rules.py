@@ -17,7 +17,7 @@ from tfprov.model.state import Container
 
 CHECKS = (
     "reach", "engine", "architecture", "cpu", "clock", "disk", "memory", "cpus", "gpus", "address", "ports",
-    "containers", "image", "command", "tensorflow", "checkpoints", "lock", "network",
+    "containers", "image", "command", "tensorflow", "checkpoints", "data", "lock", "network",
 )  # fmt: skip
 """The checks, in the order of the report."""
 

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
+from tfprov.engine.checks import remote_data, remote_dirs
 from tfprov.engine.checks.check import split_error
 from tfprov.engine.checks.collect import Collected
 from tfprov.engine.checks.host_rules import IN_IMAGE, Finding, Verdict, command, failed, note, tensorflow, undelivered
-from tfprov.engine.checks.remote_dirs import chief_with_remote, of_machine
+from tfprov.engine.checks.remote_dirs import chief_with_remote
 from tfprov.engine.command_checks import Fault, Programs, alternatives, fault_of_image, refuse, tasks_by_program
 from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
@@ -92,7 +93,7 @@ def _of_host(collected: Collected, programs: Programs, host: str) -> list[Findin
             findings += _in_image(collected, programs, collected.by_id(container), tasks, imported)
         elif engine is not None:
             findings += undelivered(container)
-    return [*dict.fromkeys(findings), *_remote_directory(collected, host)]
+    return [*dict.fromkeys(findings), *_remote_directories(collected, host)]
 
 
 def _in_image(
@@ -123,13 +124,22 @@ def _in_image(
         yield failed("command", *split_error(error))
 
 
-def _remote_directory(collected: Collected, host: str) -> Iterator[Finding]:
-    """Yield whether the chief can use its remote checkpoint directory from `host`, if it is there and has its image."""
+def _remote_directories(collected: Collected, host: str) -> Iterator[Finding]:
+    """Yield whether tasks on `host` can use the remote directories of their checkpoints and data."""
     context = collected.context
-    chief = chief_with_remote(context, host)
     engine = collected.facts[host].engine if host in collected.facts else None
-    if chief is not None and engine is not None and chief.docker and chief.docker.image in engine.images:
-        yield of_machine(context, context.machines[host], collected.by_id(chief))
+    if engine is None:
+        return
+    machine, chief = context.machines[host], chief_with_remote(context, host)
+    if chief is not None and chief.docker and chief.docker.image in engine.images:
+        yield remote_dirs.of_machine(context, machine, collected.by_id(chief))
+    elif chief is not None:
+        yield note(remote_dirs.CHECK, f"{chief.remote} is not tried until the image is there")
+    for url, container in remote_data.readers(context, host):
+        if container.docker and container.docker.image in engine.images:
+            yield remote_data.in_container(machine.engine, context.cluster.name, url, collected.by_id(container))
+        else:
+            yield note(remote_data.CHECK, f"{url} is not tried until the image is there")
 
 
 def is_root(user: str) -> bool:

@@ -29,16 +29,15 @@ def of_host(context: Context, host: str) -> Iterator[Finding]:
     """Try the remote directory from this machine, as the process that writes there would."""
     chief = chief_with_remote(context, host)
     if chief is not None:
-        yield judge(chief, _run_here(context.cluster.name, chief))
+        line = request(chief.remote or "", context.cluster.name, chief)
+        yield judge(chief, run_here(chief.python or chief.argv[0], chief, line))
 
 
 def of_machine(context: Context, machine: Machine, chief: Container) -> Finding:
     """Try the remote directory in a temporary container of the chief's image, which the host must have."""
-    python = chief.argv[0]
+    line = request(chief.remote or "", context.cluster.name, chief)
     try:
-        answer = probe_in_container(
-            machine.engine, chief, context.cluster.name, [python, "-m", MODULE], request(context.cluster.name, chief)
-        )
+        answer = probe_in_container(machine.engine, chief, context.cluster.name, [chief.argv[0], "-m", MODULE], line)
     except HostError as error:
         return failed(CHECK, f"{chief.remote} was not tried: {error.reason}", "look at the host's engine")
     return judge(chief, answer)
@@ -100,19 +99,21 @@ _NO_CLIENT = 3
 """The exit code of a Python without the client."""
 
 
-def request(cluster: str, container: Container) -> bytes:
-    """Return the line that asks the probe."""
-    return json.dumps({"url": container.remote, "cluster": cluster, "env": dict(container.env)}).encode() + b"\n"
+def request(url: str, cluster: str, container: Container, *, reads: bool = False) -> bytes:
+    """Return the line that asks the probe to try a directory; one that it only reads need not belong to the cluster."""
+    asked = {"url": url, "cluster": cluster, "env": dict(container.env), "reads": reads}
+    return json.dumps(asked).encode() + b"\n"
 
 
-def _run_here(cluster: str, container: Container) -> bytes:
+def run_here(python: str, container: Container, line: bytes) -> bytes:
+    """Run the probe on this machine with `line` on its standard input, and return its output."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / PACKAGE.name).symlink_to(PACKAGE)  # tfprov alone, without its neighbours
         variables = environment(container, Path(folder))
         try:
             done = subprocess.run(
-                [container.python or container.argv[0], "-m", MODULE],
-                input=request(cluster, container), env=variables, capture_output=True, check=False, timeout=_TIMEOUT,
+                [python, "-m", MODULE],
+                input=line, env=variables, capture_output=True, check=False, timeout=_TIMEOUT,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             return json.dumps({"error": one_line(str(error))}).encode()
@@ -121,9 +122,9 @@ def _run_here(cluster: str, container: Container) -> bytes:
 
 def judge(container: Container, answer: bytes) -> Finding:
     """Return the finding for what a probe has printed."""
-    facts = _parse(answer)
+    facts = parse(answer)
     if facts is None:
-        last = (answer.decode(errors="replace").strip().splitlines() or ["no answer"])[-1]
+        last = last_line(answer)
         if "No module named" in last and "tfprov" in last:
             what = f"{container.remote} was not tried: the image has tfprov's runtime only once the task is started"
             return note(CHECK, what)
@@ -142,7 +143,13 @@ def client_fix(package: str) -> str:
     return f"add `pip install {package}` to its Dockerfile, or `build_args: {{CLIENTS: {package}}}` for tfprov's own"
 
 
-def _parse(answer: bytes) -> Mapping[str, Any] | None:
+def last_line(answer: bytes) -> str:
+    """Return the last line of a probe that failed."""
+    return (answer.decode(errors="replace").strip().splitlines() or ["no answer"])[-1]
+
+
+def parse(answer: bytes) -> Mapping[str, Any] | None:
+    """Return the facts that a probe has printed; None for a probe that failed."""
     for line in reversed(answer.splitlines()):
         try:
             facts = json.loads(line)

@@ -28,6 +28,7 @@ _TENSORFLOW = (
     "install it where the task runs: `pip install 'tfprov[tensorflow]'`, "
     "or `RUN pip install tensorflow` in the Dockerfile"
 )
+_RUNTIME = "the image has tfprov's runtime only with `code`: set `code`, or add `pip install tfprov` to the image"
 _MODULE = "install the module where the task runs: with pip, or with a line in the Dockerfile"
 _SCRIPT = "`command:` names a script that `code:` does not have"
 _READY = (
@@ -56,6 +57,7 @@ KNOWN_CAUSES: tuple[tuple[str, str], ...] = (
     (r"module 'tensorflow' has no attribute '(?:contrib|app|placeholder|Session|train|flags|get_variable)'", _TF1),
     (r"No module named 'tensorflow\.contrib", _TF1),
     (r"No module named 'tensorflow'", _TENSORFLOW),
+    (r"No module named '?tfprov\b", _RUNTIME),
     (r"No module named '", _MODULE),
     (r"can't open file '", _SCRIPT),
     (r"does not serve on ", _READY),

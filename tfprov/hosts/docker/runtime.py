@@ -18,10 +18,13 @@ from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker import files as docker_files
 from tfprov.hosts.docker import logs as docker_logs
 from tfprov.hosts.docker import preconditions, secret_files
+from tfprov.hosts.docker.copy_in import put_into
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries, split_by_delivery, wrong_image_reason
 from tfprov.hosts.docker.labels import CLUSTER, DIRECTORY, STOPPED, TASK, container_config, container_name
 from tfprov.hosts.docker.state import ExitHistory, parse_container
+from tfprov.hosts.log_lines import LogTimes
+from tfprov.hosts.terminal import NO_INPUT, ExecMode
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState, Observed, State
 
@@ -265,20 +268,13 @@ class DockerRuntime:
         with self.engine.errors():
             return docker_files.read_tail(self.engine, facts, f"{_directory(facts)}/{name}", size)
 
-    def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
-        """See Runtime."""
-        if (facts := self._find(task)) is None:
-            return
-        with self.engine.errors():
-            if not follow:
-                yield from docker_logs.read_lines(self.engine.api, facts["Id"], tail, follow=False)
-            elif self.engine.followers.acquire(blocking=False):
-                try:
-                    yield from docker_logs.read_lines(self.engine.api, facts["Id"], tail, follow=True)
-                finally:
-                    self.engine.followers.release()
-            else:
-                yield from docker_logs.poll_lines(self.engine.api, facts["Id"], tail, self.engine.poll_lock)
+    def logs(
+        self, task: str, *, tail: int | None = None, follow: bool = False, times: LogTimes | None = None
+    ) -> Iterator[str]:
+        """See Runtime. An engine passes on complete lines only, and pieces of 16 KB of longer ones."""
+        if (facts := self._find(task)) is not None:
+            with self.engine.errors():
+                yield from docker_logs.task_lines(self.engine, facts["Id"], tail, follow=follow, times=times)
 
     def is_serving(self, task: Task) -> bool:
         """See Runtime."""
@@ -288,12 +284,15 @@ class DockerRuntime:
         """See Runtime."""
         return self._run(argv)
 
-    def execute(self, task: str, argv: Sequence[str]) -> int:
-        """See Runtime. The command has no input."""
+    def execute(self, task: str, argv: Sequence[str], mode: ExecMode = NO_INPUT) -> int:
+        """See Runtime."""
         facts = self._require(task)
-        command = secret_files.with_secrets(facts, argv)
         with self.engine.errors():
-            return docker_exec.run(self.engine.api, facts["Id"], command, docker_exec.forward_output)
+            return docker_exec.run_attached(self.engine.api, facts["Id"], secret_files.with_secrets(facts, argv), mode)
+
+    def put(self, task: str, path: str, source: Path) -> str:
+        """See Runtime."""
+        return put_into(self.engine, self._require(task), path, source)
 
 
 def _directory(facts: Mapping[str, Any]) -> str:

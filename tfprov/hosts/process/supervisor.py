@@ -63,6 +63,7 @@ class Supervisor:
         self.stopped = False
         self.previous: FailedRun | None = None
         self.log_start = 0
+        self.timed_size = -1
 
     def run(self, ready: int) -> None:
         """Run until the task has ended for good; closes `ready` once it has started or failed to."""
@@ -147,15 +148,20 @@ class Supervisor:
             return float(self.order.get("stop_grace", 30))
 
     def limit_log(self) -> None:
-        """Rotate the log beyond LOG_LIMIT."""
+        """Record when the log grew, and rotate it beyond LOG_LIMIT."""
         log = self.directory.log
-        if (size := log.stat().st_size) <= LOG_LIMIT:
+        status = log.stat()
+        if status.st_size != self.timed_size:
+            self.directory.times.add(status.st_size, status.st_mtime)
+            self.timed_size = status.st_size
+        if (size := status.st_size) <= LOG_LIMIT:
             return
         with log.open("rb") as source, self.directory.older_log.open("wb") as older:
             source.seek(size - LOG_LIMIT + _COPY_MARGIN)
             older.write(source.read(LOG_LIMIT - _COPY_MARGIN))  # bounded: a fast writer must not prolong the copy
             older.write(source.read(_COPY_MARGIN))  # output during the copy may be the last words
             os.truncate(log, 0)  # the task appends, so it continues at the new start
+        self.directory.times.rotate_to(self.directory.older_times, size - LOG_LIMIT + _COPY_MARGIN)
 
     def last_words(self) -> str:
         """Return the last words of the current run, from its part of the log."""

@@ -12,12 +12,13 @@ from tfprov.hosts.ssh.client_config import SSH_PORT, Hop
 from tfprov.hosts.ssh.known_hosts import (
     HostKeyLine,
     KeyStatus,
+    KnownHosts,
     add_key,
     check_key,
     fingerprint,
     known_hosts_name,
     known_key_types,
-    read_entries,
+    read_known_hosts,
 )
 
 
@@ -39,26 +40,26 @@ class HostKeyPolicy(paramiko.MissingHostKeyPolicy):
     """Accepts or refuses the key of one hop. paramiko's client holds no host keys, so it calls this for every key."""
 
     hop: Hop
-    entries: tuple[HostKeyLine, ...]
+    known: KnownHosts
     accept_new: bool
 
     @classmethod
     def load(cls, hop: Hop, *, accept_new: bool) -> "HostKeyPolicy":
         """Read the known_hosts files of `hop`. Raises Unreachable for an unreadable file."""
         try:
-            return cls(hop, read_entries(hop.known_hosts), accept_new)
+            return cls(hop, read_known_hosts(hop.known_hosts), accept_new)
         except OSError as error:
             raise Unreachable(hop.label, f"{error.filename}: {error.strerror}", "make it readable") from error
 
     @property
     def key_types(self) -> tuple[str, ...]:
         """The key types listed for the hop."""
-        return known_key_types(self.entries, self.hop.host_key_alias, self.hop.port)
+        return known_key_types(self.known, self.hop.host_key_alias, self.hop.port)
 
     def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
         """Return if the key is trusted, else raise Unreachable with the fingerprint and the fix. Called by paramiko."""
         key_type, data = key.get_name(), key.asbytes()
-        status, entry = check_key(self.entries, self.hop.host_key_alias, self.hop.port, key_type, data)
+        status, entry = check_key(self.known, self.hop.host_key_alias, self.hop.port, key_type, data)
         if status is KeyStatus.UNKNOWN and self.accept_new:
             status, entry = self._add_key(key_type, data)
         if status is not KeyStatus.KNOWN:

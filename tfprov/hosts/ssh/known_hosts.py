@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 
 from tfprov.hosts.ssh.client_config import SSH_PORT
@@ -37,17 +38,6 @@ class HostKeyLine:
         """`FILE:LINE`."""
         return f"{self.file}:{self.line}"
 
-    def matches(self, name: str) -> bool:
-        """Whether the line applies to `name`: `host`, or `[host]:port` for a port other than 22."""
-        matched = False
-        for pattern in self.patterns:
-            negated, _, positive = pattern.rpartition("!")
-            if _matches_pattern(positive, name.lower()):
-                if negated or pattern.startswith("!"):
-                    return False
-                matched = True
-        return matched
-
 
 class KeyStatus(Enum):
     """The result of checking a host's key against known_hosts."""
@@ -69,13 +59,99 @@ def known_hosts_name(address: str, port: int) -> str:
     return address if port == SSH_PORT else f"[{address}]:{port}"
 
 
-def read_entries(files: Iterable[Path]) -> tuple[HostKeyLine, ...]:
-    """Return the entries of all files that exist. Raises OSError for an unreadable file."""
-    entries: list[HostKeyLine] = []
-    for file in files:
-        if file.exists():
-            entries += parse_entries(file.read_bytes().decode("utf-8", errors="replace"), file)
-    return tuple(entries)
+class KnownHosts:
+    """Lines of known_hosts files, looked up by name: `host`, or `[host]:port` for a port other than 22.
+
+    A cluster of n hosts has n lines and n lookups. Plain names are a dictionary; a line with a hashed name, a wildcard or a
+    negation is tried for each lookup, and its patterns are compiled once.
+    """
+
+    def __init__(self, lines: Iterable[HostKeyLine]) -> None:
+        self.lines = tuple(lines)
+        self._named: dict[str, list[int]] = {}
+        self._tried: list[tuple[int, list[_Pattern]]] = []
+        self._answers: dict[str, list[HostKeyLine]] = {}
+        """Of each name that was looked up: a connection asks four times, and an HMAC for each hashed line takes 2 µs."""
+        for number, line in enumerate(self.lines):
+            patterns = [_Pattern(pattern) for pattern in line.patterns]
+            if any(pattern.is_special for pattern in patterns):
+                self._tried.append((number, patterns))
+                continue
+            for name in {pattern.text for pattern in patterns}:
+                self._named.setdefault(name, []).append(number)
+
+    def lookup(self, name: str) -> list[HostKeyLine]:
+        """Return the lines that apply to a name, in the order of the files."""
+        name = name.lower()
+        if name not in self._answers:
+            self._answers[name] = self._lookup(name)
+        return self._answers[name]
+
+    def _lookup(self, name: str) -> list[HostKeyLine]:
+        tried = [number for number, patterns in self._tried if _applies(patterns, name)]
+        return [self.lines[number] for number in sorted([*self._named.get(name, ()), *tried])]
+
+
+class _Pattern:
+    """One of the comma-separated patterns of a line."""
+
+    def __init__(self, pattern: str) -> None:
+        self.is_negated = "!" in pattern
+        self.text = pattern.rpartition("!")[2].lower()
+        self._hash = _hash_of(pattern.rpartition("!")[2])
+        self._expression: re.Pattern[str] | None = None
+        if self._hash is None and not {"*", "?"}.isdisjoint(self.text):
+            # Only * and ? are special: fnmatch would read the brackets of [host]:port as a set.
+            expression = "".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in self.text)
+            self._expression = re.compile(expression, re.DOTALL)
+
+    @property
+    def is_special(self) -> bool:
+        """Whether it may match other names than its text."""
+        return self.is_negated or self._hash is not None or self._expression is not None
+
+    def matches(self, name: str) -> bool:
+        """Whether it matches a lower-case name."""
+        if self._hash is not None:
+            salt, expected = self._hash
+            return hmac.compare_digest(hmac.digest(salt, name.encode(), "sha1"), expected)
+        if self._expression is not None:
+            return self._expression.fullmatch(name) is not None
+        return self.text == name
+
+
+def _applies(patterns: Sequence[_Pattern], name: str) -> bool:
+    """Whether a line with these patterns applies to a name: one matches, and none that is negated."""
+    matched = [pattern for pattern in patterns if pattern.matches(name)]
+    return bool(matched) and not any(pattern.is_negated for pattern in matched)
+
+
+def _hash_of(pattern: str) -> tuple[bytes, bytes] | None:
+    """Return salt and HMAC-SHA1 of `|1|SALT|HASH`; of a malformed one an HMAC that no name has."""
+    if not pattern.startswith("|1|"):
+        return None
+    _, _, salt, digest = [*pattern.split("|"), ""][:4]
+    try:
+        return base64.b64decode(salt), base64.b64decode(digest)
+    except (binascii.Error, ValueError):
+        return b"", b""
+
+
+def read_known_hosts(files: Iterable[Path]) -> KnownHosts:
+    """Return the lines of all files that exist; unchanged files are read once. Raises OSError for an unreadable file."""
+    return _read(tuple((file, _version(file)) for file in files if file.exists()))
+
+
+def _version(file: Path) -> tuple[int, int, int]:
+    status = file.stat()
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+@lru_cache(maxsize=16)
+def _read(files: tuple[tuple[Path, tuple[int, int, int]], ...]) -> KnownHosts:
+    return KnownHosts(
+        line for file, _ in files for line in parse_entries(file.read_bytes().decode("utf-8", errors="replace"), file)
+    )
 
 
 def parse_entries(text: str, file: Path) -> Iterator[HostKeyLine]:
@@ -93,7 +169,7 @@ def parse_entries(text: str, file: Path) -> Iterator[HostKeyLine]:
 
 
 def check_key(
-    entries: Sequence[HostKeyLine], address: str, port: int, key_type: str, key: bytes
+    known: KnownHosts, address: str, port: int, key_type: str, key: bytes
 ) -> tuple[KeyStatus, HostKeyLine | None]:
     """Return the status of a server's key, with the entry that decided it.
 
@@ -101,8 +177,7 @@ def check_key(
     For a port other than 22, an entry for the bare address also vouches for its key, as in OpenSSH.
     """
     name = known_hosts_name(address, port)
-    here = [entry for entry in entries if entry.matches(name)]
-    bare = [entry for entry in entries if entry.matches(address)]
+    here, bare = known.lookup(name), known.lookup(address)
     for entry in (*here, *bare):
         if entry.marker == REVOKED and entry.key == key:
             return KeyStatus.REVOKED, entry
@@ -115,12 +190,10 @@ def check_key(
     return (KeyStatus.CERTIFIED, authority) if authority else (KeyStatus.UNKNOWN, None)
 
 
-def known_key_types(entries: Sequence[HostKeyLine], address: str, port: int) -> tuple[str, ...]:
+def known_key_types(known: KnownHosts, address: str, port: int) -> tuple[str, ...]:
     """Return the key types listed for a server, to negotiate first."""
     names = (known_hosts_name(address, port), address)
-    return tuple(
-        dict.fromkeys(entry.key_type for name in names for entry in entries if not entry.marker and entry.matches(name))
-    )
+    return tuple(dict.fromkeys(line.key_type for name in names for line in known.lookup(name) if not line.marker))
 
 
 def add_key(file: Path, address: str, port: int, key_type: str, key: bytes) -> tuple[KeyStatus, HostKeyLine | None]:
@@ -133,30 +206,11 @@ def add_key(file: Path, address: str, port: int, key_type: str, key: bytes) -> t
     with os.fdopen(descriptor, "rb", buffering=0) as locked:
         fcntl.flock(locked, fcntl.LOCK_EX)
         text = locked.readall()
-        status, entry = check_key(
-            tuple(parse_entries(text.decode("utf-8", errors="replace"), file)), address, port, key_type, key
-        )
+        lines = parse_entries(text.decode("utf-8", errors="replace"), file)
+        status, entry = check_key(KnownHosts(lines), address, port, key_type, key)
         if status is not KeyStatus.UNKNOWN:
             return status, entry
         before = "\n" if text and not text.endswith(b"\n") else ""
         line = f"{before}{known_hosts_name(address, port)} {key_type} {base64.b64encode(key).decode()}\n"
         os.write(descriptor, line.encode())
     return KeyStatus.KNOWN, None
-
-
-def _matches_pattern(pattern: str, name: str) -> bool:
-    if pattern.startswith("|1|"):
-        return _matches_hash(pattern, name)
-    # Only * and ? are special: fnmatch would read the brackets of [host]:port as a set.
-    expression = "".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in pattern.lower())
-    return re.fullmatch(expression, name, re.DOTALL) is not None
-
-
-def _matches_hash(pattern: str, name: str) -> bool:
-    """Whether `|1|SALT|HASH` is the HMAC-SHA1 of the name under the salt."""
-    _, _, salt, digest = [*pattern.split("|"), ""][:4]
-    try:
-        expected = hmac.new(base64.b64decode(salt), name.encode(), "sha1").digest()
-        return hmac.compare_digest(expected, base64.b64decode(digest))
-    except (binascii.Error, ValueError):
-        return False

@@ -17,6 +17,7 @@ from tfprov.errors import TaskFailed, Usage
 from tfprov.spark.distributor import local, requirements
 from tfprov.spark.distributor.log_server import LogServer, OnLine
 from tfprov.spark.distributor.order import Plan
+from tfprov.spark.distributor.remote_start import start_limit
 from tfprov.spark.distributor.returned import ReturnedCheckpoint, write_checkpoint
 from tfprov.spark.distributor.rows import SCHEMA, End, Outcome, outcome
 from tfprov.spark.distributor.slots import count_tasks, names_of_tasks
@@ -157,7 +158,7 @@ class TensorFlowRunner:
 
     def _train(self, plan: Plan) -> Outcome:
         tag = f"tfprov-{uuid.uuid4().hex}"
-        with self._logs(plan, tag) as (logs, reachable), _tagged(self._spark, tag):
+        with self._logs(plan, tag) as (logs, reachable), _tagged(self._spark, tag), self._start_limit(tag):
             rows = self._spark.range(0, len(plan.names), 1, len(plan.names))
             job = rows.mapInArrow(partial(run_task, reachable), SCHEMA, barrier=True)
             try:
@@ -170,6 +171,15 @@ class TensorFlowRunner:
                     what = "was lost: its Spark task was ended, or its executor"
                     raise TaskFailed(logs.lost, what, logs.last_lines(logs.lost)) from error
                 raise
+
+    @contextmanager
+    def _start_limit(self, tag: str) -> Iterator[None]:
+        """Over Spark Connect, end a job of which no task has started after `start_timeout` seconds."""
+        if not _is_remote(self._spark):  # waited for its slots before
+            yield
+            return
+        with start_limit(self._spark, tag, self._start_timeout, len(self.names)):
+            yield
 
     @contextmanager
     def _logs(self, plan: Plan, tag: str) -> Iterator[tuple[LogServer | None, Plan]]:
@@ -197,7 +207,7 @@ class TensorFlowRunner:
         if _is_remote(self._spark):
             raise Usage(
                 "`local_mode` with GPUs needs the driver's resources, which Spark Connect does not have",
-                "use_gpu=False",
+                "pass `use_gpu=False`",
             )
         resource = self._spark.sparkContext.resources.get(self.gpu_resource_name)
         return list(resource.addresses) if resource else []

@@ -40,6 +40,7 @@ CAUSES = {
     "ModuleNotFoundError: No module named 'tensorflow.contrib.learn'": "TensorFlow 1",
     "ModuleNotFoundError: No module named 'tensorflow'": "pip install 'tfprov[tensorflow]'",
     "ModuleNotFoundError: No module named 'pandas'": "with pip",
+    "(ModuleNotFoundError: No module named 'tfprov')": "set `code`",
     "python: can't open file '/w/trian.py': [Errno 2] No such file or directory": "`command:`",
     "does not serve on 10.0.0.1:2222 after 120 s": "`ready: start`",
     "OSError: [Errno 98] Address already in use": "`port`",

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from tfprov.hosts.ssh.host_keys import order_algorithms
 from tfprov.hosts.ssh.known_hosts import (
     KeyStatus,
+    KnownHosts,
     add_key,
     check_key,
     fingerprint,
     known_hosts_name,
     known_key_types,
     parse_entries,
-    read_entries,
+    read_known_hosts,
 )
 
 FILE = Path("known_hosts")
@@ -40,7 +41,7 @@ def hashed(name: str, salt: bytes = b"salt") -> str:
 
 
 def status(text: str, address: str = "h1", port: int = 22, key: bytes = KEY, kind: str = KIND) -> KeyStatus:
-    return check_key(tuple(parse_entries(text, FILE)), address, port, kind, key)[0]
+    return check_key(KnownHosts(parse_entries(text, FILE)), address, port, kind, key)[0]
 
 
 @given(st.text())
@@ -121,17 +122,17 @@ def test_a_certificate_authority_alone_does_not_make_a_key_known() -> None:
 
 
 def test_the_deciding_line_is_returned() -> None:
-    entries = tuple(parse_entries(f"# comment\n\n{line('h1', OTHER)}", FILE))
-    assert [entry.location for entry in entries] == ["known_hosts:3"]
-    assert check_key(entries, "h1", 22, KIND, KEY)[1] is entries[0]
+    known = KnownHosts(parse_entries(f"# comment\n\n{line('h1', OTHER)}", FILE))
+    assert [entry.location for entry in known.lines] == ["known_hosts:3"]
+    assert check_key(known, "h1", 22, KIND, KEY)[1] is known.lines[0]
 
 
 def test_algorithms_of_known_keys_are_negotiated_first() -> None:
-    entries = tuple(parse_entries(f"{line('h1', b'x', 'ssh-rsa')}\n{line('h2')}", FILE))
+    known = KnownHosts(parse_entries(f"{line('h1', b'x', 'ssh-rsa')}\n{line('h2')}", FILE))
     offered = ("ssh-ed25519", "ecdsa-sha2-nistp256", "rsa-sha2-512", "rsa-sha2-256")
-    assert order_algorithms(known_key_types(entries, "h1", 22), offered) == (*offered[2:], *offered[:2])
-    assert order_algorithms(known_key_types(entries, "h2", 22), offered) == offered
-    assert order_algorithms(known_key_types(entries, "h3", 22), offered) == offered
+    assert order_algorithms(known_key_types(known, "h1", 22), offered) == (*offered[2:], *offered[:2])
+    assert order_algorithms(known_key_types(known, "h2", 22), offered) == offered
+    assert order_algorithms(known_key_types(known, "h3", 22), offered) == offered
 
 
 def test_the_fingerprint_is_that_of_openssh() -> None:
@@ -146,8 +147,17 @@ def test_the_fingerprint_is_that_of_openssh() -> None:
 
 def test_missing_files_and_invalid_utf_8_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b"\xff\xfe garbage\n" + line("h1").encode())
-    entries = read_entries([tmp_path / "none", tmp_path / "one"])
-    assert [entry.patterns for entry in entries] == [("h1",)]
+    known = read_known_hosts([tmp_path / "none", tmp_path / "one"])
+    assert [entry.patterns for entry in known.lines] == [("h1",)]
+
+
+def test_a_file_is_read_once_until_it_changes(tmp_path: Path) -> None:
+    file = tmp_path / "known_hosts"
+    file.write_text(line("h1"))
+    first = read_known_hosts([file])
+    assert read_known_hosts([file]) is first
+    add_key(file, "h2", 22, KIND, KEY)
+    assert check_key(read_known_hosts([file]), "h2", 22, KIND, KEY)[0] is KeyStatus.KNOWN
 
 
 @given(st.lists(st.tuples(NAMES, PORTS, KEYS), max_size=8), st.sampled_from(["", "# no line end", "x y z\n"]))

@@ -186,7 +186,7 @@ def test_the_committed_copies_are_up_to_date(path: Path, text: str) -> None:
 
 def test_the_schemas_ship_with_tfprov() -> None:
     names = {path.name for path in shipped_directory("schemas").glob("*.json")}
-    assert names == {"inventory.schema.json", "vars.schema.json", "playbook.schema.json"}
+    assert names == {"inventory.schema.json", "vars.schema.json", "playbook.schema.json", "events.schema.json"}
     included = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert included["force-include"]["schemas"] == "tfprov/schemas"
 

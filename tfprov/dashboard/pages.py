@@ -1,0 +1,196 @@
+"""The page's sections as HTML: summaries and records of runs to text. Every value is escaped by the templates."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from tfprov.history.compare import Comparison
+from tfprov.history.drawing.curves import Curve
+from tfprov.history.drawing.line_chart import line_chart, shown
+from tfprov.history.quality import headline
+from tfprov.history.reader import RunHistory, RunRecord
+from tfprov.history.summary import DAMAGED, INTERRUPTED, LOST, RUNNING, UP, RunSummary
+
+SHOWN_RUNS = 50
+"""Runs on a page of the table."""
+SHOWN_EVENTS = 40
+SHOWN_LINES = 400
+"""Lines of a log on the page: the last that match."""
+_LONGEST = 2000
+"""Characters of a line that are shown."""
+_NOTHING = "-"
+GOOD, BAD = ("succeeded", RUNNING, UP), ("failed", "deadline", INTERRUPTED, LOST, DAMAGED)
+
+
+@cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("tfprov.dashboard"), autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {
+        "number": _number,
+        "ago": _ago,
+        "duration": _duration,
+        "tone": _tone,
+        "stamp": _stamp,
+        "headline": _headline,
+    }
+    return environment
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a page or a section."""
+    return _templates().get_template(template).render(**values)
+
+
+@dataclass(frozen=True)
+class LogQuery:
+    """What of a run's logs is shown: one task, and lines that contain a text."""
+
+    task: str = ""
+    text: str = ""
+
+
+def overview(history: RunHistory, page: int = 0) -> dict[str, str]:
+    """Return the sections of the start page, by their id."""
+    runs = list(reversed(history.summaries()))
+    newest: dict[str, RunSummary] = {}
+    for run in runs:
+        newest.setdefault(run.cluster, run)
+    part = runs[page * SHOWN_RUNS : (page + 1) * SHOWN_RUNS]
+    return {
+        "clusters": render("clusters.html", runs=list(newest.values())),
+        "runs": render("runs.html", runs=part, page=page, pages=-(-len(runs) // SHOWN_RUNS), total=len(runs)),
+    }
+
+
+def run_page(record: RunRecord, query: LogQuery) -> dict[str, str]:
+    """Return the sections of a run's page, by their id."""
+    tasks = record.tasks
+    return {
+        "summary": render("summary.html", run=record.summary, percent=_percent(record.summary)),
+        "curves": curves([record]),
+        "tasks": render("tasks.html", tasks=tasks, links=_web_tasks(record)),
+        "events": render("events.html", events=_events(record)),
+        "log": render("log.html", lines=log_lines(record, query), query=query, tasks=record.logged_tasks),
+    }
+
+
+def curves(records: Sequence[RunRecord]) -> str:
+    """Return the curves of loss and steps per second, over the steps."""
+    losses = [_curve(record, "loss") for record in records]
+    rates = [_curve(record, "rate") for record in records]
+    return "".join(
+        f"<figure><figcaption>{title}</figcaption>{line_chart(title, 'step', series)}</figure>"
+        for title, series in (("Loss", losses), ("Steps per second", rates))
+    )
+
+
+def _curve(record: RunRecord, name: str) -> Curve:
+    values = ((sample.step, getattr(sample, name)) for sample in record.samples)
+    return Curve(record.summary.run, tuple((step, value) for step, value in values if value is not None))
+
+
+def compare_page(comparison: Comparison) -> dict[str, str]:
+    """Return the sections of a comparison, by their id."""
+    qualities = dict.fromkeys(name for figures in comparison.figures for name in figures.quality)
+    return {
+        "figures": render("compared.html", comparison=comparison, qualities=qualities),
+        "curves": curves(comparison.runs),
+    }
+
+
+def shown_task(record: RunRecord, query: LogQuery) -> str:
+    """Return the task whose log is shown: the chosen one, else the chief, else any; empty without logs."""
+    tasks = record.logged_tasks
+    choices = [query.task, str(record.description.get("chief", "")), *tasks]
+    return next((task for task in choices if task in tasks), "")
+
+
+def log_lines(record: RunRecord, query: LogQuery) -> list[str]:
+    """Return the last lines of a task's log that contain the text, whatever its case."""
+    task = shown_task(record, query)
+    if not task:
+        return []
+    wanted = query.text.lower()
+    kept: list[str] = []
+    for line in record.log(task):
+        if wanted in line.text.lower():
+            kept.append(_visible(line.text[:_LONGEST]))
+            if len(kept) > 2 * SHOWN_LINES:
+                del kept[:-SHOWN_LINES]
+    return kept[-SHOWN_LINES:]
+
+
+def _visible(text: str) -> str:
+    """Return a line without control characters, and without those that change the direction of what follows."""
+    return "".join(c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _events(record: RunRecord) -> list[dict[str, Any]]:
+    shown_events = [event for event in record.events() if event.get("event") in ("incident", "note", "failed", "done")]
+    return list(islice(reversed(shown_events), SHOWN_EVENTS))
+
+
+def _percent(run: RunSummary) -> float | None:
+    return 100 * run.last_step / run.steps if run.steps and run.last_step is not None else None
+
+
+def _web_tasks(record: RunRecord) -> dict[str, str]:
+    """Return how to open the tasks that have a page of their own: an address of this machine, or the verb."""
+    links: dict[str, str] = {}
+    for task in record.description.get("tasks", ()):
+        role, address = str(task.get("role")), str(task.get("address") or "")
+        if role in ("tensorboard", "serving", "notebook"):
+            is_here = address.rpartition(":")[0] in ("127.0.0.1", "localhost")
+            links[str(task.get("task"))] = f"http://{address}/" if is_here else f"tfprov {role}"
+    return links
+
+
+def _number(value: object) -> str:
+    return shown(float(value)) if isinstance(value, int | float) else _NOTHING
+
+
+def _duration(value: object) -> str:
+    return _span(float(value)) if isinstance(value, int | float) else _NOTHING
+
+
+def _span(seconds: float) -> str:
+    """Return a time span in its two largest units."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d {hours}h"
+    return f"{hours}h {minutes}m" if hours else f"{minutes}m {rest}s" if minutes else f"{rest}s"
+
+
+def _ago(value: object) -> str:
+    return f"{_span(max(0.0, time.time() - float(value)))} ago" if isinstance(value, int | float) else _NOTHING
+
+
+def _stamp(value: object) -> str:
+    at = time.localtime(float(value)) if isinstance(value, int | float) else None
+    return time.strftime("%Y-%m-%d %H:%M:%S", at) if at else _NOTHING
+
+
+def _headline(measures: Mapping[str, float]) -> str:
+    best = headline(measures)
+    return f"{best[0]} {shown(best[1])}" if best else _NOTHING
+
+
+def _tone(outcome: str) -> str:
+    return "good" if outcome in GOOD else "bad" if outcome in BAD else ""
+
+
+def shell(title: str, body: str, sections: dict[str, str], stream: str = "", **values: Any) -> str:
+    """Return a whole page: `body` is the template that places the sections."""
+    placed = {name: Markup(html) for name, html in sections.items()}  # noqa: S704  rendered by templates that escape
+    return render(body, title=title, stream=stream, sections=placed, **values)

@@ -1,0 +1,35 @@
+"use strict";
+// Each message is an object: the id of a section, and its new content, in which the server has escaped all texts.
+const stream = document.body.dataset.stream;
+if (stream) {
+  const state = document.getElementById("connection");
+  const source = new EventSource(stream);
+  source.onopen = () => { state.textContent = "live"; };
+  source.onerror = () => { state.textContent = "not connected; trying again"; };
+  source.onmessage = (message) => {
+    for (const [id, content] of Object.entries(JSON.parse(message.data))) replace(document.getElementById(id), content);
+  };
+}
+
+function name(element) {
+  return element.id || element.getAttribute("href") || element.getAttribute("aria-label");
+}
+
+function replace(section, content) {
+  if (!section) return;
+  const focused = section.contains(document.activeElement) ? document.activeElement : null;
+  const key = focused && name(focused);
+  const checked = [...section.querySelectorAll("input:checked")].map((box) => box.value);
+  const log = section.querySelector("pre.log");
+  const follows = !log || log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
+  const top = log ? log.scrollTop : 0;
+  section.innerHTML = content;
+  for (const box of section.querySelectorAll("input[type=checkbox]")) box.checked = checked.includes(box.value);
+  const next = section.querySelector("pre.log");
+  if (next) next.scrollTop = follows ? next.scrollHeight : top;
+  if (key) {
+    const again = [...section.querySelectorAll("a, input, button, pre, [tabindex]")].find((each) => name(each) === key);
+    if (again) again.focus();
+  }
+}
+for (const log of document.querySelectorAll("pre.log")) log.scrollTop = log.scrollHeight;

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.support.history_program import directories, logged, runs, write_program
 from tests.support.local_cluster import LocalCluster
+from tests.support.vaults import encrypt
 from tests.support.waiting import LONG, until
 
 
@@ -70,6 +71,30 @@ def test_a_supervisor_goes_on_with_a_run_whose_terminal_is_closed(local_cluster:
     assert (one["outcome"], one["exit_code"], one["last_step"]) == ("succeeded", 0, 5)
     assert logged(directories(local_cluster) / one["run"]) == [f"step {n}" for n in range(6)]
     assert local_cluster("attach").endswith("has ended: succeeded\n")
+
+
+def test_a_supervisor_gets_vault_passwords_by_its_pipe_and_nowhere_else(local_cluster: LocalCluster) -> None:
+    write_program(local_cluster, 2)
+    (encrypted,) = encrypt("a-value-of-the-vault", password="open sesame 31")
+    variable = "    s: !vault |" + "".join(f"\n        {line}" for line in encrypted.splitlines())
+    text = local_cluster.inventory.read_text().replace("nobody-sees}", 'nobody-sees, S: "{{ s }}"}')
+    local_cluster.inventory.write_text(text.replace("  children:", f"{variable}\n  children:"))
+    script, asked = local_cluster.directory / "password.sh", local_cluster.directory / "asked"
+    script.write_text(f"#!/bin/sh\necho asked >> {asked}\necho open sesame 31\n")
+    script.chmod(0o755)
+    local_cluster("run", "--detach", "--vault-password-file", str(script))
+    (one,) = runs(local_cluster)
+    pid = supervisor_of(local_cluster, one["run"])
+    for name in ("cmdline", "environ"):
+        assert b"sesame" not in Path(f"/proc/{pid}/{name}").read_bytes()
+    (local_cluster.directory / "go").touch()
+    until(lambda: local_cluster.processes() == [], "the run has ended")
+    assert runs(local_cluster)[0]["outcome"] == "succeeded"
+    assert asked.read_text() == "asked\n", "the supervisor did not ask again"
+    for path in (local_cluster.directory / "state").rglob("*"):
+        data = path.read_bytes() if path.is_file() else b""
+        assert b"sesame" not in data, path
+        assert b"a-value-of-the-vault" not in data, path
 
 
 def test_a_run_of_which_nothing_is_left_is_not_begun_again(local_cluster: LocalCluster) -> None:

@@ -26,8 +26,8 @@ from tfprov.model.sections import (
     StrictModel,
     Value,
 )
-from tfprov.model.setting_types import CheckpointSetting, Strategy, Wiring, implied_runtime, implied_wiring
-from tfprov.model.storage import Checkpoints, Data, NoCheckpoints
+from tfprov.model.setting_types import Strategy, Wiring, implied_runtime, implied_wiring
+from tfprov.model.storage import Checkpoints, CheckpointSetting, Data, NoCheckpoints
 from tfprov.wiring import FLAGS, STANDALONE
 
 

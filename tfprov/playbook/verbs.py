@@ -1,13 +1,13 @@
 """The verbs `plan`, `up`, `run`, `down` and `gather` on a context: plan, announce, play the playbook, return the result."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfprov.engine.context import Context, chief_of
 from tfprov.engine.observe import locate, missing, observe, plan
-from tfprov.errors import TfprovError, combine_errors
+from tfprov.errors import combine_errors
 from tfprov.model.sections import span_seconds
-from tfprov.model.state import Observation, State
+from tfprov.model.state import Observation
 from tfprov.planning.plan_text import NOTHING, plan_lines, summary
 from tfprov.planning.reconcile import incomparable_secrets
 from tfprov.results import DownResult, GatherResult, PlanResult, RunResult, UpResult, checkpoint
@@ -18,19 +18,6 @@ if TYPE_CHECKING:
     from tfprov.engine.monitoring.status import Status
     from tfprov.model.playbook import Play
     from tfprov.playbook.run import PlayOptions
-
-
-@dataclass(frozen=True)
-class SupervisedRun:
-    """How a supervisor goes on: `passed` seconds of the `deadline` are over.
-
-    `may_start` starts a cluster that is not there: the terminal was closed before it was up.
-    """
-
-    passed: float = 0.0
-    discard: bool = False
-    may_start: bool = False
-
 
 # Modules that only a plan with something to do needs are imported by the functions that use them: 50 ms of a no-op `up`.
 
@@ -73,22 +60,23 @@ def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
     begun = context.clock.now()
     check_ends(context)
     check_target(context)
-    context = _with_deadline(context)
+    context = with_deadline(context)
     result, observation = _plan(context)
     _check_programs(context, result)
     with recording(context, "run", chief_run(context, observation)) as session:
         _announce(session.context, result)
         play_shipped(session.context, PlayOptions("run", partial=partial, discard=discard))
-    return _run_result(session.context, begun)
+    return run_result(session.context, begun)
 
 
-def _with_deadline(context: Context, passed: float = 0.0) -> Context:
+def with_deadline(context: Context, passed: float = 0.0) -> Context:
     """Return the context with the end of the run's time, of which `passed` seconds are over."""
     limit = chief_of(context.cluster, context.roles).values.deadline if context.roles else None
     return replace(context, deadline=context.clock.now() + span_seconds(limit) - passed) if limit else context
 
 
-def _run_result(context: Context, begun: float) -> RunResult:
+def run_result(context: Context, begun: float) -> RunResult:
+    """Return the result of a run that ended well: its newest gathered checkpoint; the verb began at `begun`."""
     from tfprov.engine.checkpoints.manifest import read  # noqa: PLC0415
 
     manifest = read(context.target)
@@ -96,28 +84,6 @@ def _run_result(context: Context, begun: float) -> RunResult:
     newest = checkpoint(context.target, saved) if saved is not None else None
     run = context.new_run if context.history is not None else ""
     return RunResult(context.cluster.name, context.target, newest, run, context.clock.now() - begun)
-
-
-def supervise(context: Context, run: str, options: SupervisedRun) -> RunResult:
-    """Go on with a run without a terminal: follow the training to its end, gather, and take the cluster down.
-
-    Tasks that were lost, as with a restart of this machine, are started again; a chief that has ended is not.
-    """
-    from tfprov.engine.checkpoints.gather import check_target  # noqa: PLC0415
-    from tfprov.history.session import recording  # noqa: PLC0415
-    from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
-
-    begun = context.clock.now()
-    check_target(context)
-    context = replace(_with_deadline(context, options.passed), new_run=run)
-    chief = context.chief(observe(context, tolerant=True))
-    if chief is None and not options.may_start:
-        name = context.cluster.chief.name
-        raise TfprovError(f"{name} is not there any more: run {run} was taken down", "`tfprov run` begins another one")
-    ended = chief is not None and chief.state is State.EXITED
-    with recording(context, "run", run) as session:
-        play_shipped(session.context, PlayOptions("run", discard=options.discard), starts=not ended)
-    return _run_result(session.context, begun)
 
 
 def down(context: Context, *, discard: bool) -> DownResult:

@@ -32,9 +32,9 @@ def check_restart_codes(node: Mapping, values: Settings, *, whole: bool) -> Iter
         what = f"`restart_on` and `no_restart_on` both have {both[0]}"
         yield Problem(find(node, ["no_restart_on"])[1], what, "remove it from one of them")
     for name in ("restart_on", "no_restart_on") if whole else ():
-        if getattr(values, name) and name in node.entries and values.runtime == "docker":
-            what = f"`{name}` is for `runtime: process`: an engine restarts after every exit code but 0"
-            yield Problem(find(node, [name])[1], what, "remove it; `restart: never` ends all restarts")
+        if getattr(values, name) and name in node.entries and values.read_only:
+            what = f"`{name}` needs a file system that can be written to: `read_only` leaves no mark of an exit code"
+            yield Problem(find(node, [name])[1], what, "remove one of them")
 
 
 def check_notify(node: Mapping, values: Settings) -> Iterator[Problem]:

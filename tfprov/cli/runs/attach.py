@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from tfprov.cli.options import exit_code_of_training, source_options, vault_of
+from tfprov.cli.options import source_options, vault_of
 from tfprov.cli.output import Printer
+from tfprov.cli.printing.json_events import JsonEvents, events_option
 from tfprov.cli.runs.history import cluster_option
 from tfprov.errors import INTERRUPTED, TfprovError, Usage
 from tfprov.history.event_json import from_json, progress_from_json
@@ -27,9 +28,10 @@ _LINES = 10
 
 @click.command("attach")
 @click.argument("run", default="")
+@events_option
 @cluster_option
 @source_options
-def attach_command(run: str, cluster: str | None, **options: Any) -> int:
+def attach_command(run: str, as_json: bool, cluster: str | None, **options: Any) -> int:
     """RUN is the id of a run, or the beginning of one; by default the newest run that has not ended, or else the newest.
 
     Prints logs and progress as `run` does, and ends with its exit code. Ctrl-C leaves the run as it is. The options of the
@@ -39,7 +41,7 @@ def attach_command(run: str, cluster: str | None, **options: Any) -> int:
     history = RunHistory()
     record = history.load(run or _newest(history, cluster), cluster)
     directory = record.directory
-    with Printer() as printer:
+    with JsonEvents() if as_json else Printer() as printer:
         if record.end is None and not (directory.is_supervised or directory.is_live):
             printer.note(f"nobody follows {directory.id} any more: a new supervisor goes on with it")
             _supervise(directory, options)
@@ -49,8 +51,11 @@ def attach_command(run: str, cluster: str | None, **options: Any) -> int:
             printer.note(f"\ndetached: {directory.id} goes on; `tfprov attach` follows it again, `tfprov down` ends it")
             return INTERRUPTED
         ended = history.load(directory.id, directory.cluster)
-    with exit_code_of_training():
-        return _report(ended)
+        code = _exit_code(ended)
+        printer.result(ended.summary)
+        if not as_json:
+            print(f"run {directory.id} has ended: {ended.summary.outcome}", file=sys.stderr if code else sys.stdout)
+    return code
 
 
 def _newest(history: RunHistory, cluster: str | None) -> str:
@@ -83,7 +88,7 @@ def _passwords(order: SupervisorOrder, options: dict[str, Any]) -> tuple[tuple[s
     return tuple((source.vault_id, passwords.read(source)) for source in passwords.sources())
 
 
-def _follow(printer: Printer, record: RunRecord, sleep: Callable[[float], None] = time.sleep) -> None:
+def _follow(printer: Printer | JsonEvents, record: RunRecord, sleep: Callable[[float], None] = time.sleep) -> None:
     """Print what is recorded until the run has ended, or nobody records it any more."""
     directory, (events, progress) = record.directory, record.follow()
     tail = LogTail(directory.logs, 0 if record.end is not None else _LINES)
@@ -113,8 +118,8 @@ def _follow(printer: Printer, record: RunRecord, sleep: Callable[[float], None] 
         sleep(_POLL)
 
 
-def _report(record: RunRecord) -> int:
-    """Print how the run ended; return its exit code."""
+def _exit_code(record: RunRecord) -> int:
+    """Return the exit code of a run that has ended; print its error. Raises TfprovError for one that has not."""
     directory, end = record.directory, record.end
     if end is None:
         words = last_words(directory)
@@ -123,6 +128,4 @@ def _report(record: RunRecord) -> int:
         )
     if end.get("error"):
         click.echo(f"error: {end['error']}", err=True)
-    code = int(end.get("exit_code") or 0)
-    print(f"run {directory.id} has ended: {record.summary.outcome}", file=sys.stderr if code else sys.stdout)
-    return code or int(record.summary.outcome not in ("succeeded", "stopped"))
+    return int(end.get("exit_code") or 0) or int(record.summary.outcome not in ("succeeded", "stopped"))

@@ -47,7 +47,7 @@ def main(directory: RunDir, environ: Mapping[str, str]) -> int:
 def _supervise(directory: RunDir, order: SupervisorOrder, environ: Mapping[str, str]) -> None:
     from tfprov.api import Cluster  # noqa: PLC0415  the lock shows at once that there is a supervisor
     from tfprov.engine.context import DEFAULT_FORKS  # noqa: PLC0415
-    from tfprov.playbook.verbs import SupervisedRun, supervise  # noqa: PLC0415
+    from tfprov.playbook.supervise import SupervisedRun, supervise  # noqa: PLC0415
     from tfprov.vault.decrypt import Vault  # noqa: PLC0415
     from tfprov.vault.passwords import Passwords  # noqa: PLC0415
 

@@ -1,7 +1,9 @@
 """Which verbs make a run, which go on with it, and how it ends: with the whole API, on hosts in memory."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,16 @@ def test_a_training_that_nobody_followed_has_the_logs_that_were_kept(
     cluster.down()
     assert newest().summary.outcome == "stopped"
     assert [line.text for line in newest().log("worker/0")] == [f"step {n}" for n in range(5)]
+
+
+def test_the_version_of_tensorflow_is_what_the_chief_reported(cluster: tfprov.Cluster, hosts: MemoryHosts) -> None:
+    for reported, recorded in (("2.17.1-rc0", "2.17.1-rc0"), ("\x1b[31m", metadata.version("tensorflow-cpu"))):
+        cluster.up()
+        entry = {"task": "worker/0", "step": 5, "steps": 5, "at": 1.0, "tensorflow": reported}
+        hosts["h2"].saves("worker/0", "progress.json", json.dumps(entry).encode())
+        cluster.down()
+        assert newest().end is not None
+        assert newest().to_dict()["end"]["tensorflow"] == recorded
 
 
 def test_a_start_that_fails_is_a_failed_run_with_its_error(cluster: tfprov.Cluster, hosts: MemoryHosts) -> None:

@@ -30,6 +30,7 @@ def supervise(context: Context, run: str, options: SupervisedRun) -> RunResult:
 
     Tasks that were lost, as with a restart of this machine, are started again; a chief that has ended is not.
     """
+    begun = context.clock.now()
     check_target(context)
     context = replace(with_deadline(context, options.passed), new_run=run)
     chief = context.chief(observe(context, tolerant=True))
@@ -39,4 +40,4 @@ def supervise(context: Context, run: str, options: SupervisedRun) -> RunResult:
     ended = chief is not None and chief.state is State.EXITED
     with recording(context, "run", run) as session:
         play_shipped(session.context, PlayOptions("run", discard=options.discard), starts=not ended)
-    return run_result(context)
+    return run_result(session.context, begun)

@@ -105,12 +105,17 @@ class Printer:
 
     def __enter__(self) -> "Printer":
         if self.live:
+            self.awaits("asking the hosts")
             self.line = LiveLine(self.raw, lambda: os.get_terminal_size(self.raw.fileno()).columns)
             threading.Thread(target=self._redraw, name="tfprov-live", daemon=True).start()
             verbose.write_by(self.aside)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Remove the live line, for good: something else writes to the terminal from here on."""
         self._left.set()
         with self.lock:
             if self.line is not None:
@@ -128,9 +133,15 @@ class Printer:
             if self.line is not None:
                 self.line.show(self.under_way.text(self.now()))
 
+    def awaits(self, what: str) -> None:
+        """Set what is awaited whenever nothing has happened for a second; an empty text shows nothing then."""
+        with self.lock:
+            self.under_way.idle, self.under_way.idle_since = what, self.now()
+
     def print(self, text: str) -> None:
         """Write one line above the live one."""
         with self.lock:
+            self.under_way.idle_since = self.now()
             if self.line is not None:
                 self.line.print(text)
             else:

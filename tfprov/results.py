@@ -133,16 +133,22 @@ class GatherResult:
 
 @dataclass(frozen=True)
 class RunResult:
-    """A training that ended with exit code 0: where its files are, and its newest checkpoint, None if it saved none."""
+    """A training that ended with exit code 0: where its files are, and its newest checkpoint, None if it saved none.
+
+    `run` is its id in the history, empty where none is kept; `seconds` is how long the verb took.
+    """
 
     cluster: str
     directory: Path
     newest: Checkpoint | None
+    run: str = ""
+    seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields."""
         newest = self.newest.to_dict() if self.newest else None
-        return {"cluster": self.cluster, "directory": str(self.directory), "newest": newest}
+        where = {"cluster": self.cluster, "directory": str(self.directory), "newest": newest}
+        return {**where, "run": self.run, "seconds": round(self.seconds, 3)}
 
 
 @dataclass(frozen=True)

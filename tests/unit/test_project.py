@@ -58,8 +58,8 @@ def test_the_wheel_brings_playbooks_and_programs(tmp_path: Path) -> None:
     assert not any(name.startswith("tests") or name.endswith(".pyc") for name in names)
 
 
-def test_the_readme_names_every_verb() -> None:
-    verbs = (ROOT / "README.md").read_text().partition("\n## Verbs\n")[2].partition("\n## ")[0]
+def test_the_page_of_the_command_line_names_every_verb() -> None:
+    verbs = (ROOT / "docs/command-line.md").read_text().partition("\n## Verbs\n")[2].partition("\n## ")[0]
     table = re.findall(r"^\| `(\w+)", verbs, re.MULTILINE)
     assert list(dict.fromkeys(table)) == list(VERBS)
 

@@ -101,6 +101,7 @@ VERBS = {
     "plan": ("plan_up", "Show what `up` would do, and why."),
     "up": ("plan_up", "Build, deliver, start, and wait until every task serves."),
     "run": ("play", "Up, follow the training, gather, down; ends with the chief's exit code."),
+    "attach": ("runs.attach", "Follow a run that goes on without its terminal, from any terminal."),
     "wait": ("watch", "Wait until the chief is done, or until every task serves."),
     "status": ("watch", "Show every task, how fast it is, and how far the chief has got."),
     "logs": ("watch", "Show what tasks print."),
@@ -248,6 +249,8 @@ def _show_help(text: str) -> int:
 def _interrupted(error: BaseException) -> int:
     if isinstance(error, HangUp):
         what = "the terminal was closed: what runs goes on"
+        if error.args[:1] == (True,):
+            return _fail(f"error: {what}, and is taken down at its end; `tfprov attach` follows it", HUNG_UP)
         return _fail(f"error: {what}; `tfprov status` shows it and `tfprov wait` follows it", HUNG_UP)
     if isinstance(error, KeyboardInterrupt):  # click ends the line for Abort
         print("interrupted", file=sys.stderr)

@@ -20,7 +20,7 @@ from tfprov.model.plan import Action, ActionKind
 from tfprov.model.state import Observed
 from tfprov.planning.plan_text import format_size
 from tfprov.planning.reconcile import describe_artifact
-from tfprov.results import LogRecord
+from tfprov.results import LogRecord, RunResult
 
 _ERASE = "\r\x1b[K"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
@@ -262,8 +262,13 @@ class Printer:
 
     # -- words --------------------------------------------------------------------------------------------------------
 
-    def result(self, _result: object) -> None:
-        """Do nothing: people have read it in the lines before."""
+    def result(self, result: object) -> None:
+        """Print the last lines of a training; of other verbs, people have read the result in the lines before."""
+        if isinstance(result, RunResult):
+            from tfprov.cli.printing.closing import closing_lines  # noqa: PLC0415
+
+            for line in closing_lines(result):
+                self.print(line)
 
     def align(self, tasks: Iterable[str]) -> None:
         """Make the prefixes of these tasks equally wide."""

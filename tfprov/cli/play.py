@@ -17,7 +17,9 @@ from tfprov.cli.options import (
 )
 from tfprov.cli.output import Printer
 from tfprov.cli.printing.json_events import JsonEvents, events_option
+from tfprov.cli.runs.detach import RunHandover, detach_option, detached_text
 from tfprov.cli.shells import values
+from tfprov.errors import HangUp
 
 _discard_option = click.option(
     "--discard", is_flag=True, help="Do not gather: remove checkpoints that were not brought back."
@@ -25,18 +27,27 @@ _discard_option = click.option(
 
 
 @click.command("run")
+@detach_option
 @events_option
 @_discard_option
 @partial_option
 @resume_option
 @change_options
-def run_command(as_json: bool, partial: bool, discard: bool, resume: bool, **options: Any) -> None:
-    """Ctrl-C takes the cluster down too, after the chief has saved."""
+def run_command(detach: bool, as_json: bool, partial: bool, discard: bool, resume: bool, **options: Any) -> None:
+    """Ctrl-C takes the cluster down too, after the chief has saved. When the terminal is closed, a supervisor goes on."""
     with JsonEvents() if as_json else Printer() as printer:
-        cluster = cluster_of(options, printer.handle, connect=True)
+        handover = RunHandover(options, printer.handle)
+        cluster = cluster_of(options, handover.handle, connect=True)
         printer.align(cluster.tasks)
-        with exit_code_of_training():
-            printer.result(cluster.run(partial=partial, discard=discard, resume=resume))
+        if detach:
+            printer.result(cluster.up(partial=partial, resume=resume))
+            printer.note(detached_text(handover.detach(cluster, discard=discard)))
+            return
+        try:
+            with exit_code_of_training():
+                printer.result(cluster.run(partial=partial, discard=discard, resume=resume))
+        except HangUp as hang_up:
+            raise HangUp(handover.hang_up(cluster, discard=discard)) from hang_up
 
 
 @click.command("down")

@@ -151,6 +151,8 @@ def _context(assembly: _Assembly, tasks: _Tasks, runtimes: Mapping[str, Runtime]
     """Return the context; `fields` are the fields of Context that only this runtime sets."""
     cluster, roles, wanted, codes = tasks.cluster, tasks.roles, tasks.wanted, tasks.codes
     hide_secrets(wanted)
+    for url in (one.url for role in roles for one in role.values.notify):
+        hide_secret(url or "")
     target = gather_directory(cluster, roles)
     return Context(
         inventory=assembly.definition.inventory,

@@ -110,6 +110,8 @@ class Context:
     """The directory for the logs of removed tasks; None keeps no logs."""
     history: Path | None = None
     """The directory of the cluster's runs on the controller; None records none."""
+    deadline: float | None = None
+    """When the run is ended, in the seconds of `clock.now()`; None for no limit."""
     new_run: str = ""
     """The id of a run that starts anew; empty for one that is made at its start."""
     before_remove: Callable[[str, str], None] | None = None

@@ -10,7 +10,7 @@ from tfprov.errors import HostError
 from tfprov.formats.checkpoint import is_within, model_files
 from tfprov.hosts import held_checkpoints
 from tfprov.hosts.base import File, OutsideFile, Tree
-from tfprov.hosts.crash import FailedRun, is_hopeless, last_words
+from tfprov.hosts.crash import FailedRun, is_hopeless, is_restarted, last_words
 from tfprov.hosts.log_lines import Line
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, Observed, State
@@ -56,7 +56,8 @@ class MemoryTask:
             and container.restart == "on-failure"
             and self.observed.restarts < container.max_restarts
         )
-        if not (code and may_restart):
+        only, never = (container.restart_on, container.no_restart_on) if container is not None else ((), ())
+        if not (is_restarted(code, only, never) and may_restart):
             self.ends(code, now)
             return
         run = FailedRun(code, now - (self.observed.started_at or 0.0), last_words(self.log[self.run_start :]))

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field
 
 from tfprov.filesystems.urls import scheme_of
 from tfprov.model import field_types, validators
-from tfprov.model.sections import Line, PathText, StrictModel
+from tfprov.model.sections import Line, PathText, Span, StrictModel
 
 LOCAL_CHECKPOINTS = "/checkpoints"
 """The default checkpoint directory of a container."""
@@ -38,6 +38,13 @@ class Checkpoints(StrictModel):
         "a container it is the task's own, which an evaluator and a tensorboard share with the chief. The code must "
         "not contain that name. Default: none.",
         examples=["logdir"],
+    )
+
+    every: Span | None = Field(
+        None,
+        description="How often `run`, in the foreground or detached, gathers new checkpoints while the training goes on: a "
+        "number and `s`, `m`, `h` or `d`. Default: at the end only.",
+        examples=["10m"],
     )
 
     @property

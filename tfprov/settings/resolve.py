@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from tfprov.errors import InvalidInput, Problem, printable
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
-from tfprov.model.settings import Settings, implied_wiring
+from tfprov.model.setting_types import implied_wiring
+from tfprov.model.settings import Settings
 from tfprov.model.validators import address_error
 from tfprov.model.yaml_node import Items, Mapping, Node, Scalar, find, plain, scalars
 from tfprov.settings.cluster_rules import (

@@ -42,8 +42,10 @@ def test_a_training_is_followed_to_its_end_while_the_clock_jumps() -> None:
 
 
 ALLOWED = {
-    "api.py": "how long tasks have run, for people",
-    "cli/runs/commands.py": "how old a run is, which `prune` is asked for by date",
+    "cli/runs/attach.py": "from when a deadline counts, where its begin is unknown",
+    "cli/runs/detach.py": "from when a deadline counts, in another process, too",
+    "cli/runs/supervise.py": "how much of a deadline has passed in another process",
+    "cli/runs/commands.py": "how long ago something was",
     "cli/runs/group.py": "how long ago something was",
     "cli/watch.py": "how long ago something was",
     "dashboard/pages.py": "how long ago something was",

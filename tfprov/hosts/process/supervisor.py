@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from tfprov.hosts.crash import LINES, FailedRun, is_hopeless, last_words
+from tfprov.hosts.crash import LINES, FailedRun, is_hopeless, is_restarted, last_words
 from tfprov.hosts.log_file import split_lines
 from tfprov.hosts.process.proc import identity, is_alive, signal_group, terminate
 from tfprov.hosts.process.task_dir import TaskDir
@@ -177,7 +177,8 @@ class Supervisor:
         allowed = self.order.get("restart") == "on-failure" and self.state["restarts"] < self.order.get(
             "max_restarts", 0
         )
-        return allowed and code != 0 and not self.stopped
+        only, never = self.order.get("restart_on", ()), self.order.get("no_restart_on", ())
+        return allowed and is_restarted(code, only, never) and not self.stopped
 
     def pause(self) -> bool:
         """Wait before a restart; return whether SIGTERM arrived meanwhile."""

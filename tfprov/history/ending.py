@@ -8,7 +8,7 @@ from typing import Any
 from tfprov.atomic_write import private_directory
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.context import Context
-from tfprov.engine.monitoring.kept_logs import lines_of
+from tfprov.engine.monitoring.kept_logs import kept_tasks, lines_of
 from tfprov.errors import INTERRUPTED, TERMINATED, GatherError
 from tfprov.history.event_json import finite
 from tfprov.history.json_lines import Appender, read_lines
@@ -44,6 +44,7 @@ def end_record(
         "last": last,
         "quality": events.measures,
         "checkpoint": _checkpoint(context, directory.id),
+        "tensorflow": _tensorflow(context, directory),
     }
 
 
@@ -90,6 +91,15 @@ def _fill_curve(directory: RunDir, events: EventData) -> bool:
             appender.append(line)
         appender.close()
     return bool(missing)
+
+
+def _tensorflow(context: Context, directory: RunDir) -> str | None:
+    """Return the version of TensorFlow that the chief's runtime reported, in a container, too; else that of run.json."""
+    kept = kept_tasks(context.logs / directory.id) if context.logs is not None else {}
+    reported = kept.get(context.cluster.chief.name, {}).get("tensorflow")
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        reported = reported or directory.read(directory.run_file)["versions"]["tensorflow"]
+    return str(reported) if reported else None
 
 
 def _checkpoint(context: Context, run: str) -> dict[str, Any] | None:

@@ -100,7 +100,7 @@ def _close(session: Session, verb: str, begun: int, error: BaseException | None)
     if recorder.is_empty and verb != "up":
         recorder.discard()
     try:
-        if not isinstance(error, HangUp) and _has_ended(recorder, verb, begun, error):
+        if not isinstance(error, HangUp) and _has_ended(context, recorder, verb, begun, error):
             if context.machines:  # the ids of its images are known by now
                 recorder.describe(describe(context))
             fill_logs(context, recorder)
@@ -113,7 +113,9 @@ def _close(session: Session, verb: str, begun: int, error: BaseException | None)
         notifier.close()
 
 
-def _has_ended(recorder: Recorder, verb: str, begun: int, error: BaseException | None) -> bool:
+def _has_ended(context: Context, recorder: Recorder, verb: str, begun: int, error: BaseException | None) -> bool:
+    if error is None and verb in ("run", "down") and context.hosts is None:
+        recorder.totals.all_gone()  # nothing is left, whoever has removed it
     if recorder.totals.running:
         return False
     if verb == "run" and _written(recorder.directory) != begun:  # `down` took it down meanwhile, and knows why

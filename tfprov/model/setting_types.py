@@ -32,10 +32,3 @@ def implied_runtime(image: object) -> str:
 def implied_wiring(strategy: object) -> str:
     """Return the default wiring: the one that programs of `strategy` read."""
     return "tf_config" if strategy in BY_TF_CONFIG else "flags"
-
-
-SHARED = ("cluster", "image", "runtime", "strategy", "wiring", "data_service", "deadline", "notify")
-"""Settings that must be the same for every task of an inventory."""
-
-CONTAINER_ONLY = ("memory", "cpus", "gpus", "pids", "user", "read_only", "mounts", "bind", "allow_insecure_network")
-"""Settings for `runtime: docker` only."""

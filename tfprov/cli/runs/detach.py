@@ -29,13 +29,16 @@ class RunHandover:
         self._options, self._printed = options, printed
         self._begun = time.time()
         self.run = ""
+        self._is_up = False
 
     def handle(self, event: "Event") -> None:
         """Pass an event on."""
-        from tfprov.engine.events import RunStarted  # noqa: PLC0415
+        from tfprov.engine.events import Awaiting, RunStarted  # noqa: PLC0415
+        from tfprov.engine.monitoring.follow import FIRST_STEP  # noqa: PLC0415
 
         if isinstance(event, RunStarted):
             self.run = event.run
+        self._is_up = self._is_up or (isinstance(event, Awaiting) and event.what.startswith(FIRST_STEP))
         self._printed(event)
 
     def detach(self, cluster: "Cluster", *, discard: bool) -> str:
@@ -50,7 +53,7 @@ class RunHandover:
         if not self.run:
             return False
         with suppress(TfprovError, OSError):
-            self._launch(cluster, self.run, discard=discard, may_start=True)
+            self._launch(cluster, self.run, discard=discard, may_start=not self._is_up)
             return True
         return False
 

@@ -82,6 +82,8 @@ class _Nothing:
 
 _NOTHING = _Nothing()
 
+FIRST_STEP = "waiting for the first step of"
+"""Begins what is awaited first when a training is followed: its cluster is up."""
 _LOOK = 1.0
 """Seconds between two observations of all tasks."""
 _PROGRESS = 2.0
@@ -127,7 +129,7 @@ def follow(  # noqa: PLR0913  what follows beside it
         periodic or nullcontext(_NOTHING) as regularly,
     ):
         training = _Training(context, watch, stragglers, patience)
-        context.report.awaiting(f"waiting for the first step of {context.cluster.chief.name}")
+        context.report.awaiting(f"{FIRST_STEP} {context.cluster.chief.name}")
         try:
             while not training.look():
                 regularly.look()

@@ -28,7 +28,7 @@ from tfprov.engine.task_files import copy_from, copy_to
 from tfprov.errors import Problem
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.process.runtime import ProcessRuntime
-from tfprov.hosts.terminal import ExecMode
+from tfprov.hosts.terminal import NO_INPUT, ExecMode
 from tfprov.paths import INVENTORY
 from tfprov.planning.plan_text import summary
 from tfprov.playbook import verbs
@@ -226,12 +226,16 @@ class Cluster:
 
         return read_logs(self.prepare(), tasks, LogOptions(follow, tail, times, unfinished))
 
-    def execute(self, task: str, argv: Sequence[str], *, stdin: bool = False, tty: bool = False) -> int:
+    def execute(
+        self, task: str, argv: Sequence[str], mode: ExecMode = NO_INPUT, before: Callable[[], None] = lambda: None
+    ) -> int:
         """Run a command in the container of a task, its output on the standard output; return its exit code.
 
-        `stdin` passes on the standard input, `tty` this process's terminal.
+        `mode` passes on the standard input, and this process's terminal. `before` is called before it starts.
         """
-        return locate(self.prepare(), task)[0].execute(task, argv, ExecMode(stdin, tty))
+        runtime, _ = locate(self.prepare(), task)
+        before()
+        return runtime.execute(task, argv, mode)
 
     def copy_from(self, task: str, path: str, to: str | Path) -> Path:
         """Copy a file or directory of a task to this machine, whole or not at all; return where it is."""

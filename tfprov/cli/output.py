@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
-from tfprov.cli.escape_sequences import Screened, has_colours, on_one_line, screened
+from tfprov.cli.escape_sequences import Screened, has_colours, on_one_line
 from tfprov.cli.printing import verbose
 from tfprov.cli.printing.colour import chosen
+from tfprov.cli.printing.live_line import LiveLine
 from tfprov.cli.printing.log_text import level_colour, stamp
 from tfprov.cli.progress_line import MOVES, UnderWay, progress_line
 from tfprov.engine.events import Event
@@ -21,49 +22,6 @@ from tfprov.model.state import Observed
 from tfprov.planning.plan_text import format_size
 from tfprov.planning.reconcile import describe_artifact
 from tfprov.results import LogRecord, RunResult
-
-_ERASE = "\r\x1b[K"
-_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
-_CUT = "…"
-
-
-class LiveLine:
-    """The last line of a terminal `stream` that is `columns()` cells wide. Not thread-safe."""
-
-    def __init__(self, stream: TextIO, columns: Callable[[], int]) -> None:
-        self._stream, self._columns = stream, columns
-        self._text = ""
-
-    def show(self, text: str) -> None:
-        """Replace the line by `text`; an empty text removes it."""
-        # A closed terminal has no width and takes no text; SIGHUP reports it.
-        with contextlib.suppress(OSError):
-            if text := screened(on_one_line(text), colours=False):
-                # The last column stays free: some terminals wrap after writing there, also with wrapping off.
-                self._write(f"\r{_NO_WRAP}{fitting(text, self._columns() - 1)}\x1b[K{_WRAP}")
-            elif self._text:
-                self._write(_ERASE)
-        self._text = text
-
-    def print(self, text: str) -> None:
-        """Write `text` and a line end above the line."""
-        with contextlib.suppress(OSError):
-            self._write(f"{_ERASE if self._text else ''}{screened(text, colours=True)}\n")
-        self.show(self._text)
-
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
-
-
-def fitting(text: str, cells: int) -> str:
-    """Return as much of `text` as fits into `cells` of a terminal, with an ellipsis if it is cut."""
-    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415  only a live line needs it: 15 ms
-
-    if cell_len(text) <= cells:
-        return text
-    return set_cell_size(text, cells - len(_CUT)) + _CUT if cells > 0 else ""
-
 
 _COLOURS = ("36", "33", "35", "32", "34", "96", "93", "95")
 """ANSI colours of the tasks' prefixes, in turn."""
@@ -105,12 +63,17 @@ class Printer:
 
     def __enter__(self) -> "Printer":
         if self.live:
+            self.awaits("asking the hosts")
             self.line = LiveLine(self.raw, lambda: os.get_terminal_size(self.raw.fileno()).columns)
             threading.Thread(target=self._redraw, name="tfprov-live", daemon=True).start()
             verbose.write_by(self.aside)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Remove the live line, for good: something else writes to the terminal from here on."""
         self._left.set()
         with self.lock:
             if self.line is not None:
@@ -128,9 +91,15 @@ class Printer:
             if self.line is not None:
                 self.line.show(self.under_way.text(self.now()))
 
+    def awaits(self, what: str) -> None:
+        """Set what is awaited whenever nothing has happened for a second; an empty text shows nothing then."""
+        with self.lock:
+            self.under_way.idle, self.under_way.idle_since = what, self.now()
+
     def print(self, text: str) -> None:
         """Write one line above the live one."""
         with self.lock:
+            self.under_way.idle_since = self.now()
             if self.line is not None:
                 self.line.print(text)
             else:

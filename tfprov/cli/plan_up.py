@@ -17,13 +17,11 @@ from tfprov.cli.printing.json_events import JsonEvents, events_option
 @change_options
 def plan_command(as_json: bool, resume: bool, **options: Any) -> None:
     """Nothing is changed. A task is restarted only where a field of it differs, and the field is named."""
-    printer = Printer(live=False)
-    result = cluster_of(options, None if as_json else printer.handle, connect=True).plan(resume=resume)
-    if as_json:
-        click.echo(json_screened(json.dumps(result.to_dict(), indent=2)))
-        return
-    for line in result.text():
-        printer.note(line)
+    with Printer() as printer:
+        result = cluster_of(options, None if as_json else printer.handle, connect=True).plan(resume=resume)
+        lines = [json_screened(json.dumps(result.to_dict(), indent=2))] if as_json else result.text()
+        for line in lines:
+            printer.note(line)
 
 
 @click.command("up")

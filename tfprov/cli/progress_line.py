@@ -86,6 +86,9 @@ class UnderWay:
     transfers: dict[str, Transfer] = field(default_factory=dict)
     awaited: tuple[str, float] | None = None
     training: tuple[EventProgress, int | None] | None = None
+    idle: str = ""
+    """What is awaited while nothing else is known to be: shown once nothing has happened for a second."""
+    idle_since: float = 0.0
     trained_since: float | None = None
     lost: int = 0
     """Steps that were trained twice, after the training went back to a checkpoint."""
@@ -136,7 +139,10 @@ class UnderWay:
         """Return the line; empty if nothing is in progress."""
         task = next(reversed(self.unfinished), None)
         bar = "" if task is None else f"{task} | {self.unfinished[task].strip()}"
-        return " · ".join(filter(None, [self._activity(now), bar]))
+        if text := " · ".join(filter(None, [self._activity(now), bar])):
+            return text
+        waits = self.idle and now - self.idle_since >= _SLOW
+        return f"{self.idle} · {_elapsed(self.idle_since, now)}" if waits else ""
 
     def _activity(self, now: float) -> str:
         kinds = dict.fromkeys(action.kind for action, _ in self.running.values())

@@ -13,7 +13,8 @@ import click
 
 from tfprov.cli.escape_sequences import Screened, json_screened
 from tfprov.cli.options import json_option
-from tfprov.cli.output import LiveLine, table
+from tfprov.cli.output import table
+from tfprov.cli.printing.live_line import LiveLine
 from tfprov.cli.progress_line import duration
 from tfprov.cli.shells import values
 from tfprov.errors import TfprovError, one_line

@@ -90,6 +90,8 @@ def logs_command(  # noqa: PLR0913  an argument for every option
                 *tasks, follow=follow, tail=tail, times=wanted, unfinished=is_live
             )
         printer.align(logs.tasks)
+        if follow and isinstance(printer, Printer):
+            printer.awaits("waiting for output")
         for record in logs:
             if pattern is None or record.is_remark or pattern.matches(record.line):
                 if isinstance(printer, JsonEvents):
@@ -108,6 +110,7 @@ _port_option = click.option(
 def _show(opened: AbstractContextManager[WebServer], printer: Printer, what: str) -> None:
     """Print where a task answers, and stay until Ctrl-C."""
     with opened as server, suppress(KeyboardInterrupt):
+        printer.awaits("")
         printer.note(f"{server.task} on {server.host}: {server.url} (Ctrl-C ends this, not {what})")
         server.stay()
 
@@ -166,18 +169,20 @@ def status_command(watches: bool, places: bool, as_json: bool, **options: Any) -
         raise click.UsageError("`--watch` excludes `--placement` and `--json`")
     if watches and not sys.stdout.isatty():
         raise Usage("`--watch` needs a terminal, and this has none", "use `status --json`")
-    cluster = cluster_of(options, None if as_json else Printer().handle)
-    if places:
-        placement = cluster.placement()
-        _print(_json_lines(placement) if as_json else _placement_lines(placement))
-        return
+    with Printer() as printer:
+        cluster = cluster_of(options, None if as_json else printer.handle)
+        if places:
+            placement = cluster.placement()
+            _print(printer, _json_lines(placement) if as_json else _placement_lines(placement))
+            return
+        if not watches:
+            status = cluster.status()
+            _print(printer, _json_lines(status) if as_json else status_lines(status, _columns()))
     if watches:
         from tfprov.cli.live.watch import watch  # noqa: PLC0415
 
         watch(cluster.overview, sys.stdout.raw if isinstance(sys.stdout, Screened) else sys.stdout)
         return
-    status = cluster.status()
-    _print(_json_lines(status) if as_json else status_lines(status, _columns()))
     if status.unreachable:
         raise combine_errors(status.unreachable.values())
 
@@ -186,15 +191,15 @@ def _json_lines(result: Status | Placement) -> Iterator[str]:
     yield json_screened(json.dumps(result.to_dict(), indent=2))
 
 
-def _print(lines: Iterable[str]) -> None:
+def _print(printer: Printer, lines: Iterable[str]) -> None:
     for line in lines:
-        click.echo(line)
+        printer.print(line)
 
 
 def _columns() -> int | None:
     """Return the width of the terminal; None for another output, whose lines may have any length."""
     with suppress(OSError, ValueError):
-        return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None if sys.stdout.isatty() else None
     return None
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfprov.cli.escape_sequences import on_one_line, screened
-from tfprov.cli.output import fitting, table
+from tfprov.cli.output import table
+from tfprov.cli.printing.live_line import fitting
 from tfprov.cli.progress_line import duration, progress_line
 from tfprov.engine.monitoring.overview import Overview
 from tfprov.engine.monitoring.status import Row, Status

@@ -10,6 +10,7 @@ from tfprov.cli.options import cluster_of, inventory_options
 from tfprov.cli.output import Printer
 from tfprov.cli.shells import values
 from tfprov.errors import Usage
+from tfprov.hosts.terminal import ExecMode
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -32,5 +33,6 @@ def exec_command(task: str, command: Sequence[str], terminal: bool, stdin: bool,
     tty = tty or terminal
     if tty and not (os.isatty(0) and os.isatty(1)):
         raise Usage("`-t` needs a terminal, and this has none", "leave it out; `--stdin` passes on the standard input")
-    cluster = cluster_of(options, Printer().handle)
-    return cluster.execute(task, argv, stdin=stdin or terminal, tty=tty)
+    with Printer() as printer:
+        cluster = cluster_of(options, printer.handle)
+        return cluster.execute(task, argv, ExecMode(stdin=stdin or terminal, tty=tty), printer.leave)

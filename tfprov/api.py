@@ -46,6 +46,7 @@ from tfprov.results import (
 if TYPE_CHECKING:
     from tfprov.engine.checks.check import CheckReport
     from tfprov.engine.image_artifacts import ClusterImages
+    from tfprov.engine.monitoring.overview import Overview
     from tfprov.engine.monitoring.status import Placement, Status
     from tfprov.hosts.ssh.host_keys import UnknownHostKey
     from tfprov.vault.decrypt import Vault
@@ -194,6 +195,12 @@ class Cluster:
     def status(self) -> "Status":
         """Return every task's state and speed, and the chief's progress; unreachable hosts are in the result."""
         return verbs.status(self.prepare())
+
+    def overview(self) -> "Overview":
+        """Return `status`, what each task uses, and the chief's last line; what `status --watch` shows."""
+        from tfprov.engine.monitoring.overview import read_overview  # noqa: PLC0415
+
+        return read_overview(self.prepare(), self.title, self.status())
 
     def placement(self) -> "Placement":
         """Return which task holds which variable. Raises TaskFailed until the chief's model is ready."""

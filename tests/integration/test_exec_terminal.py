@@ -23,6 +23,7 @@ from tests.support.sshd import Sshd, program, sshd
 from tests.support.waiting import until
 from tfprov.errors import HostError
 from tfprov.hosts.ssh.openssh import openssh_command
+from tfprov.hosts.usage import GPU_QUERY
 
 pytestmark = [pytest.mark.skipif(program() is None, reason="needs openssh-server"), pytest.mark.xdist_group("engine")]
 SCRIPT = """
@@ -132,6 +133,18 @@ def test_openssh_gets_the_options_of_the_inventory(places: Places, tmp_path: Pat
     )
     assert refused.returncode == 255
     assert "Host key verification failed" in refused.stderr
+
+
+def test_the_engine_says_what_a_container_uses(places: Places) -> None:
+    places.bench.answered[GPU_QUERY] = (127, "")
+    first = places.bench.docker.usage()["worker/0"]
+    assert (first.cpu, first.gpu_memory) == (None, None)
+    assert (
+        places.bench.docker.execute("worker/0", ["sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"]) == 0
+    )
+    second = places.bench.docker.usage()["worker/0"]
+    assert 0.05 < (second.cpu or 0.0) < 64
+    assert 0 < (second.memory or 0) < 1 << 30
 
 
 def test_files_are_copied_into_a_container_whole(places: Places, tmp_path: Path) -> None:

@@ -219,8 +219,7 @@ class Printer:
     def progress(self, progress: EventProgress, steps: int | None) -> None:
         """See Reporter."""
         with self.lock:
-            changed = self.under_way.training != (progress, steps)
-            self.under_way.training = progress, steps
+            changed = self.under_way.advance(progress, steps, self.now())
             if self.line is not None:
                 self.show()
             elif changed and self.now() - self.progress_at >= _PLAIN_PROGRESS:
@@ -239,7 +238,10 @@ class Printer:
 
     def incident(self, kind: IncidentKind, text: str, *, task: str = "", host: str = "", **values: Any) -> None:
         """See Reporter; `text` names the task and the host."""
-        self.print(text)
+        with self.lock:
+            if kind is IncidentKind.WENT_BACK:
+                self.under_way.lost += max(0, int(values.get("lost", 0)) - int(values.get("resumed", 0)))
+            self.print(text)
 
     def observed(self, containers: Iterable[Observed]) -> None:
         """See Reporter; `status` shows it."""

@@ -27,20 +27,20 @@ _discard_option = click.option(
 
 
 @click.command("run")
-@events_option
 @detach_option
+@events_option
 @_discard_option
 @partial_option
 @resume_option
 @change_options
-def run_command(as_json: bool, detach: bool, partial: bool, discard: bool, resume: bool, **options: Any) -> None:
+def run_command(detach: bool, as_json: bool, partial: bool, discard: bool, resume: bool, **options: Any) -> None:
     """Ctrl-C takes the cluster down too, after the chief has saved. When the terminal is closed, a supervisor goes on."""
     with JsonEvents() if as_json else Printer() as printer:
         handover = RunHandover(options, printer.handle)
         cluster = cluster_of(options, handover.handle, connect=True)
         printer.align(cluster.tasks)
         if detach:
-            cluster.up(partial=partial, resume=resume)
+            printer.result(cluster.up(partial=partial, resume=resume))
             printer.note(detached_text(handover.detach(cluster, discard=discard)))
             return
         try:

@@ -86,6 +86,9 @@ class UnderWay:
     transfers: dict[str, Transfer] = field(default_factory=dict)
     awaited: tuple[str, float] | None = None
     training: tuple[EventProgress, int | None] | None = None
+    trained_since: float | None = None
+    lost: int = 0
+    """Steps that were trained twice, after the training went back to a checkpoint."""
     unfinished: dict[str, str] = field(default_factory=dict)
     """Lines that tasks are printing, such as progress bars, by task; the one that changed last is the last."""
 
@@ -143,7 +146,18 @@ class UnderWay:
             what, begin = self.awaited
             moved = self.transfers[""].text(1, 0, now) if "" in self.transfers else ""
             return " · ".join(filter(None, [what, moved, _elapsed(begin, now)]))
-        return progress_line(*self.training) if self.training is not None else ""
+        if self.training is None:
+            return ""
+        since = "" if self.trained_since is None else _elapsed(self.trained_since, now)
+        lost = f"{self.lost:,} steps lost" if self.lost else ""
+        return " · ".join(filter(None, [progress_line(*self.training), since, lost]))
+
+    def advance(self, progress: EventProgress, steps: int | None, now: float) -> bool:
+        """Record the chief's progress; return whether it is new."""
+        changed = self.training != (progress, steps)
+        self.training = progress, steps
+        self.trained_since = now if self.trained_since is None else self.trained_since
+        return changed
 
     def _kind(self, kind: str, now: float) -> str:
         running = [(action, begin) for action, begin in self.running.values() if action.kind == kind]

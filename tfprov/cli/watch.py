@@ -1,6 +1,8 @@
 """The verbs for a running cluster: `wait`, `logs`, `exec`, `status`, and those that lead to its servers."""
 
 import json
+import os
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -8,17 +10,18 @@ from typing import Any, Literal
 
 import click
 
-from tfprov.cli.escape_sequences import json_screened, on_one_line
+from tfprov.cli.escape_sequences import Screened, json_screened, on_one_line
+from tfprov.cli.live.layout import fitted_table, summary_line
 from tfprov.cli.options import change_options, cluster_of, exit_code_of_training, inventory_options, json_option
 from tfprov.cli.output import Printer, table
 from tfprov.cli.printing.json_events import JsonEvents, events_option
 from tfprov.cli.printing.log_text import LinePattern
 from tfprov.cli.printing.moments import parse_range
-from tfprov.cli.progress_line import duration, progress_line
+from tfprov.cli.progress_line import duration
 from tfprov.cli.shells import values
 from tfprov.engine.monitoring.status import Placement, Row, Status
 from tfprov.engine.monitoring.task_progress import Slowest
-from tfprov.errors import combine_errors
+from tfprov.errors import Usage, combine_errors
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.planning.plan_text import format_count, format_size
 from tfprov.results import WebServer
@@ -147,21 +150,34 @@ def notebook_command(port: int | None, **options: Any) -> None:
 
 
 @click.command("status")
+@click.option(
+    "-w", "--watch", "watches", is_flag=True, help="Show it on the whole screen, again and again, until Ctrl-C."
+)
 @click.option("--placement", "places", is_flag=True, help="Show which ps holds which variable instead.")
 @json_option
 @change_options
-def status_command(places: bool, as_json: bool, **options: Any) -> None:
+def status_command(watches: bool, places: bool, as_json: bool, **options: Any) -> None:
     """Step and loss are what the chief last wrote into its event file; steps/s are each task's own.
 
-    A program that uses tfprov.runtime says its own; of any other only the chief's event file is known.
+    A program that uses tfprov.runtime says its own; of any other only the chief's event file is known. `--watch` also
+    shows what each task uses of its host: cores, memory, and memory of GPUs.
     """
+    if watches and (places or as_json):
+        raise click.UsageError("`--watch` excludes `--placement` and `--json`")
+    if watches and not sys.stdout.isatty():
+        raise Usage("`--watch` needs a terminal, and this has none", "use `status --json`")
     cluster = cluster_of(options, None if as_json else Printer().handle)
     if places:
         placement = cluster.placement()
         _print(_json_lines(placement) if as_json else _placement_lines(placement))
         return
+    if watches:
+        from tfprov.cli.live.watch import watch  # noqa: PLC0415
+
+        watch(cluster.overview, sys.stdout.raw if isinstance(sys.stdout, Screened) else sys.stdout)
+        return
     status = cluster.status()
-    _print(_json_lines(status) if as_json else status_lines(status))
+    _print(_json_lines(status) if as_json else status_lines(status, _columns()))
     if status.unreachable:
         raise combine_errors(status.unreachable.values())
 
@@ -175,17 +191,23 @@ def _print(lines: Iterable[str]) -> None:
         click.echo(line)
 
 
-def status_lines(status: Status) -> Iterator[str]:
-    """Yield what `status` prints."""
+def _columns() -> int | None:
+    """Return the width of the terminal; None for another output, whose lines may have any length."""
+    with suppress(OSError, ValueError):
+        return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
+    return None
+
+
+def status_lines(status: Status, columns: int | None = None) -> Iterator[str]:
+    """Yield what `status` prints; no row of the table is longer than `columns`."""
     paced = any(row.pace for row in status.rows)
     speed = ("STEPS/S", "EXAMPLES/S") if paced else ()
     head = ("TASK", "STATE", "UPTIME", "RESTARTS", *speed, "HOST", "ADDRESS", "ID", "")
-    yield from table([head, *(_cells(row, status.chief, paced=paced) for row in status.rows)])
+    yield from fitted_table([head, *(_cells(row, status.chief, paced=paced) for row in status.rows)], columns)
     if status.progress is not None:
         age = max(0.0, time.time() - status.progress.wall_time)
         examples = f"  {_rate(status.examples_rate)} examples/s" if status.examples_rate is not None else ""
-        line = progress_line(status.progress, status.steps, runs=status.chief_runs)
-        yield f"{status.chief}: {line}{examples} ({duration(age)} ago)"
+        yield f"{summary_line(status, f'{status.chief}:')}{examples} ({duration(age)} ago)"
     if status.slowest is not None:
         yield _slowest_line(status.slowest)
     if status.mirror is not None:

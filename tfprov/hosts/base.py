@@ -10,6 +10,7 @@ from tfprov.errors import HostError
 from tfprov.hosts.data_download import FetchProgress
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.terminal import NO_INPUT, ExecMode
+from tfprov.hosts.usage import Usage
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState
 
@@ -180,6 +181,9 @@ class Runtime(Protocol):
         With `times`, each is a `Line` that has its time, and only those in that range are yielded; `tail` counts these.
         With `follow`, a `Line` may be unfinished: the same line is yielded again, changed or with its end.
         """
+
+    def usage(self) -> Mapping[str, Usage]:
+        """Return what each running task uses, by its name; processor time is known from the second call on."""
 
     def is_serving(self, task: Task) -> bool:
         """Whether a program listens on the task's port."""

@@ -18,6 +18,7 @@ from tfprov.hosts.data_download import FetchProgress, missing_data_error
 from tfprov.hosts.log_lines import Line, LogTimes
 from tfprov.hosts.memory_task import MemoryTask, check_free, read_local
 from tfprov.hosts.terminal import NO_INPUT, ExecMode
+from tfprov.hosts.usage import Usage
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState, Observed, State, dataset_artifact
 
@@ -53,6 +54,7 @@ class MemoryRuntime:
         self.places: dict[str, MemoryTask] = {}
         self.outside = self
         self.modes: list[ExecMode] = []
+        self.used: dict[str, Usage] = {}
         self._started = 0
 
     # -- Runtime ------------------------------------------------------------------------------------------------------
@@ -211,6 +213,10 @@ class MemoryRuntime:
         self._check_failure()
         lines = list(self.places[task].log) if task in self.places else []
         return (times or LogTimes()).select(lines, tail)
+
+    def usage(self) -> Mapping[str, Usage]:
+        """See Runtime."""
+        return self.used
 
     def is_serving(self, task: Task) -> bool:
         """See Runtime."""

@@ -76,7 +76,7 @@ def with_deadline(context: Context, passed: float = 0.0) -> Context:
 
 
 def run_result(context: Context, begun: float) -> RunResult:
-    """Return the result of a run that ended well, and began when the clock was `begun`."""
+    """Return the result of a run that ended well: its newest gathered checkpoint; the verb began at `begun`."""
     from tfprov.engine.checkpoints.manifest import read  # noqa: PLC0415
 
     manifest = read(context.target)

@@ -31,8 +31,10 @@ from tfprov.hosts.process.proc import is_alive, port_owner, signal_handlers
 from tfprov.hosts.process.spec import task_order
 from tfprov.hosts.process.stop import stop_task
 from tfprov.hosts.process.task_dir import TaskDir, complete_entries, observe_task, os_errors
+from tfprov.hosts.process.usage import ProcessUsage
 from tfprov.hosts.terminal import NO_INPUT, ExecMode
 from tfprov.hosts.trace import traced
+from tfprov.hosts.usage import Usage
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState, Observed, State, dataset_artifact
 
@@ -47,6 +49,7 @@ class ProcessRuntime:
         self.host = host
         self.root = root
         self.data = DataDirs(host, root / "data")
+        self._usage = ProcessUsage()
         self.outside = ProcessOutsideFiles(host, self.task_dir)
 
     def task_dir(self, task: str) -> TaskDir:
@@ -241,6 +244,12 @@ class ProcessRuntime:
         """See Runtime. Times are at most a second late; logs of earlier versions have none."""
         directory = self.task_dir(task)
         return task_log.read(directory, lambda: self._observe(directory).state is State.RUNNING, tail, follow, times)
+
+    @os_errors
+    def usage(self) -> Mapping[str, Usage]:
+        """See Runtime."""
+        running = [one for one in self.observe().containers if one.state is State.RUNNING and one.id]
+        return self._usage.read({one.task: int(one.id) for one in running})
 
     def is_serving(self, task: Task) -> bool:
         """See Runtime."""

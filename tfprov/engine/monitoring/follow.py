@@ -215,7 +215,7 @@ class _Training:
         """Report the chief's progress."""
         name, reached = self.context.cluster.chief.name, read_reached(self.context, self.seen)
         progress = reached.progress if reached is not None else None
-        steps = steps_of(self.context)
+        steps = steps_of(self.context, self.context.chief(self.seen))
         if progress is not None:
             self.context.report.awaiting("")
             self.context.report.progress(progress, steps)

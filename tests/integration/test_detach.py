@@ -95,20 +95,3 @@ def test_a_supervisor_gets_vault_passwords_by_its_pipe_and_nowhere_else(local_cl
         data = path.read_bytes() if path.is_file() else b""
         assert b"sesame" not in data, path
         assert b"a-value-of-the-vault" not in data, path
-
-
-def test_a_run_of_which_nothing_is_left_is_not_begun_again(local_cluster: LocalCluster) -> None:
-    write_program(local_cluster, 2)
-    local_cluster("run", "--detach")
-    (one,) = runs(local_cluster)
-    os.kill(supervisor_of(local_cluster, one["run"]), signal.SIGKILL)
-    until(lambda: runs(local_cluster)[0]["outcome"] == "interrupted", "the supervisor is dead")
-    (directories(local_cluster) / one["run"]).rename(
-        local_cluster.directory / "aside"
-    )  # another controller takes it down
-    local_cluster("down")
-    (directories(local_cluster) / one["run"]).rename(local_cluster.directory / "of down")
-    (local_cluster.directory / "aside").rename(directories(local_cluster) / one["run"])
-    output = local_cluster("attach", code=1)
-    assert "worker/0 is not there any more: run " in output
-    assert "`tfprov run` begins another one" in output

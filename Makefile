@@ -24,7 +24,7 @@ help:
 	@echo "make bench   figures, side by side with peers"
 	@echo "make fuzz    ten minutes of input that nobody would write, for the reader of inventories and playbooks"
 	@echo "make mutants faults put into the pure packages one at a time: which of them does no test notice?"
-	@echo "make schemas the JSON Schemas and docs/inventory.md anew, after a setting has changed"
+	@echo "make schemas the JSON Schemas, docs/inventory.md and the man page anew, after a setting or an option has changed"
 	@echo "make lock    the lock files anew, after constraints.txt or pyproject.toml has changed"
 	@echo "make licences  names, versions and licences of all that is installed with tfprov"
 	@echo "make hadoop  build/tfprov-hadoop.jar: TFRecord files in MapReduce and in Spark's Hadoop files"
@@ -45,6 +45,7 @@ test: lint
 	sh .ci/engine.sh
 	sh .ci/browser.sh
 	sh .ci/java.sh
+	sh .ci/shells.sh
 	$(BIN)/python -m pytest -p tests.forks --forks $(WORKERS) -m "not matrix" --durations=20 $(ARGS)
 
 # Links, and every example of a shell or of Python that a page shows, as a reader types it.
@@ -60,6 +61,7 @@ matrix: $(VENV)/ready-dev
 	TFPROV_TESTS_ENGINE=required sh .ci/engine.sh
 	TFPROV_TESTS_BROWSER=required sh .ci/browser.sh
 	TFPROV_TESTS_JAVA=required sh .ci/java.sh
+	TFPROV_TESTS_SHELLS=required sh .ci/shells.sh
 	$(BIN)/python -m tests.matrix $(ARGS)
 
 # Which parts, and how often: make bench ARGS="noop --rounds 11". Ansible and pyinfra get an environment of their own.

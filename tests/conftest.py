@@ -17,7 +17,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from tests.support.budget import Budget  # noqa: E402
 
-VARIABLES = {"page": "TFPROV_TESTS_BROWSER", "spark": "TFPROV_TESTS_JAVA"}
+VARIABLES = {"page": "TFPROV_TESTS_BROWSER", "spark": "TFPROV_TESTS_JAVA", "shells": "TFPROV_TESTS_SHELLS"}
 """The fixtures of what else a machine may lack, and the variable that makes a lack of it an error."""
 
 

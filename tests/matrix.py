@@ -5,7 +5,7 @@
 First everything once: every strategy killed in Docker too, every example of hypothesis, whatever is marked `matrix`. Then
 the suite of `make test`, so many times, beside so many processes that only burn a core each. It stops at the first red
 run. At its end, which strategies have survived on hosts of their own is written to tests/matrix.json with the date, and
-README's table is made from that.
+the table of docs/strategies.md is made from that.
 """
 
 import argparse
@@ -19,14 +19,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
-from tests.strategies import CASES, README, RECORD, replaced
+from tests.strategies import CASES, PAGE, RECORD, replaced
 from tests.support.paths import ROOT
 from tfprov.atomic_write import replace
 
 REPORT = ROOT / "build" / "matrix.xml"
 PYTEST = (sys.executable, "-m", "pytest", "-p", "tests.forks", "--forks", "2")
 
-REQUIRED = dict.fromkeys(("TFPROV_TESTS_ENGINE", "TFPROV_TESTS_BROWSER", "TFPROV_TESTS_JAVA"), "required")
+REQUIRED = dict.fromkeys(
+    ("TFPROV_TESTS_ENGINE", "TFPROV_TESTS_BROWSER", "TFPROV_TESTS_JAVA", "TFPROV_TESTS_SHELLS"), "required"
+)
 """A test that is not run here has survived nothing."""
 
 
@@ -57,11 +59,11 @@ def survived(report: str) -> list[str]:
 
 
 def record(names: Sequence[str]) -> None:
-    """Write which cases survived today, and README's table."""
+    """Write which cases survived today, and the table of docs/strategies.md."""
     before = json.loads(RECORD.read_text())
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     replace(RECORD, (json.dumps(before | dict.fromkeys(names, today), indent=2, sort_keys=True) + "\n").encode())
-    replace(README, replaced(README.read_text()).encode())
+    replace(PAGE, replaced(PAGE.read_text()).encode())
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -1,9 +1,9 @@
-"""What is promised of every way of training: the cases of tests/integration/test_strategies.py, and README's table of them.
+"""What is promised of every way of training: the cases of test_strategies.py, and the table of docs/strategies.md.
 
 The table is made from the same cases that the tests run, so it can promise nothing that no test looks at: as processes in
 each run of the suite, and in Docker, but for two, in `make matrix`, which records the day in tests/matrix.json.
 
-    python -m tests.strategies       # writes the table into README.md
+    python -m tests.strategies       # writes the table into docs/strategies.md
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.support.paths import ROOT
 from tfprov.atomic_write import replace
 
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "strategies.md"
 RECORD = Path(__file__).with_name("matrix.json")
 """By the name of a case: when it last survived on hosts of its own."""
 ALWAYS = ("digits-async", "all-reduce")
@@ -100,14 +100,14 @@ def _cell(case: Case, kind: str, notes: list[str]) -> str:
     return f"none<sup>{notes.index(note) + 1}</sup>"
 
 
-def replaced(readme: str) -> str:
-    """Return README.md with the table as it is now."""
-    before, found, rest = readme.partition(BEGIN)
+def replaced(page: str) -> str:
+    """Return docs/strategies.md with the table as it is now."""
+    before, found, rest = page.partition(BEGIN)
     _, ended, after = rest.partition(END)
     if not (found and ended):
-        raise ValueError(f"README.md has no {BEGIN!r} … {END!r}")
+        raise ValueError(f"docs/strategies.md has no {BEGIN!r} … {END!r}")
     return f"{before}{BEGIN}\n{table()}\n{END}{after}"
 
 
 if __name__ == "__main__":
-    replace(README, replaced(README.read_text()).encode())
+    replace(PAGE, replaced(PAGE.read_text()).encode())

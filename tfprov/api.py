@@ -24,8 +24,11 @@ from tfprov.engine.checkpoints.verify import Verify, verify
 from tfprov.engine.context import DEFAULT_FORKS, Context, Definition
 from tfprov.engine.events import Callback, OnEvent, Quiet
 from tfprov.engine.observe import locate
+from tfprov.engine.task_files import copy_from, copy_to
 from tfprov.errors import Problem
+from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.process.runtime import ProcessRuntime
+from tfprov.hosts.terminal import NO_INPUT, ExecMode
 from tfprov.paths import INVENTORY
 from tfprov.planning.plan_text import summary
 from tfprov.playbook import verbs
@@ -38,12 +41,12 @@ from tfprov.results import (
     RunResult,
     UpResult,
     WebServer,
-    checkpoint,
 )
 
 if TYPE_CHECKING:
     from tfprov.engine.checks.check import CheckReport
     from tfprov.engine.image_artifacts import ClusterImages
+    from tfprov.engine.monitoring.overview import Overview
     from tfprov.engine.monitoring.status import Placement, Status
     from tfprov.hosts.ssh.host_keys import UnknownHostKey
     from tfprov.vault.decrypt import Vault
@@ -179,9 +182,8 @@ class Cluster:
         """
         from tfprov.playbook.run import PlayOptions, read_tagged  # noqa: PLC0415
 
-        plays = read_tagged(str(playbook), tags)
         options = PlayOptions(f"play {playbook}", frozenset(tags), check, partial=partial)
-        verbs.play(replace(self.prepare(), resume=resume), plays, options)
+        verbs.play(self._context(resume=resume), read_tagged(str(playbook), tags), options)
 
     def wait(self, condition: Literal["done", "serving"] = "done", timeout: float | None = None) -> str:
         """Wait until the chief is done, or until every task serves; return the chief's name. `timeout` is in seconds.
@@ -194,25 +196,54 @@ class Cluster:
         """Return every task's state and speed, and the chief's progress; unreachable hosts are in the result."""
         return verbs.status(self.prepare())
 
+    def overview(self) -> "Overview":
+        """Return `status`, what each task uses, and the chief's last line; what `status --watch` shows."""
+        from tfprov.engine.monitoring.overview import read_overview  # noqa: PLC0415
+
+        return read_overview(self.prepare(), self.title, self.status())
+
     def placement(self) -> "Placement":
         """Return which task holds which variable. Raises TaskFailed until the chief's model is ready."""
         from tfprov.engine.monitoring.status import placement  # noqa: PLC0415
 
         return placement(self.prepare())
 
-    def logs(self, *tasks: str, follow: bool = False, tail: int | None = None) -> LogStream:
+    def logs(
+        self,
+        *tasks: str,
+        follow: bool = False,
+        tail: int | None = None,
+        times: LogTimes | None = None,
+        unfinished: bool = False,
+    ) -> LogStream:
         """Return the logs of `tasks`, or of all; those of removed tasks from beside the gathered checkpoints.
 
-        `follow` goes on until the tasks end; `tail` begins that many lines before the end of each log. The stream ends by
-        raising the errors of unreachable hosts.
+        `follow` goes on until the tasks end; `tail` begins that many lines before the end of each log. With `times`, each
+        record has the time at which it was `printed`, and only those in that range are yielded. `unfinished` also yields
+        lines that still change, again and again. The stream ends by raising the errors of unreachable hosts.
         """
-        from tfprov.engine.monitoring.logs import read_logs  # noqa: PLC0415
+        from tfprov.engine.monitoring.logs import LogOptions, read_logs  # noqa: PLC0415
 
-        return read_logs(self.prepare(), tasks, follow=follow, tail=tail)
+        return read_logs(self.prepare(), tasks, LogOptions(follow, tail, times, unfinished))
 
-    def execute(self, task: str, argv: Sequence[str]) -> int:
-        """Run a command in the container of a task, its output on the standard output; return its exit code."""
-        return locate(self.prepare(), task)[0].execute(task, argv)
+    def execute(
+        self, task: str, argv: Sequence[str], mode: ExecMode = NO_INPUT, before: Callable[[], None] = lambda: None
+    ) -> int:
+        """Run a command in the container of a task, its output on the standard output; return its exit code.
+
+        `mode` passes on the standard input, and this process's terminal. `before` is called before it starts.
+        """
+        runtime, _ = locate(self.prepare(), task)
+        before()
+        return runtime.execute(task, argv, mode)
+
+    def copy_from(self, task: str, path: str, to: str | Path) -> Path:
+        """Copy a file or directory of a task to this machine, whole or not at all; return where it is."""
+        return copy_from(locate(self.prepare(), task)[0], task, path, Path(to))
+
+    def copy_to(self, source: str | Path, task: str, path: str) -> str:
+        """Copy a file or directory of this machine into a task, whole or not at all; return where it is there."""
+        return copy_to(locate(self.prepare(), task)[0], Path(source), task, path)
 
     def gather(self, path: str | None = None) -> GatherResult:
         """Copy the chief's new checkpoints and event files, whole and verified; a second call copies nothing.
@@ -220,17 +251,7 @@ class Cluster:
         A remote `checkpoints.dir` is read without a host.
         `path` copies this file or directory of the chief instead, as it is: relative to its working directory, or absolute.
         """
-        from tfprov.engine.checkpoints.model_files import check_path  # noqa: PLC0415
-
-        if path is not None:
-            check_path(path)
-            copied = verbs.gather_path(self.prepare(), path)
-            return GatherResult(copied.at, copied.files, copied.size)
-        context = self.prepare()
-        gathered = verbs.gather_mirrored(context) or verbs.gather_newest(context)
-        new = tuple(checkpoint(context.target, saved) for saved in gathered.new)
-        newest = checkpoint(context.target, gathered.newest) if gathered.newest is not None else None
-        return GatherResult(gathered.directory, gathered.files, gathered.size, newest, new)
+        return verbs.gather(self.prepare(), path)
 
     def tensorboard(self, port: int | None = None) -> AbstractContextManager[WebServer]:
         """Yield the cluster's TensorBoard once it answers; for one on another host, `port` of this machine leads to it."""
@@ -254,18 +275,9 @@ class Cluster:
 
         `trust` is called with each host key that known_hosts lacks, and returns whether to record it.
         """
-        from tfprov.engine.checks.check import check_processes  # noqa: PLC0415
+        from tfprov.engine.checks.cluster_check import check_cluster  # noqa: PLC0415
 
-        context = self.prepare()
-        if not context.machines:
-            return check_processes(context)
-        from tfprov.engine.checks.collect import trust_new  # noqa: PLC0415
-        from tfprov.engine.checks.docker_clusters import check_machines  # noqa: PLC0415
-
-        if trust is not None:
-            machines = [machine for host, machine in context.machines.items() if context.allows(host)]
-            context.unresponsive.update(trust_new(machines, context.forks, trust))
-        return check_machines(context, deliver=deliver)
+        return check_cluster(self.prepare(), deliver=deliver, trust=trust)
 
     @property
     def images(self) -> "ClusterImages":

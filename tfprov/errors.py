@@ -10,6 +10,7 @@
     ├── GatherError             1   a checkpoint could not be gathered whole
     ├── DeliveryError           1   an image could not be built, stored or read
     ├── Locked                  3   another run holds the lock of the cluster
+    ├── DeadlineExceeded      124   `deadline` was over, and the run was ended
     └── CombinedError           more than one of these; 4 with an Unreachable, else the highest code
 
 Messages are one line: where, what, the fix. This module imports nothing else of tfprov.
@@ -29,12 +30,14 @@ HUNG_UP = 129
 """Exit code after the terminal was closed: 128 + SIGHUP."""
 UNREAD = 141
 """Exit code when the reader of the output is gone (`tfprov status | true`): 128 + SIGPIPE."""
-OWN_CODES = frozenset((2, 3, 4, HUNG_UP, INTERRUPTED, TERMINATED, UNREAD))
+DEADLINE = 124
+"""Exit code when `deadline` is over, as `timeout` has it."""
+OWN_CODES = frozenset((2, 3, 4, DEADLINE, HUNG_UP, INTERRUPTED, TERMINATED, UNREAD))
 """Exit codes with a meaning of their own: if a training ends with one of them, `run` and `wait` end with 1."""
 
 
 class HangUp(BaseException):
-    """The terminal was closed: tfprov ends at once, and the training goes on.
+    """The terminal was closed: tfprov ends at once, and the training goes on; `args[0]` is whether a supervisor follows.
 
     Steps and plays must not treat it like Ctrl-C: closing a laptop must not end the training.
     """
@@ -186,6 +189,12 @@ class Locked(TfprovError):
     """Another run is changing this cluster."""
 
     exit_code = 3
+
+
+class DeadlineExceeded(TfprovError):
+    """The time that `deadline` gives a run is over."""
+
+    exit_code = DEADLINE
 
 
 class CombinedError(TfprovError):

@@ -133,16 +133,22 @@ class GatherResult:
 
 @dataclass(frozen=True)
 class RunResult:
-    """A training that ended with exit code 0: where its files are, and its newest checkpoint, None if it saved none."""
+    """A training that ended with exit code 0: where its files are, and its newest checkpoint, None if it saved none.
+
+    `run` is its id in the history, empty where none is kept; `seconds` is how long the verb took.
+    """
 
     cluster: str
     directory: Path
     newest: Checkpoint | None
+    run: str = ""
+    seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields."""
         newest = self.newest.to_dict() if self.newest else None
-        return {"cluster": self.cluster, "directory": str(self.directory), "newest": newest}
+        where = {"cluster": self.cluster, "directory": str(self.directory), "newest": newest}
+        return {**where, "run": self.run, "seconds": round(self.seconds, 3)}
 
 
 @dataclass(frozen=True)
@@ -176,10 +182,14 @@ class LogRecord:
     task: str
     line: str
     is_remark: bool = False
+    printed: float | None = None
+    """When the task printed it, in seconds since 1970 by its host's clock; None if that is not known."""
+    unfinished: bool = False
+    """Whether the line may still change, as a progress bar does; only with `unfinished=True`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the task and the line."""
-        return {"task": self.task, "line": self.line}
+        """Return the task, the line, and when it was printed."""
+        return {"task": self.task, "line": self.line, "printed": self.printed}
 
 
 class LogStream:

@@ -87,6 +87,15 @@ def page() -> Iterator["Page"]:
 
 
 @pytest.fixture(scope="session")
+def shells() -> None:
+    """Need bash, zsh, fish and man; their tests are reported as not run on a machine without one of them."""
+    from tests.support import shells  # noqa: PLC0415  for its tests only
+
+    if reason := next(filter(None, map(shells.unavailable, (*shells.STARTS, "man"))), None):
+        _not_run(reason, "TFPROV_TESTS_SHELLS")
+
+
+@pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """Spark with two executors, which all tests share; they are reported as not run on a machine without Java."""
     from tests.support import spark  # noqa: PLC0415  for its tests only

@@ -13,7 +13,7 @@ import pytest
 from tests.support.docker_bench import DockerBench
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
-from tests.support.runtime_bench import container
+from tests.support.runtime_bench import code, container
 from tests.support.runtime_contract import LAWS, LAWS_OF_FILES, the_end_of_a_file_can_be_read_alone
 from tests.support.waiting import until
 from tfprov.engine.host_registry import DeliveredImages
@@ -23,7 +23,10 @@ from tfprov.hosts.base import SparseReader
 from tfprov.hosts.docker.labels import container_name
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.held_checkpoints import FOLDER
+from tfprov.hosts.log_lines import Line, LogTimes
+from tfprov.images.code_layer import code_archive
 from tfprov.model.state import DockerOptions, Mount, State
+from tfprov.planning.task_args import gate_command
 
 
 @pytest.fixture
@@ -74,6 +77,13 @@ def test_a_restarted_task_has_its_last_exit_code_and_its_log_is_still_followed(b
     lines = f"sleep 1; {AGAIN}; sleep 1; exit 5"
     bench.start(container(argv=["sh", "-c", lines], restart="on-failure", max_restarts=2))
     assert list(bench.docker.logs("worker/0", follow=True)) == ["first", "second", "third"]
+    timed = [line for line in bench.docker.logs("worker/0", times=LogTimes()) if isinstance(line, Line) and line.at]
+    assert list(map(str, timed)) == ["first", "second", "third"]
+    first, second, third = (line.at or 0.0 for line in timed)
+    assert first < second < third < first + 60
+    for follow in (False, True):
+        assert [*bench.docker.logs("worker/0", follow=follow, times=LogTimes(since=second))] == ["second", "third"]
+    assert [*bench.docker.logs("worker/0", tail=1, times=LogTimes(until=third))] == ["second"]
     seen = bench.see()
     assert (seen.finished, seen.restarts) == (True, 1)
 
@@ -475,3 +485,24 @@ def test_an_nfs_export_is_a_volume_of_the_engine_with_its_options(bench: DockerB
     assert volume.attrs["Options"] == dict(export)
     bench.runtime.remove("worker/0")
     assert mount["Name"] not in {it.name for it in bench.client.volumes.list()}
+
+
+def test_exit_codes_decide_on_restarts_in_docker(engine: PrivateEngine, images: Images, tmp_path: Path) -> None:
+    packed = code(tmp_path / "code", program="import sys; print('runs', flush=True); sys.exit(int(sys.argv[1]))")
+    bench = DockerBench(engine, images.python())
+    archive = code_archive(packed)
+    bench.docker = DockerRuntime(
+        bench.docker.engine, "contract", bench.answers_at, lambda _: (0, ""), lambda _: archive
+    )
+    bench.runtime = bench.docker
+    options = DockerOptions(bench.image, address=bench.address, code=packed.digest, has_code=True)
+    try:
+        for exit_code, runs in ((2, 1), (3, 3)):
+            argv = [*gate_command(["python3"], (), (2, 78)), "python3", "program.py", str(exit_code)]
+            bench.start(container(argv=argv, docker=options, restart="on-failure", max_restarts=2))
+            bench.becomes(State.EXITED)
+            assert bench.see().exit_code == exit_code
+            assert list(bench.runtime.logs("worker/0")).count("runs") == runs, "a new container has no mark"
+            bench.runtime.remove("worker/0")
+    finally:
+        bench.close()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.strategies import ALWAYS, CASES, KINDS, QUALITY, README, Case, replaced
+from tests.strategies import ALWAYS, CASES, KINDS, PAGE, QUALITY, Case, replaced
 from tests.support import seaweedfs
 from tests.support.images import Images
 from tests.support.lab_cluster import LabCluster, open_lab_cluster, training
@@ -318,5 +318,5 @@ def on_hosts(remote_cluster: LabCluster, images: Images, case: Case) -> Trained:
 
 
 def test_the_readme_has_the_table_of_these_cases() -> None:
-    text = README.read_text()
-    assert replaced(text) == text, "README.md: run `python -m tests.strategies`"
+    text = PAGE.read_text()
+    assert replaced(text) == text, "PAGE.md: run `python -m tests.strategies`"

@@ -207,7 +207,7 @@ def test_a_terminal_that_is_closed_leaves_the_training_running(local_cluster: Lo
     assert local_cluster.pids() == running
     assert local_cluster("plan").endswith("nothing to do\n")
     local_cluster("down")
-    assert local_cluster.processes() == []
+    until(lambda: local_cluster.processes() == [], "the supervisor, which went on with the run, has ended, too")
 
 
 def test_a_hang_up_prints_how_to_reattach(local_cluster: LocalCluster) -> None:
@@ -218,7 +218,7 @@ def test_a_hang_up_prints_how_to_reattach(local_cluster: LocalCluster) -> None:
     output, _ = process.communicate(timeout=LONG)
     assert process.returncode == 129
     assert output.endswith(
-        "error: the terminal was closed: what runs goes on; `tfprov status` shows it and `tfprov wait` follows it\n"
+        "error: the terminal was closed: what runs goes on, and is taken down at its end; `tfprov attach` follows it\n"
     )
     assert len(local_cluster.pids()) == 3
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.man_page import man_page
 from tests.support.paths import ROOT
 from tfprov.settings.schema.inventory_schema import inventory_schema, playbook_schema, variables_schema
 from tfprov.settings.schema.reference_page import reference_page
@@ -17,6 +18,7 @@ def generated_files() -> Iterator[tuple[Path, str]]:
     schemas = {"inventory": inventory_schema, "playbook": playbook_schema, "vars": variables_schema}
     for name, schema in schemas.items():
         yield ROOT / "schemas" / f"{name}.schema.json", json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+    yield ROOT / "man" / "tfprov.1", man_page()
     head, mark, _ = PAGE.read_text().partition(MARK)
     yield PAGE, f"{head}{mark or MARK}\n{reference_page()}"
 

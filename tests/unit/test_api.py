@@ -98,7 +98,7 @@ def test_the_verbs_of_a_training(cluster: tfprov.Cluster, hosts: MemoryHosts, di
     logs = cluster.logs("worker/1", tail=1)
     assert (logs.tasks, [record.to_dict() for record in logs]) == (
         ("worker/1",),
-        [{"task": "worker/1", "line": "two"}],
+        [{"task": "worker/1", "line": "two", "printed": 0.0}],
     )
     hosts["h2"].answer = lambda argv: (7, " ".join(argv))
     save_checkpoint(hosts, 500)

@@ -102,6 +102,7 @@ def test_the_browser_is_installed_after_a_lock_was_waited_for(machine: Machine) 
         ("engine.sh", "TFPROV_TESTS_ENGINE"),
         ("browser.sh", "TFPROV_TESTS_BROWSER"),
         ("java.sh", "TFPROV_TESTS_JAVA"),
+        ("shells.sh", "TFPROV_TESTS_SHELLS"),
     ],
 )
 def test_what_cannot_be_installed_is_a_note_and_an_error_where_it_is_required(

@@ -5,8 +5,9 @@ write to the clipboard or have the terminal type a command. All output of tfprov
 the live line and documents that are written to a file or a pipe.
 """
 
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -25,21 +26,29 @@ _SEQUENCE = re.compile(
 _JSON_ESCAPED = re.compile(_UNSAFE.pattern.replace("\x00-\x08\x0b-\x1f", ""))
 
 
+def has_colours(stream: TextIO, choice: bool | None = None, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether output to `stream` has colours: as `choice` says, else on a terminal that is not asked to do without.
+
+    NO_COLOR counts when it is not empty; a terminal of type `dumb` has no colours.
+    """
+    if choice is not None:
+        return choice
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
 class Screened:
     """A text stream in front of `raw`, through which nothing steers a terminal.
 
-    Colours pass when `colours`, by default where `raw` is a terminal. Everything else of a stream is that of `raw`, but
+    Colours pass when `colours`; by default see `has_colours`. Everything else of a stream is that of `raw`, but
     for `buffer`: bytes cannot be screened.
     """
 
     def __init__(self, raw: TextIO, *, colours: bool | None = None) -> None:
-        self.raw = raw
-        self._colours = colours
+        self.raw, self.colours = raw, colours
 
     def write(self, text: str) -> int:
         """Write `text` without control sequences; return its length."""
-        colours = self.raw.isatty() if self._colours is None else self._colours
-        self.raw.write(screened(text, colours=colours))
+        self.raw.write(screened(text, colours=has_colours(self.raw, self.colours)))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:

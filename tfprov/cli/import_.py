@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfprov.cli.escape_sequences import write_document
+from tfprov.cli.shells import values
 from tfprov.errors import InvalidInput, Position, Problem, Usage
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ _STDIN = "-"
 
 
 @click.command("import")
-@click.argument("file")
+@click.argument("file", shell_complete=values.files)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write it there; default: to the standard output."
 )

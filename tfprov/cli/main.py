@@ -12,12 +12,13 @@ import sys
 import traceback
 from collections.abc import Mapping
 from types import FrameType
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
 from tfprov import __version__
 from tfprov.cli.escape_sequences import Screened
+from tfprov.cli.printing.colour import add_colour_option
 from tfprov.errors import (
     HUNG_UP,
     INTERRUPTED,
@@ -29,6 +30,9 @@ from tfprov.errors import (
     TfprovError,
     mask_secrets,
 )
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Table = Mapping[str, tuple[str, str]]
 """Every command with its module below `tfprov.cli`, and its line of help."""
@@ -61,7 +65,18 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"tfprov.cli.{self.table[name][0]}")
         command: click.Command = getattr(module, f"{name.replace('-', '_')}_command")
         command.help = self.table[name][1] + ("\n\n" + inspect.cleandoc(command.help) if command.help else "")
+        add_colour_option(command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Offer the commands from the table, without importing them; options after a dash."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415  only completion needs it
+
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [
+            CompletionItem(name, help=line) for name, (_, line) in self.table.items() if name.startswith(incomplete)
+        ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table, without importing them."""
@@ -86,6 +101,7 @@ VERBS = {
     "plan": ("plan_up", "Show what `up` would do, and why."),
     "up": ("plan_up", "Build, deliver, start, and wait until every task serves."),
     "run": ("play", "Up, follow the training, gather, down; ends with the chief's exit code."),
+    "attach": ("runs.attach", "Follow a run that goes on without its terminal, from any terminal."),
     "wait": ("watch", "Wait until the chief is done, or until every task serves."),
     "status": ("watch", "Show every task, how fast it is, and how far the chief has got."),
     "logs": ("watch", "Show what tasks print."),
@@ -94,7 +110,9 @@ VERBS = {
     "notebook": ("watch", "Show the address of the cluster's notebook, and lead there until Ctrl-C."),
     "dashboard": ("dashboard", "Show clusters, runs and their curves in a browser."),
     "client": ("client", "Run a program with the TF_CONFIG of a client of bare servers, or print it."),
-    "exec": ("watch", "Run a command beside a task."),
+    "exec": ("tasks.exec", "Run a command beside a task."),
+    "cp": ("tasks.cp", "Copy files from a task, or into it."),
+    "ssh": ("tasks.ssh", "Log in on a host, or run a command there."),
     "gather": ("play", "Bring back new checkpoints and event files, whole and verified."),
     "down": ("play", "Gather once more, stop everything in order, and remove it."),
     "runs": ("runs.group", "Show, compare and remove the runs that were recorded on this controller."),
@@ -104,6 +122,8 @@ VERBS = {
     "render": ("render", "Write the cluster for Kubernetes, Kubeflow, Compose, Swarm, Marathon, Slurm or Spark."),
     "import": ("import_", "Make an inventory of a Compose file, a TFJob, or Kubernetes objects."),
     "play": ("play", "Play a playbook, or show one that ships with tfprov."),
+    "completion": ("shells.completion", "Complete command lines in bash, zsh and fish."),
+    "help": ("shells.help", "Show the help of a verb."),
 }
 """Every verb with its module and its line of help. Here, so that `tfprov --help` imports none of the modules."""
 
@@ -114,11 +134,18 @@ def tfprov() -> None:
     """Start, watch and take down distributed TensorFlow from one YAML inventory."""
 
 
+add_colour_option(tfprov)
+
+
 def main() -> NoReturn:
     """Run the command line and exit."""
     # Imports create no garbage; collecting during them takes a tenth of a short command's time.
     gc.disable()
     _open_streams()
+    if "_TFPROV_COMPLETE" in os.environ:
+        from tfprov.cli.shells.answer import VARIABLE, answer  # noqa: PLC0415  a shell asks for it at a TAB only
+
+        sys.exit(answer(tfprov, os.environ[VARIABLE]))
     sys.stdout, sys.stderr = Screened(sys.stdout), Screened(sys.stderr)
     terminated: list[int] = []
 
@@ -190,7 +217,7 @@ def run(argv: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt, HangUp) as error:
         return _interrupted(error)
     except click.exceptions.NoArgsIsHelpError as error:
-        return _fail(f"error: no verb; see `{error.ctx.command_path if error.ctx else 'tfprov'} --help`", 2)
+        return _show_help(error.format_message())
     except click.ClickException as error:
         return _fail(_one_line(error), 2)
     except CombinedError as error:
@@ -208,9 +235,22 @@ def run(argv: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _show_help(text: str) -> int:
+    """Print the help that a command without its verb shows: like docker's and kubectl's, that is no error."""
+    try:
+        print(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard(sys.stdout)
+        return UNREAD
+    return 0
+
+
 def _interrupted(error: BaseException) -> int:
     if isinstance(error, HangUp):
         what = "the terminal was closed: what runs goes on"
+        if error.args[:1] == (True,):
+            return _fail(f"error: {what}, and is taken down at its end; `tfprov attach` follows it", HUNG_UP)
         return _fail(f"error: {what}; `tfprov status` shows it and `tfprov wait` follows it", HUNG_UP)
     if isinstance(error, KeyboardInterrupt):  # click ends the line for Abort
         print("interrupted", file=sys.stderr)

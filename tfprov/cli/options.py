@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tfprov.cli.printing.verbose import verbose_option
+from tfprov.cli.shells import values
 from tfprov.errors import OWN_CODES, Problem, TaskFailed
 from tfprov.paths import INVENTORY
 
@@ -24,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def source_options(command: F) -> F:
     """Add the options of the inventory: `-i`, `-e`, `-v`, `--lookup-dir`, and ansible-vault's passwords."""
     for option in (
-        click.option("-v", "--verbose", count=True, help="Say more; -vv shows where an internal error comes from."),
+        verbose_option(),
         click.option("--vault-id", "vault_ids", multiple=True, metavar="[ID@]SOURCE", help="A vault id's password."),
         click.option(
             "-J",
@@ -39,6 +41,7 @@ def source_options(command: F) -> F:
             "vault_files",
             multiple=True,
             metavar="FILE",
+            shell_complete=values.files,
             help="Where that password is.",
         ),
         click.option(
@@ -49,7 +52,15 @@ def source_options(command: F) -> F:
             metavar="DIR",
             help="Templates may look up files below DIR, too, and not only beside the inventory.",
         ),
-        click.option("-e", "--extra-vars", "extra", multiple=True, metavar="VARS", help="key=value, YAML, or @FILE."),
+        click.option(
+            "-e",
+            "--extra-vars",
+            "extra",
+            multiple=True,
+            metavar="VARS",
+            shell_complete=values.vars_files,
+            help="key=value, YAML, or @FILE.",
+        ),
         click.option(
             "-i",
             "--inventory",
@@ -57,6 +68,7 @@ def source_options(command: F) -> F:
             multiple=True,
             show_default=f"$TFPROV_INVENTORY, else {INVENTORY}",
             metavar="SOURCE",
+            shell_complete=values.files,
             help="The inventory: a file, a directory, a script, or `host1,host2`. Several are merged.",
         ),
     ):
@@ -78,7 +90,9 @@ def change_options(command: F) -> F:
     command = click.option(
         "-f", "--forks", type=click.IntRange(1, 1000), help="Hosts to work on at the same time; default: 32."
     )(command)
-    command = click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts.")(command)
+    command = click.option(
+        "-l", "--limit", metavar="PATTERN", shell_complete=values.patterns, help="Only these hosts."
+    )(command)
     return inventory_options(command)
 
 

@@ -1,7 +1,6 @@
-"""Output: colours and a live line on a terminal, plain lines in a pipe, and JSON."""
+"""Output: colours and a live line on a terminal, plain lines in a pipe."""
 
 import contextlib
-import json
 import os
 import sys
 import threading
@@ -9,7 +8,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
-from tfprov.cli.escape_sequences import Screened, on_one_line, screened
+from tfprov.cli.escape_sequences import Screened, has_colours, on_one_line
+from tfprov.cli.printing import verbose
+from tfprov.cli.printing.colour import chosen
+from tfprov.cli.printing.live_line import LiveLine
+from tfprov.cli.printing.log_text import level_colour, stamp
 from tfprov.cli.progress_line import MOVES, UnderWay, progress_line
 from tfprov.engine.events import Event
 from tfprov.formats.event_file import EventProgress
@@ -18,83 +21,7 @@ from tfprov.model.plan import Action, ActionKind
 from tfprov.model.state import Observed
 from tfprov.planning.plan_text import format_size
 from tfprov.planning.reconcile import describe_artifact
-
-_INDENT = "    "
-
-
-def dumps(data: Any) -> str:
-    """Return what `json.dumps(data, sort_keys=True, indent=4, ensure_ascii=False)` returns.
-
-    An object that occurs several times is encoded once.
-    """
-    return _text(data, "\n", {})
-
-
-def _text(data: Any, line: str, known: dict[tuple[int, int], str]) -> str:
-    """Return `data` as JSON. `line` is a line break with its indentation; `known` caches texts by id and depth."""
-    if isinstance(data, dict | list | tuple) and data:
-        place = id(data), len(line)
-        if place not in known:
-            known[place] = _collection(data, line, known)
-        return known[place]
-    return _single(data)
-
-
-def _collection(
-    data: "dict[str, Any] | list[Any] | tuple[Any, ...]", line: str, known: dict[tuple[int, int], str]
-) -> str:
-    below = line + _INDENT
-    if isinstance(data, dict):
-        inner = [f"{_single(key)}: {_text(data[key], below, known)}" for key in sorted(data)]
-        return f"{{{below}{f',{below}'.join(inner)}{line}}}"
-    return f"[{below}{f',{below}'.join(_text(item, below, known) for item in data)}{line}]"
-
-
-_single = json.JSONEncoder(ensure_ascii=False).encode
-
-
-_ERASE = "\r\x1b[K"
-_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
-_CUT = "…"
-
-
-class LiveLine:
-    """The last line of a terminal `stream` that is `columns()` cells wide. Not thread-safe."""
-
-    def __init__(self, stream: TextIO, columns: Callable[[], int]) -> None:
-        self._stream, self._columns = stream, columns
-        self._text = ""
-
-    def show(self, text: str) -> None:
-        """Replace the line by `text`; an empty text removes it."""
-        # A closed terminal has no width and takes no text; SIGHUP reports it.
-        with contextlib.suppress(OSError):
-            if text := screened(on_one_line(text), colours=False):
-                # The last column stays free: some terminals wrap after writing there, also with wrapping off.
-                self._write(f"\r{_NO_WRAP}{fitting(text, self._columns() - 1)}\x1b[K{_WRAP}")
-            elif self._text:
-                self._write(_ERASE)
-        self._text = text
-
-    def print(self, text: str) -> None:
-        """Write `text` and a line end above the line."""
-        with contextlib.suppress(OSError):
-            self._write(f"{_ERASE if self._text else ''}{screened(text, colours=True)}\n")
-        self.show(self._text)
-
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
-
-
-def fitting(text: str, cells: int) -> str:
-    """Return as much of `text` as fits into `cells` of a terminal, with an ellipsis if it is cut."""
-    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415  only a live line needs it: 15 ms
-
-    if cell_len(text) <= cells:
-        return text
-    return set_cell_size(text, cells - len(_CUT)) + _CUT if cells > 0 else ""
-
+from tfprov.results import LogRecord, RunResult
 
 _COLOURS = ("36", "33", "35", "32", "34", "96", "93", "95")
 """ANSI colours of the tasks' prefixes, in turn."""
@@ -120,9 +47,8 @@ class Printer:
     ) -> None:
         out = out or sys.stdout
         raw: TextIO = out.raw if isinstance(out, Screened) else out
-        terminal = raw.isatty()
-        self.live = terminal if live is None else live
-        self.colour = terminal if colour is None else colour
+        self.live = raw.isatty() if live is None else live
+        self.colour = has_colours(raw, chosen() if colour is None else colour)
         self.raw, self.out = raw, Screened(raw, colours=self.colour)
         self.now = now
         self.lock = threading.RLock()
@@ -137,15 +63,22 @@ class Printer:
 
     def __enter__(self) -> "Printer":
         if self.live:
+            self.awaits("asking the hosts")
             self.line = LiveLine(self.raw, lambda: os.get_terminal_size(self.raw.fileno()).columns)
             threading.Thread(target=self._redraw, name="tfprov-live", daemon=True).start()
+            verbose.write_by(self.aside)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Remove the live line, for good: something else writes to the terminal from here on."""
         self._left.set()
         with self.lock:
             if self.line is not None:
                 self.line.show("")
+                verbose.write_by(None)
             self.line = None
 
     def _redraw(self) -> None:
@@ -158,14 +91,30 @@ class Printer:
             if self.line is not None:
                 self.line.show(self.under_way.text(self.now()))
 
+    def awaits(self, what: str) -> None:
+        """Set what is awaited whenever nothing has happened for a second; an empty text shows nothing then."""
+        with self.lock:
+            self.under_way.idle, self.under_way.idle_since = what, self.now()
+
     def print(self, text: str) -> None:
         """Write one line above the live one."""
         with self.lock:
+            self.under_way.idle_since = self.now()
             if self.line is not None:
                 self.line.print(text)
             else:
                 self.out.write(f"{text}\n")
                 self.out.flush()
+
+    def aside(self, text: str) -> None:
+        """Write one line to standard error, without the live line in front of it."""
+        with self.lock:
+            if self.line is not None:
+                self.line.show("")
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"{text}\n")
+                sys.stderr.flush()
+            self.show()
 
     # -- Reporter -----------------------------------------------------------------------------------------------------
 
@@ -187,8 +136,11 @@ class Printer:
     def done(self, action: Action) -> None:
         """See Reporter."""
         with self.lock:
+            _, begin = self.under_way.running.get(action.id, (action, self.now()))
             sent = self.under_way.end(action)
             size = f" ({format_size(sent)} {MOVES[action.kind]})" if sent else ""
+            if verbose.is_on():
+                size += f" ({self.now() - begin:.2f} s)"
             self.print(f"{self.paint('ok', '32')}       {describe(action)}{size}")
             self.show()
 
@@ -209,13 +161,34 @@ class Printer:
 
     def log(self, task: str, line: str) -> None:
         """See Reporter."""
-        self.print(f"{self.prefix(task)} {on_one_line(line)}")
+        self.record(LogRecord(task, line))
+
+    def redrawn(self, task: str, line: str) -> None:
+        """See Reporter; on the live line only: in a pipe a progress bar is its last state."""
+        with self.lock:
+            self.under_way.redraw(task, line)
+            self.show()
+
+    def record(self, record: LogRecord, *, times: bool = False) -> None:
+        """Print a line of a log, behind its task's name and, with `times`, the time at which it was printed."""
+        with self.lock:
+            if record.unfinished:
+                self.redrawn(record.task, record.line)
+                return
+            if record.is_remark:
+                self.print(record.line)
+                return
+            self.under_way.redraw(record.task, "")
+            text = on_one_line(record.line)
+            if self.colour and (colour := level_colour(text)):
+                text = self.paint(text, colour)
+            when = f"{stamp(record.printed)} " if times else ""
+            self.print(f"{self.prefix(record.task)} {when}{text}")
 
     def progress(self, progress: EventProgress, steps: int | None) -> None:
         """See Reporter."""
         with self.lock:
-            changed = self.under_way.training != (progress, steps)
-            self.under_way.training = progress, steps
+            changed = self.under_way.advance(progress, steps, self.now())
             if self.line is not None:
                 self.show()
             elif changed and self.now() - self.progress_at >= _PLAIN_PROGRESS:
@@ -234,7 +207,10 @@ class Printer:
 
     def incident(self, kind: IncidentKind, text: str, *, task: str = "", host: str = "", **values: Any) -> None:
         """See Reporter; `text` names the task and the host."""
-        self.print(text)
+        with self.lock:
+            if kind is IncidentKind.WENT_BACK:
+                self.under_way.lost += max(0, int(values.get("lost", 0)) - int(values.get("resumed", 0)))
+            self.print(text)
 
     def observed(self, containers: Iterable[Observed]) -> None:
         """See Reporter; `status` shows it."""
@@ -243,6 +219,14 @@ class Printer:
         """See Reporter; `runs` shows it."""
 
     # -- words --------------------------------------------------------------------------------------------------------
+
+    def result(self, result: object) -> None:
+        """Print the last lines of a training; of other verbs, people have read the result in the lines before."""
+        if isinstance(result, RunResult):
+            from tfprov.cli.printing.closing import closing_lines  # noqa: PLC0415
+
+            for line in closing_lines(result):
+                self.print(line)
 
     def align(self, tasks: Iterable[str]) -> None:
         """Make the prefixes of these tasks equally wide."""

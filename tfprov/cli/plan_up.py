@@ -8,6 +8,7 @@ import click
 from tfprov.cli.escape_sequences import json_screened
 from tfprov.cli.options import change_options, cluster_of, json_option, partial_option, resume_option
 from tfprov.cli.output import Printer
+from tfprov.cli.printing.json_events import JsonEvents, events_option
 
 
 @click.command("plan")
@@ -16,25 +17,24 @@ from tfprov.cli.output import Printer
 @change_options
 def plan_command(as_json: bool, resume: bool, **options: Any) -> None:
     """Nothing is changed. A task is restarted only where a field of it differs, and the field is named."""
-    printer = Printer(live=False)
-    result = cluster_of(options, None if as_json else printer.handle, connect=True).plan(resume=resume)
-    if as_json:
-        click.echo(json_screened(json.dumps(result.to_dict(), indent=2)))
-        return
-    for line in result.text():
-        printer.note(line)
+    with Printer() as printer:
+        result = cluster_of(options, None if as_json else printer.handle, connect=True).plan(resume=resume)
+        lines = [json_screened(json.dumps(result.to_dict(), indent=2))] if as_json else result.text()
+        for line in lines:
+            printer.note(line)
 
 
 @click.command("up")
+@events_option
 @partial_option
 @resume_option
 @change_options
-def up_command(partial: bool, resume: bool, **options: Any) -> None:
+def up_command(as_json: bool, partial: bool, resume: bool, **options: Any) -> None:
     """A second run changes nothing. Tasks keep running after the command has ended.
 
     All or nothing: what was started is taken back when not all of it comes up, unless you say `--partial`.
     """
-    with Printer() as printer:
+    with JsonEvents() if as_json else Printer() as printer:
         cluster = cluster_of(options, printer.handle, connect=True)
         printer.align(cluster.tasks)
-        cluster.up(partial=partial, resume=resume)
+        printer.result(cluster.up(partial=partial, resume=resume))

@@ -16,6 +16,10 @@ from tfprov.cli.options import (
     resume_option,
 )
 from tfprov.cli.output import Printer
+from tfprov.cli.printing.json_events import JsonEvents, events_option
+from tfprov.cli.runs.detach import RunHandover, detach_option, detached_text
+from tfprov.cli.shells import values
+from tfprov.errors import HangUp
 
 _discard_option = click.option(
     "--discard", is_flag=True, help="Do not gather: remove checkpoints that were not brought back."
@@ -23,45 +27,57 @@ _discard_option = click.option(
 
 
 @click.command("run")
+@detach_option
+@events_option
 @_discard_option
 @partial_option
 @resume_option
 @change_options
-def run_command(partial: bool, discard: bool, resume: bool, **options: Any) -> None:
-    """Ctrl-C takes the cluster down too, after the chief has saved."""
-    with Printer() as printer:
-        cluster = cluster_of(options, printer.handle, connect=True)
+def run_command(detach: bool, as_json: bool, partial: bool, discard: bool, resume: bool, **options: Any) -> None:
+    """Ctrl-C takes the cluster down too, after the chief has saved. When the terminal is closed, a supervisor goes on."""
+    with JsonEvents() if as_json else Printer() as printer:
+        handover = RunHandover(options, printer.handle)
+        cluster = cluster_of(options, handover.handle, connect=True)
         printer.align(cluster.tasks)
-        with exit_code_of_training():
-            cluster.run(partial=partial, discard=discard, resume=resume)
+        if detach:
+            printer.result(cluster.up(partial=partial, resume=resume))
+            printer.note(detached_text(handover.detach(cluster, discard=discard)))
+            return
+        try:
+            with exit_code_of_training():
+                printer.result(cluster.run(partial=partial, discard=discard, resume=resume))
+        except HangUp as hang_up:
+            raise HangUp(handover.hang_up(cluster, discard=discard)) from hang_up
 
 
 @click.command("down")
+@events_option
 @_discard_option
 @change_options
-def down_command(discard: bool, **options: Any) -> None:
+def down_command(as_json: bool, discard: bool, **options: Any) -> None:
     """What holds a checkpoint that could not be gathered is stopped, but kept; so is what cannot be reached."""
-    with Printer() as printer:
+    with JsonEvents() if as_json else Printer() as printer:
         cluster = cluster_of(options, printer.handle, connect=True)
         printer.align(cluster.tasks)
-        cluster.down(discard=discard)
+        printer.result(cluster.down(discard=discard))
 
 
 @click.command("gather")
+@events_option
 @click.option("--path", metavar="PATH", help="Bring this file or directory of the chief instead, as it is.")
 @inventory_options
-def gather_command(path: str | None, **options: Any) -> None:
+def gather_command(as_json: bool, path: str | None, **options: Any) -> None:
     """A second gather copies nothing. Nothing that was gathered is ever replaced by something older.
 
     PATH is for a program that saves elsewhere than in TFPROV_CHECKPOINT_DIR. A relative one counts from the chief's working
     directory; in a container it may be anywhere.
     """
-    with Printer() as printer:
-        cluster_of(options, printer.handle).gather(path)
+    with JsonEvents() if as_json else Printer() as printer:
+        printer.result(cluster_of(options, printer.handle).gather(path))
 
 
 @click.command("play")
-@click.argument("playbook")
+@click.argument("playbook", shell_complete=values.playbooks)
 @click.option("--show", is_flag=True, help="Print the playbook instead of playing it.")
 @click.option("-C", "--check", is_flag=True, help="Say what each step would do, and change nothing.")
 @click.option("-t", "--tags", multiple=True, help="Only plays and steps with one of these tags.")

@@ -86,6 +86,14 @@ class UnderWay:
     transfers: dict[str, Transfer] = field(default_factory=dict)
     awaited: tuple[str, float] | None = None
     training: tuple[EventProgress, int | None] | None = None
+    idle: str = ""
+    """What is awaited while nothing else is known to be: shown once nothing has happened for a second."""
+    idle_since: float = 0.0
+    trained_since: float | None = None
+    lost: int = 0
+    """Steps that were trained twice, after the training went back to a checkpoint."""
+    unfinished: dict[str, str] = field(default_factory=dict)
+    """Lines that tasks are printing, such as progress bars, by task; the one that changed last is the last."""
 
     def plan(self, actions: Iterable[Action]) -> None:
         """Reset the counts for these actions."""
@@ -121,8 +129,22 @@ class UnderWay:
             self.awaited = (what, now) if what else None
             self.transfers.pop("", None)  # those bytes belonged to the previous wait
 
+    def redraw(self, task: str, line: str) -> None:
+        """Set the unfinished line of a task; an empty text ends it."""
+        self.unfinished.pop(task, None)
+        if line:
+            self.unfinished[task] = line
+
     def text(self, now: float) -> str:
         """Return the line; empty if nothing is in progress."""
+        task = next(reversed(self.unfinished), None)
+        bar = "" if task is None else f"{task} | {self.unfinished[task].strip()}"
+        if text := " · ".join(filter(None, [self._activity(now), bar])):
+            return text
+        waits = self.idle and now - self.idle_since >= _SLOW
+        return f"{self.idle} · {_elapsed(self.idle_since, now)}" if waits else ""
+
+    def _activity(self, now: float) -> str:
         kinds = dict.fromkeys(action.kind for action, _ in self.running.values())
         if kinds:
             return "; ".join(self._kind(kind, now) for kind in kinds)
@@ -130,7 +152,18 @@ class UnderWay:
             what, begin = self.awaited
             moved = self.transfers[""].text(1, 0, now) if "" in self.transfers else ""
             return " · ".join(filter(None, [what, moved, _elapsed(begin, now)]))
-        return progress_line(*self.training) if self.training is not None else ""
+        if self.training is None:
+            return ""
+        since = "" if self.trained_since is None else _elapsed(self.trained_since, now)
+        lost = f"{self.lost:,} steps lost" if self.lost else ""
+        return " · ".join(filter(None, [progress_line(*self.training), since, lost]))
+
+    def advance(self, progress: EventProgress, steps: int | None, now: float) -> bool:
+        """Record the chief's progress; return whether it is new."""
+        changed = self.training != (progress, steps)
+        self.training = progress, steps
+        self.trained_since = now if self.trained_since is None else self.trained_since
+        return changed
 
     def _kind(self, kind: str, now: float) -> str:
         running = [(action, begin) for action, begin in self.running.values() if action.kind == kind]

@@ -13,8 +13,10 @@ import click
 
 from tfprov.cli.escape_sequences import Screened, json_screened
 from tfprov.cli.options import json_option
-from tfprov.cli.output import LiveLine, table
+from tfprov.cli.output import table
+from tfprov.cli.printing.live_line import LiveLine
 from tfprov.cli.progress_line import duration
+from tfprov.cli.shells import values
 from tfprov.errors import TfprovError, one_line
 from tfprov.planning.plan_text import format_count, format_size
 from tfprov.tfrecord.errors import DamagedFile
@@ -34,7 +36,7 @@ def records_command() -> None:
 def file_options(command: Command) -> Command:
     """Add the files, and how they are read."""
     for option in (
-        click.argument("files", nargs=-1, required=True),
+        click.argument("files", nargs=-1, required=True, shell_complete=values.files),
         click.option(
             "--compression", default="auto", show_default=True, help="auto (by extension), none, gzip or zlib."
         ),
@@ -131,7 +133,7 @@ def stats_command(as_json: bool, **options: Any) -> None:
 
 
 @records_command.command("index")
-@click.argument("files", nargs=-1, required=True)
+@click.argument("files", nargs=-1, required=True, shell_complete=values.files)
 @click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, help="Index every so many records.")
 def index_command(files: tuple[str, ...], every: int) -> None:
     """Write _NAME.idx beside each file NAME: where its records begin, by which Hadoop splits it."""
@@ -141,7 +143,7 @@ def index_command(files: tuple[str, ...], every: int) -> None:
 
 
 @records_command.command("convert")
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", shell_complete=values.files)
 @click.argument("destination")
 @click.option("--from", "source_format", metavar="FORMAT", help="Of the sources; without it, by their extension.")
 @click.option("--to", "destination_format", metavar="FORMAT", help="Of the destination: tfrecord, parquet, csv, ...")

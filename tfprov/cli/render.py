@@ -9,6 +9,7 @@ import click
 
 from tfprov.cli.escape_sequences import write_document
 from tfprov.cli.options import source_options, sources_of, vault_of, warn
+from tfprov.cli.shells import values
 from tfprov.errors import TfprovError, Usage, combine_errors
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("render")
-@click.argument("target", required=False)
+@click.argument("target", required=False, shell_complete=values.targets)
 @click.option("--list", "lists", is_flag=True, help="Show all targets; with TARGET, all its options for --set.")
 @click.option(
     "--template",
@@ -25,7 +26,14 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Use the templates in DIR instead of those of the same names.",
 )
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option of the target.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    shell_complete=values.target_settings,
+    help="An option of the target.",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE|DIR", help="Where to; default: stdout.")
 @source_options
 def render_command(

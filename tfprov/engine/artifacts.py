@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from tfprov.engine.events import Reporter
+from tfprov.engine.reporter import Reporter
 from tfprov.errors import InvalidInput, Problem
 from tfprov.hosts.base import Runtime
 from tfprov.hosts.data_download import FetchProgress
@@ -19,6 +19,7 @@ from tfprov.model.state import Container as WantedTask
 from tfprov.model.state import DataSet
 from tfprov.paths import cache_home, state_home
 from tfprov.planning.desired import RoleHost
+from tfprov.settings.env_file import env_file_paths
 from tfprov.settings.load import SourceList
 from tfprov.settings.resolve import RoleSettings
 from tfprov.settings.role_settings import python_path, python_position, resolve_path
@@ -167,7 +168,8 @@ def never_code(
 ) -> frozenset[Path]:
     """Return the paths that are never code, wherever they lie: a gather or an added host must not restart a training.
 
-    These are the gather directories, the inventory's sources with their variables and vault passwords, and tfprov's state.
+    These are the gather directories, the inventory's sources with their variables, vault passwords and env files, and
+    tfprov's state.
     """
     names = [str(sources)] if isinstance(sources, Path) else list(sources)
     homes = {home for home in map(vars_base, names) if home is not None}
@@ -179,6 +181,7 @@ def never_code(
             *(Path(option[1:]) for option in extra if option.startswith("@")),
             *(source.path for source in passwords if source.path is not None),
             *_gathered(roles),
+            *(path for role in roles for path in env_file_paths(role.node)),
             state_home(),
             cache_home(),
         ]

@@ -10,8 +10,8 @@ from tfprov.atomic_write import private_directory
 from tfprov.engine.artifacts import PackedCode, all_problems, check_data, check_python, fetched, pack_all
 from tfprov.engine.checkpoints.manifest import LOGS
 from tfprov.engine.context import DEFAULT_FORKS, Context, Definition, chief_of, gather_directory
-from tfprov.engine.events import Reporter
 from tfprov.engine.host_registry import DeliveredImages, HostRegistry, keyed_hash
+from tfprov.engine.reporter import Reporter
 from tfprov.errors import HostError, InvalidInput, Usage, hide_secret
 from tfprov.hosts.base import Runtime
 from tfprov.hosts.process.data_dirs import DataDirs
@@ -151,6 +151,8 @@ def _context(assembly: _Assembly, tasks: _Tasks, runtimes: Mapping[str, Runtime]
     """Return the context; `fields` are the fields of Context that only this runtime sets."""
     cluster, roles, wanted, codes = tasks.cluster, tasks.roles, tasks.wanted, tasks.codes
     hide_secrets(wanted)
+    for url in (one.url for role in roles for one in role.values.notify):
+        hide_secret(url or "")
     target = gather_directory(cluster, roles)
     return Context(
         inventory=assembly.definition.inventory,

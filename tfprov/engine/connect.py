@@ -54,7 +54,7 @@ def prepare_connections(
     recorded = {host: settings for host, settings in HostRegistry(home).read().items() if host not in present}
     builder = _builder(inventory, roles, present)
     remote = {host: s for host, s in {**present, **recorded, **builder}.items() if not s.local}
-    ssh = {host: SSHHost(_target(settings, accept_new=accept_new)) for host, settings in remote.items()}
+    ssh = {host: SSHHost(ssh_target(settings, accept_new=accept_new)) for host, settings in remote.items()}
     return Connections(present, recorded, builder, ssh)
 
 
@@ -67,7 +67,8 @@ def _builder(
     return {host: resolve_connection(inventory, host)} if host and host not in present else {}
 
 
-def _target(settings: ConnectionSettings, *, accept_new: bool) -> SSHTarget:
+def ssh_target(settings: ConnectionSettings, *, accept_new: bool) -> SSHTarget:
+    """Return a host's connection settings for the SSH client."""
     return SSHTarget(
         name=settings.host,
         address=settings.address,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from tfprov.engine.artifacts import Artifact, Fetched, Ready, never_code
 from tfprov.engine.checkpoints.verify import Verify, verify
 from tfprov.engine.concurrency import Clock
-from tfprov.engine.events import Quiet, Reporter
+from tfprov.engine.events import Quiet
 from tfprov.engine.host_registry import HostRegistry
+from tfprov.engine.reporter import Reporter
 from tfprov.errors import HostError, Usage, Warn, ignore_warning
 from tfprov.filesystems.remote_dir import OpenRemote, open_remote
 from tfprov.hosts.base import Runtime
@@ -109,6 +110,8 @@ class Context:
     """The directory for the logs of removed tasks; None keeps no logs."""
     history: Path | None = None
     """The directory of the cluster's runs on the controller; None records none."""
+    deadline: float | None = None
+    """When the run is ended, in the seconds of `clock.now()`; None for no limit."""
     new_run: str = ""
     """The id of a run that starts anew; empty for one that is made at its start."""
     before_remove: Callable[[str, str], None] | None = None

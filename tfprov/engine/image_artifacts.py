@@ -16,11 +16,11 @@ from typing import Any
 
 from tfprov.engine.artifacts import Makes
 from tfprov.engine.context import Context
-from tfprov.engine.events import Reporter
 from tfprov.engine.execute import execute
 from tfprov.engine.host_registry import DeliveredImages
 from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.engine.observe import observe
+from tfprov.engine.reporter import Reporter
 from tfprov.errors import DeliveryError, HostError, Usage
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.image_contents import Deliveries, is_delivered

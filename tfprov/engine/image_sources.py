@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfprov.engine.artifacts import Artifact, Later, Makes, Once
-from tfprov.engine.events import Reporter
 from tfprov.engine.host_registry import DeliveredImages
 from tfprov.engine.machines import engine_socket
+from tfprov.engine.reporter import Reporter
 from tfprov.errors import DeliveryError, InvalidInput, Problem
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.machine import Machine

@@ -20,6 +20,8 @@ def public_roles(roles: Iterable[RoleSettings]) -> dict[str, dict[str, Any]]:
 def _of_role(role: RoleSettings) -> dict[str, Any]:
     written: Any = plain_masked(role.node)
     values = role.values.model_dump(mode="json") | {"address": role.address, "env": written.get("env") or {}}
+    for one in values["notify"]:
+        one["url"] = HIDDEN if one["url"] else None  # whoever knows it can post there
     return public(values | ({} if role.values.saves else {"checkpoints": "none"}))
 
 

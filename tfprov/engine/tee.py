@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tfprov.engine.events import Reporter
+from tfprov.engine.reporter import Reporter
 from tfprov.formats.event_file import EventProgress
 from tfprov.model.incident import IncidentKind
 from tfprov.model.plan import Action
@@ -50,6 +50,11 @@ class Tee:
         """See Reporter."""
         for one in self._reporters:
             one.log(task, line)
+
+    def redrawn(self, task: str, line: str) -> None:
+        """See Reporter."""
+        for one in self._reporters:
+            one.redrawn(task, line)
 
     def progress(self, progress: EventProgress, steps: int | None) -> None:
         """See Reporter."""

@@ -1,6 +1,6 @@
 """Compares runs: the settings and versions that differ, and the final figures. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,8 +57,33 @@ def compare(records: Sequence[RunRecord]) -> Comparison:
     facts = [_facts(record.description) for record in records]
     names = dict.fromkeys(name for one in facts for name in one)
     rows = [Difference(name, tuple(one.get(name) for one in facts)) for name in names]
-    different = tuple(row for row in rows if any(value != row.values[0] for value in row.values))
-    return Comparison(tuple(records), different, tuple(map(_figures, records)))
+    different = [row for row in rows if len({repr(_comparable(value)) for value in row.values}) > 1]
+    roles = {role for record in records for role in _mapping(record.description.get("settings"))}
+    return Comparison(tuple(records), tuple(_merged(different, roles)), tuple(map(_figures, records)))
+
+
+def _comparable(value: Any) -> Any:
+    """Return a value for comparisons: a setting that an earlier version did not have is like one that is empty."""
+    return None if value in ([], {}, "") else value
+
+
+def _merged(rows: Sequence[Difference], roles: Collection[str]) -> Iterator[Difference]:
+    """Yield the rows, and one row without a role in place of those that all of several roles have in common."""
+    by_setting: dict[str, list[Difference]] = {}
+    for row in rows:
+        role, _, setting = row.name.partition(".")
+        by_setting.setdefault(setting if role in roles else "", []).append(row)
+    shared = {
+        setting: group
+        for setting, group in by_setting.items()
+        if setting and len(group) == len(roles) > 1 and all(row.values == group[0].values for row in group)
+    }
+    for row in rows:
+        setting = row.name.partition(".")[2]
+        if row not in shared.get(setting, ()):
+            yield row
+        elif row is shared[setting][0]:
+            yield Difference(setting, row.values)
 
 
 def _figures(record: RunRecord) -> Figures:

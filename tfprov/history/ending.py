@@ -8,9 +8,10 @@ from typing import Any
 from tfprov.atomic_write import private_directory
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.context import Context
-from tfprov.engine.monitoring.kept_logs import lines_of
+from tfprov.engine.monitoring.kept_logs import kept_tasks, lines_of
 from tfprov.errors import INTERRUPTED, TERMINATED, GatherError
-from tfprov.history.json_lines import Appender, last_line, read_lines
+from tfprov.history.event_json import finite
+from tfprov.history.json_lines import Appender, read_lines
 from tfprov.history.quality import EventData, read_event_data
 from tfprov.history.recorder import Recorder
 from tfprov.history.run_dir import RunDir
@@ -27,9 +28,9 @@ def end_record(
     ended = context.clock.wall()
     started = _started(directory, ended)
     events = read_event_data(context.target, started) if context.target.is_dir() else EventData()
-    _fill_curve(directory, events)
+    filled = _fill_curve(directory, events)
     chief = totals.tasks.get(context.cluster.chief.name, {})
-    last = totals.last or _last(directory)
+    last = _last(directory) if filled or totals.last is None else totals.last
     return {
         "run": directory.id,
         "verb": verb,
@@ -43,6 +44,7 @@ def end_record(
         "last": last,
         "quality": events.measures,
         "checkpoint": _checkpoint(context, directory.id),
+        "tensorflow": _tensorflow(context, directory),
     }
 
 
@@ -72,21 +74,32 @@ def _started(directory: RunDir, default: float) -> float:
 
 
 def _last(directory: RunDir) -> dict[str, Any] | None:
-    line = last_line(directory.progress)
+    lines = [line for line in read_lines(directory.progress) if isinstance(line.get("written"), int | float)]
+    line = max(lines, key=lambda one: float(one["written"]), default=None)
     return None if line is None else {name: line.get(name) for name in ("step", "steps", "loss", "rate", "at")}
 
 
-def _fill_curve(directory: RunDir, events: EventData) -> None:
-    """Add the losses in the event files to a curve that was not recorded, as after `up` and `down`."""
-    known = [line.get("step") for _, line in zip(range(_FEW), read_lines(directory.progress), strict=False)]
-    if len(known) >= _FEW or len(events.loss) <= len(known):
-        return
+def _fill_curve(directory: RunDir, events: EventData) -> bool:
+    """Add the losses in the event files that were not seen, as after `up` and `down`; return whether there were any."""
+    known = {line.get("step") for line in read_lines(directory.progress)}
+    newest = max((step for step in known if isinstance(step, int)), default=-1) if len(known) >= _FEW else -1
+    missing = [one for one in events.loss if one[1] > newest and one[1] not in known]
     with suppress(OSError):
         appender = Appender(directory.progress)
-        for at, step, loss in events.loss:
-            if step not in known:
-                appender.append({"at": at, "step": step, "loss": loss, "rate": None, "written": at, "source": "events"})
+        for at, step, loss in missing:
+            line = {"at": at, "step": step, "loss": finite(loss), "rate": None, "written": at, "source": "events"}
+            appender.append(line)
         appender.close()
+    return bool(missing)
+
+
+def _tensorflow(context: Context, directory: RunDir) -> str | None:
+    """Return the version of TensorFlow that the chief's runtime reported, in a container, too; else that of run.json."""
+    kept = kept_tasks(context.logs / directory.id) if context.logs is not None else {}
+    reported = kept.get(context.cluster.chief.name, {}).get("tensorflow")
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        reported = reported or directory.read(directory.run_file)["versions"]["tensorflow"]
+    return str(reported) if reported else None
 
 
 def _checkpoint(context: Context, run: str) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ import gzip
 import os
 import re
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ LIMIT = 16 * 1024 * 1024
 OF_ALL = 1024 * 1024 * 1024
 """Bytes of text that are kept of all tasks of a run."""
 _NAME = re.compile(r"(?P<job>[a-z_]+)-(?P<index>[0-9]+)\.log\.gz", re.ASCII)
+_PART = re.compile(r"(?P<job>[a-z_]+)-(?P<index>[0-9]+)(?:\.[12])?\.log\.gz", re.ASCII)
 _NUMBER = "#"
 _CHUNK = 256 * 1024
 _LONGEST = 16 * 1024
@@ -127,6 +129,39 @@ def read_log(directory: Path, task: str) -> Iterator[LogLine]:
         yield from lines
 
 
+class LogTail:
+    """Reads the lines that are added to the logs in `directory`, from now on or, with `last`, that many lines before."""
+
+    def __init__(self, directory: Path, last: int = 0) -> None:
+        self._directory, self._ends = directory, dict[str, int]()
+        for path in directory.glob("*.log.gz"):
+            self._ends[path.name] = _whole_size(path)
+        self.begin = {task: list(deque(read_log(directory, task), last)) for task in logged_tasks(directory)}
+
+    def new(self) -> list[tuple[str, LogLine]]:
+        """Return the new lines, each with its task, in the order in which they were recorded."""
+        lines = []
+        for path in sorted(self._directory.glob("*.log.gz")):
+            match = _PART.fullmatch(path.name)
+            if match is not None:
+                lines += [(f"{match['job']}/{match['index']}", line) for line in self._of(path)]
+        return sorted(lines, key=lambda one: one[1].at)
+
+    def _of(self, path: Path) -> Iterator[LogLine]:
+        begin = self._ends.get(path.name, 0)
+        if path.stat().st_size < begin:  # it has made room
+            begin = 0
+        for end, data in _members(path, begin):
+            if end:
+                self._ends[path.name] = end
+                yield from filter(None, map(_parsed, data.decode("utf-8", "replace").split("\n")))
+
+
+def _parsed(line: str) -> LogLine | None:
+    at, _, text = line.partition("\t")
+    return LogLine(int(at) / 1000, text) if at.isdigit() else None
+
+
 def _segments(directory: Path, task: str) -> Iterator[tuple[int, list[LogLine]]]:
     """Yield the number and the lines of each file of a task, in order; the first half has the number 0."""
     stem = task.replace("/", "-")
@@ -137,8 +172,8 @@ def _segments(directory: Path, task: str) -> Iterator[tuple[int, list[LogLine]]]
             at, _, text = line.partition("\t")
             if at == _NUMBER:
                 number = int(text) if text.isdigit() else 0
-            elif at.isdigit():
-                lines.append(LogLine(int(at) / 1000, text))
+            elif (parsed := _parsed(line)) is not None:
+                lines.append(parsed)
         if lines:
             parts.append((number, lines))
     yield from sorted(parts, key=lambda part: part[0])
@@ -155,13 +190,14 @@ def _whole_size(path: Path) -> int:
     return max((end for end, _ in _members(path)), default=0)
 
 
-def _members(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the content of each member and the offset of its end, which is 0 for one that is cut."""
+def _members(path: Path, begin: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield the content of each member from `begin` on and the offset of its end, which is 0 for one that is cut."""
     try:
         file = path.open("rb")
     except OSError:
         return
     with file:
+        file.seek(begin)
         reader, content, data, end = zlib.decompressobj(31), b"", b"", 0
         while data or (data := file.read(_CHUNK)):
             try:

@@ -8,18 +8,32 @@ from tfprov.engine.context import Context
 from tfprov.engine.events import Callback, TrainingProgress
 from tfprov.engine.run_ids import new_run
 from tfprov.engine.tee import Tee
-from tfprov.errors import HUNG_UP, INTERRUPTED, OWN_CODES, HangUp, TaskFailed, TfprovError, mask_secrets
+from tfprov.errors import (
+    HUNG_UP,
+    INTERRUPTED,
+    OWN_CODES,
+    CombinedError,
+    DeadlineExceeded,
+    HangUp,
+    TaskFailed,
+    TfprovError,
+    mask_secrets,
+)
 from tfprov.formats.event_file import EventProgress
 from tfprov.history.describe import describe
 from tfprov.history.ending import end_record, fill_logs, keep_beside_checkpoints
 from tfprov.history.event_json import progress_json
-from tfprov.history.json_lines import Appender
+from tfprov.history.json_lines import Appender, last_line
 from tfprov.history.recorder import Recorder
 from tfprov.history.run_dir import RunDir
 from tfprov.model.state import Observation
+from tfprov.notify.message import ending_of
+from tfprov.notify.notifier import Notifier
 
 _ENDING = ("run", "down", "play")
 """Verbs after which a run has ended, if none of its tasks runs."""
+_TELLING = ("up", "run", "down", "play")
+"""Verbs that tell the targets of `notify` what happens; others only look."""
 _STARTING = ("up", "run", "play")
 """Verbs that start tasks, with the settings of now."""
 
@@ -30,6 +44,7 @@ class Session:
 
     context: Context
     recorder: Recorder | None = None
+    notifier: Notifier | None = None
 
     @property
     def run(self) -> str:
@@ -46,6 +61,7 @@ def recording(context: Context, verb: str, run: str = "") -> Iterator[Session]:
     if context.history is None:
         yield Session(context)
         return
+    known = run
     run = run or context.new_run or new_run()
     recorder = Recorder(
         RunDir(context.history / run),
@@ -55,7 +71,11 @@ def recording(context: Context, verb: str, run: str = "") -> Iterator[Session]:
         wall=context.clock.wall,
     )
     begun = _written(recorder.directory)
-    session = Session(replace(context, report=Tee(context.report, Callback(recorder.handle)), new_run=run), recorder)
+    notifier = _notifier(context, recorder, verb)
+    report = Tee(context.report, Callback(recorder.handle), Callback(notifier.handle))
+    session = Session(replace(context, report=report, new_run=run), recorder, notifier)
+    if run == known:  # a new one is announced when its tasks start
+        context.report.run_started(run)
     recorder.open(lambda: describe(context), refresh=verb in _STARTING)
     try:
         yield session
@@ -65,24 +85,37 @@ def recording(context: Context, verb: str, run: str = "") -> Iterator[Session]:
     _close(session, verb, begun, None)
 
 
+def _notifier(context: Context, recorder: Recorder, verb: str) -> Notifier:
+    targets = context.roles[0].values.notify if context.roles and verb in _TELLING else []
+    name, note = context.cluster.name, context.report.note
+    return Notifier(targets, name, lambda: recorder.directory.id, note, wall=context.clock.wall)
+
+
 def _close(session: Session, verb: str, begun: int, error: BaseException | None) -> None:
-    recorder, context = session.recorder, session.context
+    recorder, context, notifier = session.recorder, session.context, session.notifier
     assert recorder is not None
+    assert notifier is not None
     outcome = {"exit_code": exit_code(error), "error": mask_secrets(str(error)) if error is not None else ""}
+    outcome |= {"deadline": True} if _is_deadline(error) else {}
     if recorder.is_empty and verb != "up":
         recorder.discard()
     try:
-        if not isinstance(error, HangUp) and _has_ended(recorder, verb, begun, error):
+        if not isinstance(error, HangUp) and _has_ended(context, recorder, verb, begun, error):
             if context.machines:  # the ids of its images are known by now
                 recorder.describe(describe(context))
             fill_logs(context, recorder)
-            recorder.end(end_record(context, recorder.directory, recorder.totals, verb, outcome))
+            record = end_record(context, recorder.directory, recorder.totals, verb, outcome)
+            recorder.end(record)
+            notifier.send(ending_of(context.cluster.name, recorder.directory.id, record))
     finally:
         recorder.close(**outcome)
         keep_beside_checkpoints(context, recorder.directory)
+        notifier.close()
 
 
-def _has_ended(recorder: Recorder, verb: str, begun: int, error: BaseException | None) -> bool:
+def _has_ended(context: Context, recorder: Recorder, verb: str, begun: int, error: BaseException | None) -> bool:
+    if error is None and verb in ("run", "down") and context.hosts is None:
+        recorder.totals.all_gone()  # nothing is left, whoever has removed it
     if recorder.totals.running:
         return False
     if verb == "run" and _written(recorder.directory) != begun:  # `down` took it down meanwhile, and knows why
@@ -96,6 +129,11 @@ def _written(directory: RunDir) -> int:
         return directory.end_file.stat().st_mtime_ns
     except OSError:
         return 0
+
+
+def _is_deadline(error: BaseException | None) -> bool:
+    errors = error.errors if isinstance(error, CombinedError) else (error,)
+    return any(isinstance(one, DeadlineExceeded) for one in errors)
 
 
 def exit_code(error: BaseException | None) -> int:
@@ -125,7 +163,9 @@ def add_progress(context: Context, run: str, progress: EventProgress, steps: int
     if context.history is None or not run or not (context.history / run).is_dir():
         return
     with suppress(OSError):
-        appender = Appender(RunDir(context.history / run).progress)
-        event = TrainingProgress(progress, steps)
-        appender.append({"at": round(context.clock.wall(), 3), **progress_json(event)})
-        appender.close()
+        path, sample = RunDir(context.history / run).progress, progress_json(TrainingProgress(progress, steps))
+        last = last_line(path)
+        if last is None or any(last.get(name) != value for name, value in sample.items()):
+            appender = Appender(path)
+            appender.append({"at": round(context.clock.wall(), 3), **sample})
+            appender.close()

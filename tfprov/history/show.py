@@ -111,7 +111,8 @@ def show_lines(record: RunRecord, quality: str, now: float) -> Iterator[str]:
             yield f"{name.lower() + ':':<12} {cell}"
     if one.error:
         yield f"{'error:':<12} {one.error}"
-    versions = {name: value for name, value in dict(description.get("versions") or {}).items() if value}
+    used = {"tensorflow": record.end["tensorflow"]} if record.end is not None and record.end.get("tensorflow") else {}
+    versions = {name: value for name, value in {**dict(description.get("versions") or {}), **used}.items() if value}
     yield f"{'versions:':<12} {', '.join(f'{name} {value}' for name, value in versions.items())}"
     for code in description.get("code") or ():
         yield f"{'code:':<12} {_code(code)}"

@@ -52,6 +52,11 @@ class Totals:
         """The tasks that run as far as is known."""
         return [name for name, task in self.tasks.items() if task.get("state") == State.RUNNING.value]
 
+    def all_gone(self) -> None:
+        """Mark the tasks that somebody else has removed, whose end was not seen."""
+        for name in self.running:
+            self.tasks[name]["state"] = "gone"
+
     def task(self, state: Mapping[str, Any]) -> None:
         """Add the state of a task as `task_json` has it."""
         self.tasks[str(state["task"])] = {name: state[name] for name in state if name not in ("task", "run")}

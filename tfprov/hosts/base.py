@@ -8,6 +8,9 @@ from typing import BinaryIO, Protocol, runtime_checkable
 
 from tfprov.errors import HostError
 from tfprov.hosts.data_download import FetchProgress
+from tfprov.hosts.log_lines import LogTimes
+from tfprov.hosts.terminal import NO_INPUT, ExecMode
+from tfprov.hosts.usage import Usage
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState
 
@@ -170,8 +173,17 @@ class Runtime(Protocol):
     def tail(self, task: str, name: str, size: int) -> bytes:
         """Return the last `size` bytes of one of `files` as it is now, or all of a shorter one."""
 
-    def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
-        """Yield the lines of the task's log, from `tail` lines before its end; with `follow`, until the task ends."""
+    def logs(
+        self, task: str, *, tail: int | None = None, follow: bool = False, times: LogTimes | None = None
+    ) -> Iterator[str]:
+        """Yield the lines of the task's log, from `tail` lines before its end; with `follow`, until the task ends.
+
+        With `times`, each is a `Line` that has its time, and only those in that range are yielded; `tail` counts these.
+        With `follow`, a `Line` may be unfinished: the same line is yielded again, changed or with its end.
+        """
+
+    def usage(self) -> Mapping[str, Usage]:
+        """Return what each running task uses, by its name; processor time is known from the second call on."""
 
     def is_serving(self, task: Task) -> bool:
         """Whether a program listens on the task's port."""
@@ -179,8 +191,18 @@ class Runtime(Protocol):
     def command(self, argv: Sequence[str]) -> tuple[int, str]:
         """Run `argv` on the host itself; return its exit code and output."""
 
-    def execute(self, task: str, argv: Sequence[str]) -> int:
-        """Run `argv` next to the task, with its environment and this terminal; return the exit code."""
+    def execute(self, task: str, argv: Sequence[str], mode: ExecMode = NO_INPUT) -> int:
+        """Run `argv` next to the task, with its environment; return the exit code.
+
+        Its output goes to this process's; `mode` says whether it has its standard input and its terminal.
+        """
+
+    def put(self, task: str, path: str, source: Path) -> str:
+        """Copy the local file or directory `source` to `path` of a task, whole or not at all; return where it is.
+
+        A relative `path` begins at the working directory. A directory at `path` gets it with its own name; a file there is
+        replaced, and a directory is not. Links are left out. Raises HostError.
+        """
 
 
 class ConnectedSocket(Protocol):

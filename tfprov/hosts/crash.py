@@ -51,6 +51,11 @@ class FailedRun:
     words: str
 
 
+def is_restarted(code: int, only: Sequence[int], never: Sequence[int]) -> bool:
+    """Whether a policy restarts after exit code `code`: one of `only`, if there are any, and none of `never`."""
+    return code != 0 and (not only or code in only) and code not in never
+
+
 def last_words(lines: Sequence[str]) -> str:
     """Return a program's last words: the line of its exception, or else its last line; "" if there is none."""
     at = _find_exception(lines)

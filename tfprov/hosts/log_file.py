@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from tfprov.hosts.log_lines import Line
+
 LINE_LIMIT = 10_000
 """Characters shown of a line: an endless line must fill neither the terminal nor memory."""
 TAIL_LENGTH = 200
 """How many of them are the newest ones of a longer line."""
-UPDATE_INTERVAL = 10.0
+UPDATE_INTERVAL = 0.5
 """Seconds between updates of an unfinished line that changes."""
 _HEAD_LENGTH = LINE_LIMIT - TAIL_LENGTH
 _ELLIPSIS = "…"
@@ -99,8 +101,8 @@ def render_line(text: str) -> str:
 class LineSplitter:
     """Splits bytes that arrive in chunks into lines; invalid UTF-8 becomes U+FFFD. `now` returns seconds.
 
-    An unfinished line is yielded in its current state every UPDATE_INTERVAL seconds: a progress bar is one line for as
-    long as an epoch takes.
+    An unfinished line is yielded by `due` in its current state: a progress bar is one line for as long as an epoch takes.
+    `position` is the number of bytes up to the end of the line that was yielded last.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -110,16 +112,21 @@ class LineSplitter:
         self._open = False
         self._updated_at = now()
         self._last_shown: str | None = None
+        self._pending = 0
+        self.position = 0
 
-    def feed(self, data: bytes) -> Iterator[str]:
+    def feed(self, data: bytes) -> Iterator[Line]:
         """Add data and yield the lines that it completes."""
         *complete, rest = data.split(b"\n")
         for piece in complete:
+            self.position += self._pending + len(piece) + 1
+            self._pending = 0
             if self._open:
                 self._write(piece + b"\n")
-                yield from self._finish_line()
+                yield self._finish_line()
             else:
-                yield render_line(piece.decode("utf-8", errors="replace"))
+                yield Line(render_line(piece.decode("utf-8", errors="replace")))
+        self._pending += len(rest)
         if rest:
             if not self._open:
                 self._open, self._updated_at = True, self._now()
@@ -128,7 +135,7 @@ class LineSplitter:
     def _write(self, data: bytes) -> None:
         self._line.write(self._decoder.decode(data).replace("\n", ""))
 
-    def due(self) -> Iterator[str]:
+    def due(self) -> Iterator[Line]:
         """Yield the unfinished line if it has changed and UPDATE_INTERVAL has passed."""
         if not self._open or self._now() - self._updated_at < UPDATE_INTERVAL:
             return
@@ -136,19 +143,20 @@ class LineSplitter:
         newest = self._line.newest
         if newest != self._last_shown:
             self._last_shown = newest
-            yield newest
+            yield Line(newest, unfinished=True)
 
-    def end(self) -> Iterator[str]:
-        """Yield the unfinished line."""
+    def end(self) -> Iterator[Line]:
+        """Yield what has no line end as a line."""
+        self.position += self._pending
+        self._pending = 0
         if self._open:
             self._line.write(self._decoder.decode(b"", final=True))
-            yield from self._finish_line()
+            yield self._finish_line()
 
-    def _finish_line(self) -> Iterator[str]:
-        text, shown = self._line.text, self._last_shown
+    def _finish_line(self) -> Line:
+        text = self._line.text
         self._line, self._open, self._last_shown = TerminalLine(), False, None
-        if text != shown:  # unless just yielded unchanged as an unfinished line
-            yield text
+        return Line(text)
 
 
 _POLL_INTERVAL = 0.1
@@ -156,6 +164,19 @@ _POLL_INTERVAL = 0.1
 _STAMPED_LIMIT = 1024 * 1024
 """Bytes kept of an unterminated line."""
 _CHUNK = 1024 * 1024
+
+
+Timer = Callable[[int], float | None]
+"""Returns when the line was printed that ends at a byte of a log; None if that is not known."""
+
+
+def stamped_lines(path: Path, printed_at: Timer) -> Iterator[Line]:
+    """Yield the lines of a log with their times."""
+    lines = LineSplitter()
+    for part in (lines.feed(_read_all(path)), lines.end()):
+        for line in part:
+            line.at = printed_at(lines.position)
+            yield line
 
 
 def last_lines(paths: Sequence[Path], count: int | None) -> list[str]:
@@ -170,28 +191,38 @@ def last_lines(paths: Sequence[Path], count: int | None) -> list[str]:
 
 
 def follow(
-    path: Path, tail: int | None, running: Callable[[], bool], now: Callable[[], float] = time.monotonic
-) -> Iterator[str]:
+    path: Path,
+    tail: int | None,
+    running: Callable[[], bool],
+    now: Callable[[], float] = time.monotonic,
+    printed_at: Timer = lambda _end: None,
+) -> Iterator[Line]:
     """Yield lines as they are written, from `tail` lines before the end, until the writer no longer runs.
 
     An unfinished line, such as a progress bar, is yielded every UPDATE_INTERVAL seconds.
     """
     offset = _start_offset(path, tail)
     lines = LineSplitter(now)
+    lines.position = offset
     while True:
         is_running = running()  # before reading, so that the last lines are not missed
-        offset = 0 if _size(path) < offset else offset
+        if _size(path) < offset:
+            offset = lines.position = 0
         while data := _read(path, offset):
             offset += len(data)
-            yield from lines.feed(data)
+            for line in lines.feed(data):
+                line.at = printed_at(lines.position)
+                yield line
         if not is_running:
             break
         yield from lines.due()
         time.sleep(_POLL_INTERVAL)
-    yield from lines.end()
+    for line in lines.end():
+        line.at = printed_at(lines.position)
+        yield line
 
 
-def split_lines(chunks: Iterable[bytes], now: Callable[[], float] = time.monotonic) -> Iterator[str]:
+def split_lines(chunks: Iterable[bytes], now: Callable[[], float] = time.monotonic) -> Iterator[Line]:
     """Yield the lines of a stream of byte chunks, including updates of an unfinished line."""
     lines = LineSplitter(now)
     for chunk in chunks:

@@ -4,6 +4,7 @@ Methods raise only HostError and its subclasses.
 """
 
 import contextlib
+import shlex
 import socket
 import socketserver
 import subprocess
@@ -18,6 +19,7 @@ from tfprov.hosts.base import peer_is_listening
 from tfprov.hosts.docker.engine import DOCKER, LOCAL, Engine
 from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden
 from tfprov.hosts.ssh.host import SSHHost
+from tfprov.hosts.trace import traced
 
 CONNECT = 2.0
 """Seconds to connect between hosts of one cluster, which share a network."""
@@ -124,9 +126,10 @@ class LocalMachine:
     def run(self, argv: Sequence[str], *, timeout: float | None = None) -> tuple[int, str]:
         """See Machine."""
         try:
-            completed = subprocess.run(
-                list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=timeout
-            )
+            with traced(self.host, shlex.join(argv)):
+                completed = subprocess.run(
+                    list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=timeout
+                )
         except subprocess.TimeoutExpired:
             raise HostError(self.host, f"`{argv[0]}` did not end within {timeout:g} s") from None
         except OSError as error:

@@ -15,7 +15,10 @@ from typing import BinaryIO
 from tfprov.errors import HostError
 from tfprov.hosts.base import NO_FILES, File, OnProgress, OutsideFile, Tree, ignore_progress
 from tfprov.hosts.data_download import FetchProgress, missing_data_error
-from tfprov.hosts.memory_task import MemoryTask
+from tfprov.hosts.log_lines import Line, LogTimes
+from tfprov.hosts.memory_task import MemoryTask, check_free, read_local
+from tfprov.hosts.terminal import NO_INPUT, ExecMode
+from tfprov.hosts.usage import Usage
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState, Observed, State, dataset_artifact
 
@@ -50,6 +53,8 @@ class MemoryRuntime:
         self.data: set[str] = set()
         self.places: dict[str, MemoryTask] = {}
         self.outside = self
+        self.modes: list[ExecMode] = []
+        self.used: dict[str, Usage] = {}
         self._started = 0
 
     # -- Runtime ------------------------------------------------------------------------------------------------------
@@ -95,12 +100,12 @@ class MemoryRuntime:
         """See Runtime."""
         task = container.task
         self._called("start", task.name)
-        self._check_free(container)
+        check_free(self.host, task, self.places.values())
         if container.artifact is not None and container.artifact not in self.codes:
             raise HostError(self.host, f"the code of {task.name} is not there", "deliver it first")
         if container.data is not None and container.data not in self.data:
             raise missing_data_error(self.host, task.name)
-        restored = {name: (self._read(path), self.now) for name, path in restore.items()}
+        restored = {name: (read_local(self.host, path), self.now) for name, path in restore.items()}
         if size := sum(len(data) for data, _ in restored.values()):
             on_progress(size, size)
         self._started += 1
@@ -117,24 +122,6 @@ class MemoryRuntime:
         place.observed, place.container, place.written = observed, container, {}
         place.run_start, place.previous = len(place.log), None
         place.files.update(restored)
-
-    def _read(self, path: Path) -> bytes:
-        try:
-            return path.read_bytes()
-        except OSError as error:
-            raise HostError(self.host, f"{path} cannot be read: {error.strerror}") from None
-
-    def _check_free(self, container: Container) -> None:
-        task = container.task
-        for other in tuple(self.places.values()):
-            if other.observed.state is not State.RUNNING:
-                continue
-            if other.observed.task == task.name:
-                problem = f"{task.name} is already running (container {other.observed.id})"
-                raise HostError(self.host, problem, "stop it first")
-            if task.serves and other.observed.spec.get("endpoint") == task.endpoint:
-                problem = f"port {task.port} for {task.name} is taken by {other.observed.task}"
-                raise HostError(self.host, problem, "stop it, or choose another `port`")
 
     def stop(self, task: str, grace: float) -> None:
         """See Runtime."""
@@ -219,11 +206,17 @@ class MemoryRuntime:
             data = file.read()
         return data[max(0, len(data) - size) :]
 
-    def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
+    def logs(
+        self, task: str, *, tail: int | None = None, follow: bool = False, times: LogTimes | None = None
+    ) -> Iterator[str]:
         """See Runtime. `follow` ends with the existing lines, as nothing could add more."""
         self._check_failure()
         lines = list(self.places[task].log) if task in self.places else []
-        return iter(lines if tail is None else lines[max(0, len(lines) - tail) :])
+        return (times or LogTimes()).select(lines, tail)
+
+    def usage(self) -> Mapping[str, Usage]:
+        """See Runtime."""
+        return self.used
 
     def is_serving(self, task: Task) -> bool:
         """See Runtime."""
@@ -241,12 +234,22 @@ class MemoryRuntime:
         self._check_failure()
         return self.answer(argv)
 
-    def execute(self, task: str, argv: Sequence[str]) -> int:
+    def execute(self, task: str, argv: Sequence[str], mode: ExecMode = NO_INPUT) -> int:
         """See Runtime."""
+        self._place(task)
+        self.modes.append(mode)
+        return self.answer(argv)[0]
+
+    def put(self, task: str, path: str, source: Path) -> str:
+        """See Runtime. Every target is a new name."""
+        self._place(task).put(path, source, self.now)
+        return path
+
+    def _place(self, task: str) -> MemoryTask:
         self._check_failure()
         if task not in self.places:
             raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
-        return self.answer(argv)[0]
+        return self.places[task]
 
     # -- simulated tasks --------------------------------------------------------------------------------------------
 
@@ -272,8 +275,8 @@ class MemoryRuntime:
         self.places[task].written[path] = data, self.now
 
     def prints(self, task: str, *lines: str) -> None:
-        """Add lines to the task's log."""
-        self.places[task].log.extend(lines)
+        """Add lines to the task's log, printed at the host's present time."""
+        self.places[task].log.extend(Line(line, self.now) for line in lines)
 
     def _called(self, verb: str, subject: str) -> None:
         self._check_failure()

@@ -1,15 +1,18 @@
 """The state of one task on an in-memory host."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from posixpath import normpath
 
 from tfprov.errors import HostError
 from tfprov.formats.checkpoint import is_within, model_files
 from tfprov.hosts import held_checkpoints
 from tfprov.hosts.base import File, OutsideFile, Tree
-from tfprov.hosts.crash import FailedRun, is_hopeless, last_words
+from tfprov.hosts.crash import FailedRun, is_hopeless, is_restarted, last_words
+from tfprov.hosts.log_lines import Line
+from tfprov.model.cluster import Task
 from tfprov.model.state import Container, Observed, State
 
 
@@ -20,7 +23,7 @@ class MemoryTask:
     observed: Observed
     container: Container | None = None
     files: dict[str, tuple[bytes, float]] = field(default_factory=dict)
-    log: list[str] = field(default_factory=list)
+    log: list[Line] = field(default_factory=list)
     written: dict[str, tuple[bytes, float]] = field(default_factory=dict)
     """Files outside of the checkpoint directory; those with absolute paths outlive the task."""
     run_start: int = 0
@@ -53,7 +56,8 @@ class MemoryTask:
             and container.restart == "on-failure"
             and self.observed.restarts < container.max_restarts
         )
-        if not (code and may_restart):
+        only, never = (container.restart_on, container.no_restart_on) if container is not None else ((), ())
+        if not (is_restarted(code, only, never) and may_restart):
             self.ends(code, now)
             return
         run = FailedRun(code, now - (self.observed.started_at or 0.0), last_words(self.log[self.run_start :]))
@@ -87,3 +91,29 @@ class MemoryTask:
         files = ((name, *self.written[name]) for name in names)
         prefix_length = 0 if top == "." else len(top) + 1
         return Tree(top, ((name[prefix_length:], File(len(data), at), io.BytesIO(data)) for name, data, at in files))
+
+    def put(self, path: str, source: Path, now: float) -> None:
+        """Add a local file, or all files of a local directory."""
+        for file in [source] if source.is_file() else sorted(one for one in source.rglob("*") if one.is_file()):
+            self.written[normpath(f"{path}/{file.relative_to(source)}")] = file.read_bytes(), now
+
+
+def check_free(host: str, task: Task, places: Iterable[MemoryTask]) -> None:
+    """Raise HostError if a running task is `task`, or has its port."""
+    for other in tuple(places):
+        if other.observed.state is not State.RUNNING:
+            continue
+        if other.observed.task == task.name:
+            problem = f"{task.name} is already running (container {other.observed.id})"
+            raise HostError(host, problem, "stop it first")
+        if task.serves and other.observed.spec.get("endpoint") == task.endpoint:
+            problem = f"port {task.port} for {task.name} is taken by {other.observed.task}"
+            raise HostError(host, problem, "stop it, or choose another `port`")
+
+
+def read_local(host: str, path: Path) -> bytes:
+    """Return the content of a local file that is restored. Raises HostError."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise HostError(host, f"{path} cannot be read: {error.strerror}") from None

@@ -12,7 +12,7 @@ from tfprov.importing.identify import DroppedKey, ForeignTask, IdentifiedTask, N
 from tfprov.importing.kubernetes import is_kubernetes, read_kubernetes
 from tfprov.importing.roles import Role, group_by_role, strategy_of, wiring_of, without_positions
 from tfprov.inventory.yaml_source import read_structure
-from tfprov.model.settings import implied_wiring
+from tfprov.model.setting_types import implied_wiring
 from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.cluster_rules import check_processes

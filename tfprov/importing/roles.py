@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from tfprov.errors import Position, printable
 from tfprov.importing.identify import CHECKPOINT_DIR, IdentifiedTask, Notes, Setting, SourceText
 from tfprov.model.inventory import ROLES
-from tfprov.model.settings import BY_TF_CONFIG, Settings
+from tfprov.model.setting_types import BY_TF_CONFIG
+from tfprov.model.settings import Settings
 from tfprov.model.storage import Checkpoints
 from tfprov.settings.role_settings import DEFAULT_COMMANDS
 from tfprov.wiring import FEEDERS, STRATEGY_VARIABLE

@@ -180,7 +180,7 @@ class AnsibleOutput:
             }
         if isinstance(node, Items):
             return [self._plain(item) for item in node.items]
-        if isinstance(node.data, EncryptedValue):
+        if isinstance(node.data, EncryptedValue) and not node.data.variable:
             return self._sealed(node, node.data.ciphertext)
         if not self.show_secrets and (node.secret or self._has_secret_name(node, name)):
             return HIDDEN

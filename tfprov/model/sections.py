@@ -1,6 +1,6 @@
 """pydantic models of the mappings under `tfprov:`, and the types of its settings."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -52,6 +52,62 @@ ArgName = Annotated[
 ]
 Address = Annotated[str, field_types.ADDRESS]
 PathText = Annotated[Line, field_types.PATH]
+PathTexts = Annotated[
+    list[PathText],
+    BeforeValidator(
+        lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=PathText | list[PathText]
+    ),
+]
+"""Paths; a single one need not be a list."""
+
+
+def _require_time_unit(value: Any) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise validators.InvalidValue(f"must be a number and `s`, `m`, `h` or `d`, such as `{value}s`, not {value}")
+    return value
+
+
+Span = Annotated[
+    str,
+    BeforeValidator(_require_time_unit),
+    field_types.pattern_format(r"[1-9][0-9]{0,5}[smhd]", "a number and `s`, `m`, `h` or `d`, such as `10m`"),
+]
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def span_seconds(span: str) -> float:
+    """Return the seconds of a Span."""
+    return float(span[:-1]) * _UNITS[span[-1]]
+
+
+ExitCode = Annotated[int, Field(ge=1, le=255)]
+NotifyEvent = Literal["ended", "failed", "crash_loop", "host_lost", "straggler"]
+NOTIFY_EVENTS: tuple[NotifyEvent, ...] = ("ended", "failed", "crash_loop", "host_lost", "straggler")
+
+
+class Notify(StrictModel):
+    """Who is told of what happens to a run: exactly one of `command` and `url`, which `role_rules` checks."""
+
+    command: Annotated[list[Line], Field(min_length=1)] | Line | None = Field(
+        None,
+        description="A program on the controller and its arguments, run without a shell. It gets the event as JSON on "
+        "its standard input and in variables such as TFPROV_EVENT and TFPROV_TEXT. Default: none; one of `command` and "
+        "`url` is required.",
+        examples=[["mail", "-s", "training", "me@example.com"]],
+    )
+    url: Annotated[Line, field_types.URL] | None = Field(
+        None,
+        description="The URL (http or https) of a webhook, which gets the event as JSON by POST. It may be encrypted with "
+        "ansible-vault, and is never shown. Default: none.",
+        examples=["https://hooks.example.com/services/training"],
+    )
+    events: list[NotifyEvent] = Field(
+        default_factory=lambda: list(NOTIFY_EVENTS),
+        description="What is told: `ended` (the run ended without failing), `failed`, `crash_loop` (a task is not "
+        "restarted any more), `host_lost`, `straggler`. Default: all of them.",
+        examples=[["failed", "host_lost"]],
+    )
 
 
 class DataService(StrictModel):

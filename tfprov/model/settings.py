@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tfprov.model import field_types, validators
 from tfprov.model.sections import (
@@ -13,46 +13,22 @@ from tfprov.model.sections import (
     DataService,
     End,
     EnvName,
+    ExitCode,
     FlagName,
     Image,
     Line,
     MountSetting,
+    Notify,
     PathText,
-    RenamedFlags,
+    PathTexts,
     Serving,
+    Span,
     StrictModel,
     Value,
 )
-from tfprov.model.storage import Checkpoints, Data, NoCheckpoints
+from tfprov.model.setting_types import Strategy, Wiring, implied_runtime, implied_wiring
+from tfprov.model.storage import Checkpoints, CheckpointSetting, Data, NoCheckpoints
 from tfprov.wiring import FLAGS, STANDALONE
-
-
-def _checkpoints(value: Any) -> Any:
-    """Return NoCheckpoints for the word `none`, anything else unchanged."""
-    return NoCheckpoints() if validators.is_none_word(value) else value
-
-
-Wiring = Annotated[
-    Annotated[Literal["flags", "tf_config"], Tag("word")] | Annotated[RenamedFlags, Tag("mapping")],
-    Discriminator(lambda value: "mapping" if isinstance(value, dict | RenamedFlags) else "word"),
-    BeforeValidator(validators.check_wiring),
-]
-CheckpointSetting = Annotated[
-    Checkpoints, BeforeValidator(_checkpoints, json_schema_input_type=Literal["none"] | Checkpoints)
-]
-Strategy = Literal["between_graph", "in_graph", "parameter_server", "multi_worker_mirrored", "single", "standalone"]
-BY_TF_CONFIG: tuple[Strategy, ...] = ("in_graph", "parameter_server", "multi_worker_mirrored", "standalone")
-"""Strategies whose programs read TF_CONFIG, as TensorFlow's own do."""
-
-
-def implied_runtime(image: object) -> str:
-    """Return the default runtime: with an image, tasks run in containers."""
-    return "process" if image is None else "docker"
-
-
-def implied_wiring(strategy: object) -> str:
-    """Return the default wiring: the one that programs of `strategy` read."""
-    return "tf_config" if strategy in BY_TF_CONFIG else "flags"
 
 
 class Settings(StrictModel):
@@ -127,6 +103,14 @@ class Settings(StrictModel):
         description="Environment variables of the task; values are text, so quote values that YAML reads as "
         "another type.",
         examples=[{"TF_CPP_MIN_LOG_LEVEL": "2"}],
+    )
+    env_file: PathTexts = Field(
+        default_factory=list,
+        description="A file of environment variables in docker's format, or several, relative to the file that names "
+        "them: `NAME=value` lines and `#` comments; quotes and `$` mean nothing, and `NAME` alone is the controller's "
+        "variable. `env` wins over all files, a later file over an earlier one. Names with a word such as TOKEN are "
+        "secret, as in `env`.",
+        examples=[["./train.env"]],
     )
     public_env: list[EnvName] = Field(
         default_factory=list,
@@ -239,6 +223,30 @@ class Settings(StrictModel):
         "the same error is restarted only once.",
         examples=[3],
     )
+    restart_on: list[ExitCode] = Field(
+        default_factory=list,
+        description="Exit codes after which a task is started again; after others it is not. 137 is SIGKILL, which the "
+        "kernel sends when memory runs out. Default: all but 0.",
+        examples=[[137, 143]],
+    )
+    no_restart_on: list[ExitCode] = Field(
+        default_factory=list,
+        description="Exit codes after which a task is not started again, for failures that a restart would repeat.",
+        examples=[[2, 78]],
+    )
+    deadline: Span | None = Field(
+        None,
+        description="The time that `run` gives a training, in the foreground or detached: a number and `s`, `m`, `h` or "
+        "`d`. When it is over, the chief saves, the checkpoints are gathered, the cluster is taken down, and `run` ends "
+        "with exit code 124. Default: no limit.",
+        examples=["12h"],
+    )
+    notify: list[Notify] = Field(
+        default_factory=list,
+        description="Commands and webhooks that are told of the end of a run and of its trouble, see docs/runs.md. "
+        "Default: none.",
+        examples=[[{"command": ["./notify.sh"], "events": ["failed"]}]],
+    )
     ready: Literal["port", "start"] = Field(
         "port",
         description="When a task counts as ready: `port`, when it answers on its port, as every TensorFlow server "
@@ -289,10 +297,3 @@ class Settings(StrictModel):
             "wiring": implied_wiring(values.get("strategy")),
         }
         return {**implied, **values}
-
-
-SHARED = ("cluster", "image", "runtime", "strategy", "wiring", "data_service")
-"""Settings that must be the same for every task of an inventory."""
-
-CONTAINER_ONLY = ("memory", "cpus", "gpus", "pids", "user", "read_only", "mounts", "bind", "allow_insecure_network")
-"""Settings for `runtime: docker` only."""

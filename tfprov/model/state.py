@@ -75,6 +75,9 @@ class Container:
     """Names in `env` with secret values: files in a container, not in its configuration."""
     restart: str = "never"
     max_restarts: int = 3
+    restart_on: tuple[int, ...] = ()
+    """The exit codes after which it is restarted; all but 0 if empty."""
+    no_restart_on: tuple[int, ...] = ()
     start_timeout: int = 120
     stop_grace: int = 30
     ready: str = "port"

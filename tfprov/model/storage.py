@@ -1,13 +1,13 @@
 """pydantic models of `checkpoints` and `data`: where they lie."""
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BeforeValidator, Field
 
 from tfprov.filesystems.urls import scheme_of
 from tfprov.model import field_types, validators
-from tfprov.model.sections import Line, PathText, StrictModel
+from tfprov.model.sections import Line, PathText, Span, StrictModel
 
 LOCAL_CHECKPOINTS = "/checkpoints"
 """The default checkpoint directory of a container."""
@@ -38,6 +38,13 @@ class Checkpoints(StrictModel):
         "a container it is the task's own, which an evaluator and a tensorboard share with the chief. The code must "
         "not contain that name. Default: none.",
         examples=["logdir"],
+    )
+
+    every: Span | None = Field(
+        None,
+        description="How often `run`, in the foreground or detached, gathers new checkpoints while the training goes on: a "
+        "number and `s`, `m`, `h` or `d`. Default: at the end only.",
+        examples=["10m"],
     )
 
     @property
@@ -122,3 +129,13 @@ class Data(StrictModel):
     def remote(self) -> str | None:
         """The URL of the remote directory whose files hosts copy; None without one."""
         return self.path if self.path is not None and scheme_of(self.path) else None
+
+
+def _checkpoints(value: Any) -> Any:
+    """Return NoCheckpoints for the word `none`, anything else unchanged."""
+    return NoCheckpoints() if validators.is_none_word(value) else value
+
+
+CheckpointSetting = Annotated[
+    Checkpoints, BeforeValidator(_checkpoints, json_schema_input_type=Literal["none"] | Checkpoints)
+]

@@ -13,10 +13,14 @@ HIDDEN = "******"
 
 @dataclass(frozen=True, slots=True)
 class EncryptedValue:
-    """The `data` of a value that ansible-vault encrypted; `opener` decrypts it, or raises InvalidInput."""
+    """The `data` of a value that ansible-vault encrypted; `opener` decrypts it, or raises InvalidInput.
+
+    Or of one that `!env` takes from the environment: `variable` names it, and is the `ciphertext`, too.
+    """
 
     ciphertext: str
     opener: Callable[[str, Position], str] = field(repr=False, compare=False)
+    variable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ def plain_masked(node: Node) -> Any:
         return {key: plain_masked(value) for key, value in node.entries.items()}
     if isinstance(node, Items):
         return [plain_masked(item) for item in node.items]
-    if isinstance(node.data, EncryptedValue):
+    if isinstance(node.data, EncryptedValue) and not node.data.variable:
         return {"__ansible_vault": node.data.ciphertext}
     return HIDDEN if node.secret else node.data
 

@@ -78,6 +78,8 @@ def _container(of: TaskInputs, hashed: KeyedHash) -> Container:
         checkpoint_dir=of.directory,
         restart=values.restart,
         max_restarts=values.max_restarts,
+        restart_on=tuple(values.restart_on),
+        no_restart_on=tuple(values.no_restart_on),
         start_timeout=values.start_timeout,
         stop_grace=values.stop_grace,
         ready=values.ready,
@@ -110,16 +112,25 @@ def _spec(of: TaskInputs, program: TaskProgram, hashed: KeyedHash) -> dict[str, 
         **({"link": of.link} if of.link else {}),
         **({"mirror": of.remote} if of.remote else {}),
         **({"data": data_spec(role, in_container=in_container)} if role.reads_data else {}),
+        **(_restart_spec(role) if in_container else {}),
         **({"reads": of.cluster.chief.name} if in_container and of.task.is_web else {}),
         **(_docker_spec(role, of.image) if of.image else {}),
     }
 
 
+def _restart_spec(role: RoleSettings) -> dict[str, Any]:
+    """Return the exit codes in a container's command line, which change with a restart only."""
+    codes = {"only": role.values.restart_on, "never": role.values.no_restart_on}
+    return {"restart_codes": codes} if any(codes.values()) else {}
+
+
 def _argv(of: TaskInputs, program: TaskProgram) -> tuple[str, ...]:
-    """Return the command line: with a remote directory, the mirror's first, which starts the program."""
+    """Return the command line: first that of the gate for restarts and of the mirror, which start the program."""
+    values = of.role.values
+    gate = task_args.gate_command(program.command, values.restart_on, values.no_restart_on) if of.image else ()
     mirror = task_args.mirror_command(program.command, in_container=of.image is not None) if of.remote else ()
     flags = (f"--{name}" if value is None else f"--{name}={value}" for name, value in program.flags.items())
-    return *mirror, *program.command, *task_args.wiring_flags(of.cluster, of.task, of.role), *flags
+    return *gate, *mirror, *program.command, *task_args.wiring_flags(of.cluster, of.task, of.role), *flags
 
 
 def _environment(of: TaskInputs, program: TaskProgram) -> dict[str, str]:

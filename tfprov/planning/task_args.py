@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfprov.model.cluster import Cluster, Task
-from tfprov.model.settings import Strategy
+from tfprov.model.setting_types import Strategy
 from tfprov.settings.resolve import RoleSettings
 from tfprov.wiring import FLAGS_VARIABLE, STRATEGY_VARIABLE, to_flags, to_names, to_tf_config
 
@@ -70,14 +70,25 @@ CHECKPOINT_URL = "TFPROV_CHECKPOINT_URL"
 """The variable with the remote directory of a task whose checkpoints are copied there."""
 
 
+def gate_command(command: Sequence[str], only: Sequence[int], never: Sequence[int]) -> list[str]:
+    """Return what goes before the command of a container that is restarted by exit code: its engine cannot do that."""
+    if not (only or never):
+        return []
+    options = [("--only", only), ("--never", never)]
+    words = [word for name, codes in options if codes for word in (name, ",".join(map(str, codes)))]
+    return [_python_of(command), "-m", "tfprov.runtime.restart_gate", *words, "--"]
+
+
 def mirror_command(command: Sequence[str], *, in_container: bool) -> list[str]:
     """Return what goes before the command of a task whose checkpoints are copied to a remote directory.
 
     It runs in the Python of the program where that is one. Under the process runtime, signals are for the whole group.
     """
-    name = posixpath.basename(command[0])
-    python = command[0] if _PYTHON.fullmatch(name) else "python3"
-    return [python, "-m", "tfprov.runtime.mirror.task", *(() if in_container else ("--group",)), "--"]
+    return [_python_of(command), "-m", "tfprov.runtime.mirror.task", *(() if in_container else ("--group",)), "--"]
+
+
+def _python_of(command: Sequence[str]) -> str:
+    return command[0] if _PYTHON.fullmatch(posixpath.basename(command[0])) else "python3"
 
 
 def cluster_variables(cluster: Cluster, task: Task) -> dict[str, str | int]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from tfprov.engine.context import Context
 from tfprov.engine.execute import SecondInterrupt
 from tfprov.engine.lock.cluster_lock import ClusterLock
+from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.observe import missing, observe
 from tfprov.engine.rollback import take_back
 from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage, combine_errors
@@ -16,6 +17,7 @@ from tfprov.model.state import Observation
 from tfprov.paths import shipped_directory
 from tfprov.planning.plan_text import join_names
 from tfprov.playbook.parse import read_playbook
+from tfprov.playbook.scheduled_gather import scheduled_gather
 from tfprov.playbook.steps import RUN, check
 
 _NAMED = 5
@@ -59,9 +61,10 @@ def play(context: Context, plays: Iterable[Play], options: PlayOptions) -> None:
         raise _final_error(context, errors)
 
 
-def play_shipped(context: Context, options: PlayOptions) -> None:
-    """Play the playbook that ships with tfprov under the name of `options.verb`."""
-    play(context, read_playbook(shipped_directory("playbooks") / f"{options.verb}.yml"), options)
+def play_shipped(context: Context, options: PlayOptions, *, starts: bool = True) -> None:
+    """Play the playbook of `options.verb` that ships with tfprov; without `starts`, none of its plays that start tasks."""
+    plays = read_playbook(shipped_directory("playbooks") / f"{options.verb}.yml")
+    play(context, [one for one in plays if starts or not any(step.module == "start" for step in one.steps)], options)
 
 
 def find_playbook(name: str) -> Path:
@@ -166,6 +169,8 @@ class _Player:
         """Run a step, or with `check` report what it would do."""
         if self.options.check:
             check(context, step)
+        elif _follows(step) and isinstance(step.arguments, WaitFor):
+            follow(context, step.arguments.timeout, periodic=scheduled_gather(context))
         else:
             RUN[step.module](context, step.arguments, self.options.discard)
 

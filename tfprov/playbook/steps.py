@@ -11,7 +11,6 @@ from tfprov.engine.command_checks import refuse_start
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
 from tfprov.engine.monitoring.chief_progress import read_progress
-from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.kept_logs import KeptLogs
 from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.observe import observe, plan, refuse_taken
@@ -119,10 +118,8 @@ def _gather_before_removal(context: Context, part: Plan, observation: Observatio
 
 
 def _wait(context: Context, arguments: WaitFor, _discard: bool) -> None:
-    if arguments.condition == "done":
-        follow(context, arguments.timeout)
-    else:
-        wait_serving(context, arguments.timeout)
+    assert arguments.condition == "serving", "a play follows the training itself"
+    wait_serving(context, arguments.timeout)
 
 
 def _gather(context: Context, _arguments: Any, discard: bool) -> None:

@@ -1,23 +1,21 @@
 """The verbs `plan`, `up`, `run`, `down` and `gather` on a context: plan, announce, play the playbook, return the result."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from tfprov.engine.context import Context
+from tfprov.engine.context import Context, chief_of
 from tfprov.engine.observe import locate, missing, observe, plan
-from tfprov.errors import HostError, combine_errors
+from tfprov.errors import combine_errors
+from tfprov.model.sections import span_seconds
 from tfprov.model.state import Observation
-from tfprov.planning.plan_text import NOTHING, format_count, format_size, plan_lines, summary
+from tfprov.planning.plan_text import NOTHING, plan_lines, summary
 from tfprov.planning.reconcile import incomparable_secrets
-from tfprov.results import DownResult, PlanResult, RunResult, UpResult, checkpoint
+from tfprov.results import DownResult, GatherResult, PlanResult, RunResult, UpResult, checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfprov.engine.checkpoints.gather import Gathered
-    from tfprov.engine.checkpoints.model_files import CopiedPath
     from tfprov.engine.monitoring.status import Status
-    from tfprov.hosts.base import Runtime
     from tfprov.model.playbook import Play
     from tfprov.playbook.run import PlayOptions
 
@@ -55,22 +53,37 @@ def up(context: Context, *, partial: bool) -> UpResult:
 def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
     """Start the cluster, follow the training to its end, gather, and take the cluster down."""
     from tfprov.engine.checkpoints.gather import check_target  # noqa: PLC0415
-    from tfprov.engine.checkpoints.manifest import read  # noqa: PLC0415
     from tfprov.engine.monitoring.follow import check_ends  # noqa: PLC0415
     from tfprov.history.session import chief_run, recording  # noqa: PLC0415
     from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
 
+    begun = context.clock.now()
     check_ends(context)
     check_target(context)
+    context = with_deadline(context)
     result, observation = _plan(context)
     _check_programs(context, result)
     with recording(context, "run", chief_run(context, observation)) as session:
         _announce(session.context, result)
         play_shipped(session.context, PlayOptions("run", partial=partial, discard=discard))
+    return run_result(session.context, begun)
+
+
+def with_deadline(context: Context, passed: float = 0.0) -> Context:
+    """Return the context with the end of the run's time, of which `passed` seconds are over."""
+    limit = chief_of(context.cluster, context.roles).values.deadline if context.roles else None
+    return replace(context, deadline=context.clock.now() + span_seconds(limit) - passed) if limit else context
+
+
+def run_result(context: Context, begun: float) -> RunResult:
+    """Return the result of a run that ended well: its newest gathered checkpoint; the verb began at `begun`."""
+    from tfprov.engine.checkpoints.manifest import read  # noqa: PLC0415
+
     manifest = read(context.target)
     saved = manifest.newest if manifest is not None else None
     newest = checkpoint(context.target, saved) if saved is not None else None
-    return RunResult(context.cluster.name, context.target, newest)
+    run = context.new_run if context.history is not None else ""
+    return RunResult(context.cluster.name, context.target, newest, run, context.clock.now() - begun)
 
 
 def down(context: Context, *, discard: bool) -> DownResult:
@@ -90,6 +103,21 @@ def down(context: Context, *, discard: bool) -> DownResult:
         raise combine_errors(errors)
     context.report.note(f"{NOTHING}: {name} is not there")
     return DownResult(name, ())
+
+
+def gather(context: Context, path: str | None) -> GatherResult:
+    """Copy new checkpoints, from a remote directory or from the chief; or the file or directory `path`, as it is."""
+    from tfprov.engine.checkpoints.model_files import check_path  # noqa: PLC0415
+    from tfprov.playbook.gathering import gather_mirrored, gather_newest, gather_path  # noqa: PLC0415
+
+    if path is not None:
+        check_path(path)
+        copied = gather_path(context, path)
+        return GatherResult(copied.at, copied.files, copied.size)
+    gathered = gather_mirrored(context) or gather_newest(context)
+    new = tuple(checkpoint(context.target, saved) for saved in gathered.new)
+    newest = checkpoint(context.target, gathered.newest) if gathered.newest is not None else None
+    return GatherResult(gathered.directory, gathered.files, gathered.size, newest, new)
 
 
 def play(context: Context, plays: "Sequence[Play]", options: "PlayOptions") -> None:
@@ -130,68 +158,6 @@ def status(context: Context) -> "Status":
 
         add_progress(context, result.run, result.progress, result.steps)
     return result
-
-
-def gather_newest(context: Context) -> "Gathered":
-    """Gather what is new at the chief, under the cluster's lock, and report it; what `tfprov gather` does."""
-    from tfprov.engine.checkpoints.gather import gather  # noqa: PLC0415
-    from tfprov.engine.checkpoints.model_files import nothing_saved  # noqa: PLC0415
-    from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
-    from tfprov.history.session import recording  # noqa: PLC0415
-    from tfprov.playbook.steps import report_gathered, report_lost_steps  # noqa: PLC0415
-
-    run = locate(context, context.cluster.chief.name)[1].run
-    with recording(context, "gather", run) as session, ClusterLock(context := session.context, "gather", tolerant=True):
-        observation = observe(context, tolerant=True)
-        gathered = gather(context, context.verify, observation)
-        report_gathered(context, gathered)
-        if (chief := context.chief(observation)) is not None:
-            report_lost_steps(context, chief, observation)
-        if gathered.newest is None:
-            context.report.note(f"{context.cluster.chief.name} has not saved a checkpoint yet")
-            if (nothing := nothing_saved(context, observation)) is not None and nothing.elsewhere:
-                context.report.note(nothing.hint())
-    return gathered
-
-
-def gather_mirrored(context: Context) -> "Gathered | None":
-    """Gather from the remote directory, without contacting a host; None without one, or if it cannot be read from here."""
-    from tfprov.engine.checkpoints.remote import read_remote, remote_url  # noqa: PLC0415
-
-    if (url := remote_url(context)) is None:
-        return None
-    from tfprov.engine.checkpoints.gather import gather  # noqa: PLC0415
-    from tfprov.engine.checkpoints.remote import RemoteFiles, as_host  # noqa: PLC0415
-    from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
-    from tfprov.playbook.steps import report_gathered  # noqa: PLC0415
-
-    chief = context.cluster.chief.name
-    try:
-        training = read_remote(context)
-    except HostError as error:
-        context.report.note(f"{error}; gathering from {chief} instead")
-        return None
-    if training is None or training.newest is None:
-        context.report.note(f"{url} has no checkpoint yet; gathering from {chief} instead")
-        return None
-    from_there = replace(context, runtimes={url: cast("Runtime", RemoteFiles(training))}, machines={})
-    with ClusterLock(from_there, "gather"):
-        gathered = gather(from_there, context.verify, source=as_host(context, training))
-        report_gathered(context, gathered)
-    return gathered
-
-
-def gather_path(context: Context, path: str) -> "CopiedPath":
-    """Copy a file or directory of the chief, under the cluster's lock, and report it."""
-    from tfprov.engine.checkpoints.model_files import copy_path  # noqa: PLC0415
-    from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
-
-    locate(context, context.cluster.chief.name)
-    with ClusterLock(context, "gather", tolerant=True):
-        copied = copy_path(context, path)
-        what = f"{format_count(copied.files, 'file')}, {format_size(copied.size)}"
-        context.report.note(f"brought to {copied.at}: {what}, as it is: nothing was verified")
-    return copied
 
 
 def _a_run(observation: Observation) -> str:

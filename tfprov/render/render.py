@@ -74,6 +74,10 @@ def unsupported(request: RenderRequest, target: Target) -> Iterator[Problem]:
         what = f"`checkpoints.link` works on tfprov's own hosts only: {target.name} does not create links"
         fix = "remove it, and have the program save to `{{ checkpoint_dir }}`"
         yield Problem(linked.at("checkpoints", "link"), what, fix)
+    for name in ("restart_on", "no_restart_on"):
+        if role := next((role for role in request.roles.values() if getattr(role.values, name)), None):
+            what = f"`{name}` works on tfprov's own hosts only: {target.name} has rules of its own for restarts"
+            yield Problem(role.at(name), what, "remove it")
     if not request.settings["code"]:
         reported = set()
         for role in request.roles.values():

@@ -93,6 +93,7 @@ class ProgressWriter:
             "at": time.time(),
             "resumed": self.resumed,
             "lost": self.lost,
+            "tensorflow": str(getattr(sys.modules.get("tensorflow"), "__version__", "")) or None,
         }
 
     def _rate(self) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping as AbstractMapping
 from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.model.cluster import is_loopback
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
-from tfprov.model.settings import SHARED
+from tfprov.model.setting_types import SHARED
 from tfprov.model.yaml_node import Mapping, Node, find
 from tfprov.settings.connection import SSH_PORT, ConnectionSettings, resolve_connection
 from tfprov.settings.role_settings import RoleSettings

@@ -12,7 +12,8 @@ from typing import Any
 from tfprov.errors import InvalidInput, Position, Usage, printable
 from tfprov.model.inventory import EXTRA_VARS_ORIGIN, NAMESPACE, ROLES, Inventory
 from tfprov.model.sections import StrictModel
-from tfprov.model.settings import Settings, implied_runtime, implied_wiring
+from tfprov.model.setting_types import implied_runtime, implied_wiring
+from tfprov.model.settings import Settings
 from tfprov.model.yaml_node import HIDDEN, Mapping, Node, Scalar, plain_masked, scalars
 from tfprov.settings.pydantic_errors import model_of
 from tfprov.settings.role_settings import settings_for_other_roles

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from tfprov.errors import InvalidInput, Problem, printable
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
-from tfprov.model.settings import Settings, implied_wiring
+from tfprov.model.setting_types import implied_wiring
+from tfprov.model.settings import Settings
 from tfprov.model.validators import address_error
 from tfprov.model.yaml_node import Items, Mapping, Node, Scalar, find, plain, scalars
 from tfprov.settings.cluster_rules import (
@@ -23,6 +24,7 @@ from tfprov.settings.cluster_rules import (
 )
 from tfprov.settings.connection import ConnectionSettings, build_connection, resolve_connection
 from tfprov.settings.connection_vars import ADDRESSES
+from tfprov.settings.env_file import with_env_files
 from tfprov.settings.pydantic_errors import ErrorExplainer
 from tfprov.settings.role_rules import check_default_flags, check_role_settings, lint_settings, scalar_text
 from tfprov.settings.role_settings import RoleSettings, has_default_command, settings_for_role
@@ -214,7 +216,7 @@ def _misplaced(nodes: Mapping, problem: Problem) -> Problem:
 def _check(role: str, written: Mapping, context: Variables, *, whole: bool) -> CheckedSettings:
     """Render and check the settings of a role."""
     faults = TemplateProblems()
-    rendered = _render(written, context, faults)
+    rendered = with_env_files(_render(written, context, faults), faults)
     _try_task_settings(role, rendered, context, faults)
     values = _validate(rendered, faults, whole=whole)
     if whole and not has_default_command(role, rendered) and _lacks_command(rendered):

@@ -1,10 +1,12 @@
 """Rules about the settings of one role that exclude or need each other, each reported at the line to change."""
 
+import shlex
 from collections.abc import Iterator
 
 from tfprov.errors import Problem, printable
 from tfprov.model.sections import Image
-from tfprov.model.settings import CONTAINER_ONLY, Settings, implied_wiring
+from tfprov.model.setting_types import CONTAINER_ONLY, implied_wiring
+from tfprov.model.settings import Settings
 from tfprov.model.storage import Data, DataSource
 from tfprov.model.validators import InvalidValue, check_file_name
 from tfprov.model.yaml_node import Mapping, Node, Scalar, find
@@ -18,7 +20,40 @@ def check_role_settings(node: Mapping, values: Settings, *, whole: bool) -> Iter
     """Yield the problems of `values`, which were read from `node`; unless `whole`, settings may be missing."""
     yield from _reserved(node, values)
     yield from _chief_by_flags(node, values)
+    yield from check_restart_codes(node, values, whole=whole)
+    yield from check_notify(node, values)
     yield from check_container_settings(node, values, whole=whole)
+
+
+def check_restart_codes(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem]:
+    """Yield the problems of exit codes that decide on restarts."""
+    both = sorted({*values.restart_on} & {*values.no_restart_on})
+    if both:
+        what = f"`restart_on` and `no_restart_on` both have {both[0]}"
+        yield Problem(find(node, ["no_restart_on"])[1], what, "remove it from one of them")
+    for name in ("restart_on", "no_restart_on") if whole else ():
+        if getattr(values, name) and name in node.entries and values.read_only:
+            what = f"`{name}` needs a file system that can be written to: `read_only` leaves no mark of an exit code"
+            yield Problem(find(node, [name])[1], what, "remove one of them")
+
+
+def check_notify(node: Mapping, values: Settings) -> Iterator[Problem]:
+    """Yield the problems of `notify`."""
+    for number, one in enumerate(values.notify):
+        if (one.command is None) == (one.url is None):
+            both = "has both command and url" if one.url else "needs one of command, url"
+            fix = "make two entries of them" if one.url else "for example `{command: [./notify.sh]}`"
+            yield Problem(find(node, ["notify", number])[1], f"`notify[{number}]` {both}", fix)
+        if isinstance(one.command, str) and not _has_words(one.command):
+            at = find(node, ["notify", number, "command"])[1]
+            yield Problem(at, f"`notify[{number}].command` cannot be split into words", "write it as a list")
+
+
+def _has_words(command: str) -> bool:
+    try:
+        return bool(shlex.split(command))
+    except ValueError:  # a quote that is not closed
+        return False
 
 
 def lint_settings(node: Mapping) -> Iterator[Problem]:

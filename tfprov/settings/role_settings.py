@@ -77,7 +77,7 @@ _PROGRAM = ("command", "flags")
 _OWN_GROUP_ONLY = {
     "ps": ("gpus",),
     # It does not run the training code, so an edit must not restart it; and people reach it through SSH.
-    "tensorboard": ("gpus", "bind", "code", "env", *_PROGRAM),
+    "tensorboard": ("gpus", "bind", "code", "env", "env_file", *_PROGRAM),
     "serving": ("gpus", "bind", *_PROGRAM),
     "notebook": ("gpus", "bind", *_PROGRAM),
     "dispatcher": ("gpus", *_PROGRAM),

@@ -10,6 +10,9 @@ from typing import Any
 from jinja2 import TemplateRuntimeError, Undefined, pass_context
 from jinja2.runtime import Context
 
+from tfprov.errors import hide_secret
+from tfprov.vault.redaction import mentions_secret
+
 _MAX_BYTES = 1_000_000
 
 
@@ -47,10 +50,16 @@ def lookup(context: Context, kind: str, *terms: Any, **options: Any) -> Any:
     return results[0] if len(results) == 1 else results
 
 
-def _env(_context: Context, terms: list[str], options: dict[str, Any]) -> Iterator[Any]:
+def _env(context: Context, terms: list[str], options: dict[str, Any]) -> Iterator[Any]:
+    """Yield environment variables; one whose name has a word such as TOKEN is a secret, as with `!env`."""
     default = options.get("default", "")
     for term in terms:
-        yield os.environ.get(term.split()[0] if term.split() else "", default)
+        name = term.split()[0] if term.split() else ""
+        value = os.environ.get(name, default)
+        if mentions_secret(name) and name in os.environ:
+            hide_secret(os.environ[name])
+            getattr(context.environment, "variables").state.note_secret()  # noqa: B009  as in `_file`
+        yield value
 
 
 def _vars(context: Context, terms: list[str], options: dict[str, Any]) -> Iterator[Any]:

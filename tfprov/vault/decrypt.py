@@ -104,6 +104,18 @@ class Vault:
         self._failure: list[Problem] = []
         self.warnings: list[Problem] = []
 
+    @property
+    def secrets(self) -> tuple[VaultSecret, ...]:
+        """The passwords that were read so far, each with its vault id."""
+        return tuple(self._secrets)
+
+    @classmethod
+    def with_secrets(cls, secrets: Sequence[VaultSecret], passwords: Passwords) -> "Vault":
+        """Return a vault with passwords that another process has read; without any, it reads those of `passwords`."""
+        vault = cls(passwords)
+        vault._secrets = list(secrets)
+        return vault
+
     def use_password_file(self, password_file: str) -> None:
         """Use the password file of an ansible.cfg, unless an environment variable names another."""
         self.passwords = replace(self.passwords, configured=password_file)

@@ -104,8 +104,8 @@ _STRUCTURE = ("hosts", "children")
 def mark_secrets(node: Node, path: tuple[str, ...] = ()) -> Node:
     """Return the variables or the inventory of an encrypted file with its values marked as secret.
 
-    Settings are not marked, except `env`: the name of a cluster and the flags of a program are visible on command lines and
-    labels. Nor are connection variables, except passwords.
+    Settings are not marked, except `env` and `notify`: the name of a cluster and the flags of a program are visible on
+    command lines and labels. Nor are connection variables, except passwords.
     """
     if isinstance(node, Mapping):
         below = {key: mark_secrets(value, (*path, key)) for key, value in node.entries.items()}
@@ -121,7 +121,7 @@ def mark_secrets(node: Node, path: tuple[str, ...] = ()) -> Node:
 
 def _is_public(path: tuple[str, ...]) -> bool:
     if NAMESPACE in path:
-        return path[path.index(NAMESPACE) + 1 : path.index(NAMESPACE) + 2] != ("env",)
+        return path[path.index(NAMESPACE) + 1 : path.index(NAMESPACE) + 2] not in (("env",), ("notify",))
     last = path[-1] if path else ""
     return last in _STRUCTURE or (last.startswith("ansible_") and not mentions_secret(last))
 

@@ -14,6 +14,7 @@ import yaml
 from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.model.yaml_node import EncryptedValue, Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import HEADER, Vault
+from tfprov.vault.environment import VARIABLE, read_variable
 from tfprov.vault.redaction import mentions_secret
 from tfprov.yamltext.yaml11 import (
     ScalarError,
@@ -116,6 +117,8 @@ class _Composer:
             return Scalar(event.value, at, event.value, quoted=True, literal=True)
         if event.tag in _ENCRYPTED:
             return self.encrypted(event, at)
+        if event.tag == "!env":
+            return self.from_environment(event, at)
         tag = resolve_tag(event, quoted=quoted)
         if not is_scalar_tag(tag):
             self.refuse_tag(tag, at)
@@ -137,6 +140,15 @@ class _Composer:
         if not text.startswith(HEADER):
             self.vault.warn_unencrypted(at)
         return Scalar(EncryptedValue(text, self.vault.decrypt), at, quoted=True, literal=True, secret=True)
+
+    def from_environment(self, event: Any, at: Position) -> Scalar:
+        """Return a value that `!env NAME` takes from the controller's environment when it is used: a secret."""
+        if self.stack and self.stack[-1].awaits_key:
+            raise _invalid(at, "a name from the environment", "take values from there only")
+        if not VARIABLE.fullmatch(event.value):
+            raise _invalid(at, f"`!env {printable(event.value)}` names no environment variable", "write `!env NAME`")
+        data = EncryptedValue(event.value, read_variable, event.value)
+        return Scalar(data, at, quoted=True, literal=True, secret=True)
 
     def refuse_tag(self, tag: str, at: Position) -> None:
         name = tag if tag.startswith("!") else f"!!{tag}"

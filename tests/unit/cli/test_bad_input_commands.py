@@ -98,10 +98,11 @@ def test_there_are_bad_commands() -> None:
     assert len([*transcript(), *CLICK]) >= 60
 
 
-def test_without_a_verb_nothing_happens(capsys: pytest.CaptureFixture[str]) -> None:
-    result = run_command(capsys)
-    assert result.code == 2
-    assert result.lines[0].startswith("error: ")
+def test_without_a_verb_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ((), ("inventory",), ("records",)):
+        result = run_command(capsys, *words)
+        assert (result.code, result.lines) == (0, ())
+        assert result.out.startswith(f"Usage: {' '.join(('tfprov', *words))} ")
 
 
 def test_nothing_to_take_down_is_fine(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,8 @@ import pytest
 from tests.support.terminal import terminal
 from tfprov.cli.escape_sequences import Screened, json_screened, screened, write_document
 from tfprov.cli.main import run
-from tfprov.cli.output import LiveLine, Printer, table
+from tfprov.cli.output import Printer, table
+from tfprov.cli.printing.live_line import LiveLine
 from tfprov.errors import HostError, TaskFailed
 from tfprov.hosts.docker.exec import forward_output
 from tfprov.model.plan import Action, ActionKind

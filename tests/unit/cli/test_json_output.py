@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfprov.cli.output import dumps
+from tfprov.cli.printing.json_text import dumps
 
 _SINGLE = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 _ANY = st.recursive(_SINGLE, lambda below: st.lists(below) | st.dictionaries(st.text(), below), max_leaves=30)

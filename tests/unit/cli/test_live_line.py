@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.terminal import terminal
-from tfprov.cli.output import LiveLine, Printer, fitting
+from tfprov.cli.output import Printer
+from tfprov.cli.printing.live_line import LiveLine, fitting
 from tfprov.errors import TfprovError
 from tfprov.model.plan import Action, ActionKind
 

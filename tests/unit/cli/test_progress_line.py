@@ -11,6 +11,24 @@ def action(kind: str, number: int) -> Action:
     return Action(ActionKind(kind), f"node{number}", f"worker/{number}", ())
 
 
+def test_silence_is_named_after_a_second_unless_something_else_is_known() -> None:
+    under_way = UnderWay(idle="asking the hosts", idle_since=10.0)
+    assert [under_way.text(now) for now in (10.5, 11.0, 75.0)] == [
+        "",
+        "asking the hosts · 1s",
+        "asking the hosts · 1m 5s",
+    ]
+    under_way.await_("waiting for ps/0", 75.0)
+    assert under_way.text(75.5) == "waiting for ps/0"
+
+
+def test_the_progress_of_a_training_has_its_time_and_the_lost_steps() -> None:
+    under_way = UnderWay(lost=47)
+    assert under_way.advance(EventProgress(10, 0, None, None), 100, 5.0)
+    assert not under_way.advance(EventProgress(10, 0, None, None), 100, 6.0)
+    assert under_way.text(70.0) == "step 10 of 100 · 10.0% · 1m 5s · 47 steps lost"
+
+
 def test_a_delivery_has_its_share_rate_and_time_left() -> None:
     under_way = UnderWay()
     under_way.plan([action("deliver", i) for i in range(4)])

@@ -42,18 +42,22 @@ def test_a_training_is_followed_to_its_end_while_the_clock_jumps() -> None:
 
 
 ALLOWED = {
-    "api.py": "how long tasks have run, for people",
+    "cli/runs/attach.py": "from when a deadline counts, where its begin is unknown",
+    "cli/runs/detach.py": "from when a deadline counts, in another process, too",
+    "cli/runs/supervise.py": "how much of a deadline has passed in another process",
     "cli/runs/commands.py": "how old a run is, which `prune` is asked for by date",
     "cli/runs/group.py": "how long ago something was",
     "cli/watch.py": "how long ago something was",
     "dashboard/pages.py": "how long ago something was",
     "engine/checkpoints/forecast.py": "how long ago something was",
     "engine/concurrency.py": "the one place where it is read",
+    "hosts/docker/logs.py": "the end of a log's range, which is a time of day",
+    "hosts/process/task_log.py": "the end of a log's range, which is a time of day, and when a line was read",
     "history/ending.py": "when a run ended, for people",
     "history/session.py": "when a sample was taken, for people",
     "hosts/process/supervisor.py": "a host's own times, which it compares with each other",
     "hosts/program_checks.py": "how long an import took, on the host",
-    "playbook/verbs.py": "when progress was seen, for people",
+    "playbook/verbs.py": "how long tasks have run, for people",
     "runtime/mirror/loop.py": "a task's own time, for people",
     "runtime/progress.py": "a task's own time, for people",
 }

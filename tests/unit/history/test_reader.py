@@ -162,6 +162,20 @@ def test_a_comparison_has_what_differs_the_figures_and_the_curves(runs: Path) ->
     HTMLParser().feed(page)
 
 
+def test_a_difference_that_all_roles_have_in_common_is_one_row(runs: Path) -> None:
+    for number, rate in ((1, 0.1), (2, 0.2)):
+        directory = record_run(runs, number, scripted(2), end={})
+        data = directory.read(directory.run_file)
+        worker = {"h1": {"flags": {"rate": rate, "own": 1}, "env": {} if number == 1 else None}}
+        data["settings"] = {"worker": worker, "ps": {"h1": {"flags": {"rate": rate, "own": number}}}}
+        directory.write(directory.run_file, data)
+    comparison = compare([history(runs).load(run_id(1)), history(runs).load(run_id(2))])
+    assert {one.name: one.values for one in comparison.differences} == {
+        "flags.rate": (0.1, 0.2),
+        "ps.flags.own": (1, 2),
+    }
+
+
 def test_pruning_keeps_the_newest_of_each_cluster_and_what_may_run() -> None:
     def one(cluster: str, number: int, outcome: str = "succeeded") -> RunSummary:
         return RunSummary(

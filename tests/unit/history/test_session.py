@@ -1,16 +1,22 @@
 """Which verbs make a run, which go on with it, and how it ends: with the whole API, on hosts in memory."""
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 import tfprov
-from tfprov.errors import HostError, TaskFailed, TfprovError
+from tests.support.clock import ManualClock
+from tfprov.errors import DeadlineExceeded, HostError, TaskFailed, TfprovError
 from tfprov.history.reader import RunHistory, RunRecord
 from tfprov.history.summary import RunSummary
 from tfprov.hosts.memory import MemoryHosts
 from tfprov.model.state import Observed, State
+from tfprov.playbook import verbs
+from tfprov.playbook.supervise import SupervisedRun, supervise
 
 INVENTORY = """\
 all:
@@ -51,7 +57,8 @@ def runs() -> list[RunSummary]:
 
 
 def newest() -> RunRecord:
-    return RunHistory().load("")
+    """Return the run that began last: ids of the same second have no order."""
+    return max((RunHistory().load(one.run) for one in runs()), key=lambda record: record.summary.started)
 
 
 def test_verbs_that_change_nothing_make_no_run(cluster: tfprov.Cluster) -> None:
@@ -93,6 +100,16 @@ def test_a_training_that_nobody_followed_has_the_logs_that_were_kept(
     cluster.down()
     assert newest().summary.outcome == "stopped"
     assert [line.text for line in newest().log("worker/0")] == [f"step {n}" for n in range(5)]
+
+
+def test_the_version_of_tensorflow_is_what_the_chief_reported(cluster: tfprov.Cluster, hosts: MemoryHosts) -> None:
+    for reported, recorded in (("2.17.1-rc0", "2.17.1-rc0"), ("\x1b[31m", metadata.version("tensorflow-cpu"))):
+        cluster.up()
+        entry = {"task": "worker/0", "step": 5, "steps": 5, "at": 1.0, "tensorflow": reported}
+        hosts["h2"].saves("worker/0", "progress.json", json.dumps(entry).encode())
+        cluster.down()
+        assert newest().end is not None
+        assert newest().to_dict()["end"]["tensorflow"] == recorded
 
 
 def test_a_start_that_fails_is_a_failed_run_with_its_error(cluster: tfprov.Cluster, hosts: MemoryHosts) -> None:
@@ -152,3 +169,88 @@ def test_the_record_is_copied_beside_the_checkpoints(
     cluster.down()
     kept = directory / "checkpoints" / "lab" / "logs" / newest().directory.id
     assert {"run.json", "end.json", "progress.jsonl"} <= {path.name for path in kept.iterdir()}
+
+
+def test_a_run_beyond_its_deadline_is_gathered_taken_down_and_told_of(hosts: MemoryHosts, directory: Path) -> None:
+    told = directory / "told"
+    settings = f"deadline: 1h, notify: [{{command: [sh, -c, 'echo $TFPROV_EVENT $TFPROV_OUTCOME >> {told}']}}]"
+    (directory / "inventory.yml").write_text(INVENTORY.replace("checkpoints: none", f"checkpoints: none, {settings}"))
+    clock = ManualClock()
+    with tfprov.Cluster.load("inventory.yml", factory=hosts) as cluster:
+        context = replace(cluster.prepare(), clock=clock)
+        with pytest.raises(
+            DeadlineExceeded, match="the `deadline` of this run is over before worker/0 is done"
+        ) as caught:
+            verbs.run(context, partial=False, discard=False)
+    assert caught.value.exit_code == 124
+    assert 3600 <= clock.now() < 3700
+    assert hosts["h2"].observe().containers == ()
+    (one,) = runs()
+    assert (one.outcome, one.exit_code) == ("deadline", 124)
+    assert told.read_text() == "failed deadline\n"
+
+
+def test_checkpoints_are_gathered_while_the_training_goes_on(hosts: MemoryHosts, directory: Path) -> None:
+    text = INVENTORY.replace("checkpoints: none", "checkpoints: {every: 10m}, deadline: 1h")
+    (directory / "inventory.yml").write_text(text)
+    clock = ManualClock()
+    gathered = directory / "checkpoints" / "lab"
+    seen: list[list[str]] = []
+
+    def save(step: int) -> None:
+        for extension in ("data-00000-of-00001", "index", "meta"):
+            hosts["h2"].saves("worker/0", f"model.ckpt-{step}.{extension}", b"bytes")
+        hosts["h2"].saves("worker/0", "checkpoint", f'model_checkpoint_path: "model.ckpt-{step}"\n'.encode())
+
+    for minutes in (5, 25):
+        clock.at(60.0 * minutes, lambda minutes=minutes: save(minutes))  # type: ignore[misc]
+        clock.at(60.0 * minutes + 400, lambda: seen.append(sorted(path.name for path in gathered.glob("*.index"))))
+    loaded = tfprov.Cluster.load("inventory.yml", factory=hosts, verify=lambda _prefixes: {})
+    with loaded as cluster, pytest.raises(DeadlineExceeded):
+        verbs.run(replace(cluster.prepare(), clock=clock), partial=False, discard=False)
+    assert seen == [["model.ckpt-5.index"], ["model.ckpt-25.index", "model.ckpt-5.index"]]
+
+
+def test_a_webhook_of_the_inventory_is_neither_recorded_nor_printed(hosts: MemoryHosts, directory: Path) -> None:
+    url = "http://127.0.0.1:9/services/T0000/B000/secret-of-the-hook"
+    text = INVENTORY.replace("checkpoints: none", f"checkpoints: none, notify: [{{url: '{url}', events: [straggler]}}]")
+    (directory / "inventory.yml").write_text(text)
+    with tfprov.Cluster.load("inventory.yml", factory=hosts) as cluster:
+        cluster.up()
+        cluster.down()
+    for path in [*(directory / "home").rglob("*"), *(directory / "checkpoints").rglob("*")]:
+        assert path.is_dir() or b"secret-of-the-hook" not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize("may_start", [False, True])
+def test_a_supervisor_starts_nothing_of_a_run_that_was_taken_down(
+    cluster: tfprov.Cluster, hosts: MemoryHosts, may_start: bool
+) -> None:
+    cluster.up()
+    run = newest().directory.id
+    cluster.down()
+    with pytest.raises(TfprovError, match=f"run {run} was taken down; `tfprov run` begins another one"):
+        supervise(cluster.prepare(), run, SupervisedRun(may_start=may_start))
+    assert hosts["h2"].observe().containers == ()
+
+
+def test_a_supervisor_starts_what_was_lost_and_not_what_others_are_taking_down(
+    cluster: tfprov.Cluster, hosts: MemoryHosts
+) -> None:
+    cluster.up()
+    run = newest().directory.id
+    clock = ManualClock()
+    clock.at(10.0, lambda: hosts["h2"].exits("worker/0", 0))
+    hosts["h3"].places.clear()  # `down` in another terminal
+    supervise(replace(cluster.prepare(), clock=clock), run, SupervisedRun())
+    assert "start worker/1" not in hosts["h3"].calls[hosts["h3"].calls.index("start worker/1") + 1 :]
+    assert (newest().directory.id, newest().summary.outcome) == (run, "succeeded")
+
+    cluster.up()
+    run, clock = newest().directory.id, ManualClock()
+    hosts["h2"].loses("worker/0")  # with a restart of the controller
+    clock.at(10.0, lambda: hosts["h2"].exits("worker/0", 7))
+    with pytest.raises(TaskFailed):
+        supervise(replace(cluster.prepare(), clock=clock), run, SupervisedRun())
+    assert hosts["h2"].calls.count("start worker/0") == 3
+    assert (newest().directory.id, newest().summary.outcome) == (run, "failed")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.runtime_bench import MemoryBench, ProcessBench, container
 from tests.support.waiting import until
-from tfprov.hosts.crash import FailedRun, exception_at, is_hopeless, last_words
+from tfprov.hosts.crash import FailedRun, exception_at, is_hopeless, is_restarted, last_words
 from tfprov.model.state import State
 
 TRACEBACK = [
@@ -116,3 +116,34 @@ def test_a_task_whose_restarts_are_ended_continues_without_restarts(bench: Memor
         (bench.process.task_dir("worker/0").work / "go").touch()
     until(lambda: bench.see().state is State.EXITED)
     assert bench.see().restarts == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "only", "never", "restarted"),
+    [
+        (0, (), (), False),
+        (0, (0,), (), False),
+        (3, (), (), True),
+        (3, (137,), (), False),
+        (137, (137, 143), (), True),
+        (2, (), (2, 78), False),
+        (3, (), (2, 78), True),
+        (137, (137,), (137,), False),
+    ],
+)
+def test_exit_codes_decide_on_restarts(
+    code: int, only: tuple[int, ...], never: tuple[int, ...], restarted: bool
+) -> None:
+    assert is_restarted(code, only, never) is restarted
+
+
+def test_processes_are_restarted_after_some_exit_codes_only(tmp_path: Path) -> None:
+    policies: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
+        "one that is named": ((3,), (), 1),
+        "another": ((137,), (), 0),
+        "one that is excluded": ((), (3,), 0),
+    }
+    for number, (case, (only, never, restarts)) in enumerate(policies.items()):
+        for bench in (MemoryBench(), ProcessBench(tmp_path / str(number))):
+            bench.run_to_end(3, restart="on-failure", max_restarts=1, restart_on=only, no_restart_on=never)
+            assert bench.see().restarts == restarts, case

@@ -61,37 +61,38 @@ def test_overwritten_lines_are_rendered_like_a_terminal_does() -> None:
         assert render_line(text).rstrip() == screen.display[0].rstrip(), text
 
 
-def test_a_bar_without_a_line_end_is_updated_at_intervals() -> None:
+def test_a_bar_without_a_line_end_is_an_unfinished_line_that_changes() -> None:
     bar = "".join(f"\r{n:>4} [{'=' * 27}]" for n in range(588))[:19_996].encode()
-    clock = count()  # a second per chunk
+    clock = count()  # an eighth of a second per chunk
     time = {"now": 0.0}
     lines = LineSplitter(lambda: time["now"])
     shown = []
     for n in range(0, len(bar), 340):
-        time["now"] = float(next(clock))
+        time["now"] = next(clock) / 8
         shown += [*lines.feed(bar[n : n + 340]), *lines.due()]
-    shown += [*lines.end(), *lines.end()]
-    assert len(shown) == len(bar) // 340 // UPDATE_INTERVAL + 1
+    assert len(shown) == len(bar) // 340 // (UPDATE_INTERVAL * 8)
+    assert all(line.unfinished for line in shown)
     assert shown == sorted(shown)
-    assert shown[-1] == f" 571 [{'=' * 27}]"
+    last = [*lines.end(), *lines.end()]
+    assert [(str(line), line.unfinished) for line in last] == [(f" 571 [{'=' * 27}]", False)]
 
 
-def test_an_unchanged_line_is_shown_once_and_a_long_one_with_its_end() -> None:
+def test_an_unchanged_line_is_shown_once_before_its_end_and_a_long_one_with_its_end() -> None:
     time = {"now": 0.0}
     lines = LineSplitter(lambda: time["now"])
 
     def feed(data: str, seconds: float) -> list[str]:
         shown = list(lines.feed(data.encode()))
         time["now"] += seconds
-        return [*shown, *lines.due()]
+        return [f"({line})" if line.unfinished else str(line) for line in (*shown, *lines.due())]
 
-    assert feed("Loading", 9.9) == []
-    assert feed(" it", 0.1) == ["Loading it"]
+    assert feed("Loading", 0.4) == []
+    assert feed(" it", 0.1) == ["(Loading it)"]
     assert feed("", 60) == []
-    assert feed("\nnext", 5) == [], "the line was shown already, and the next one is new"
+    assert feed("\nnext", 0.1) == ["Loading it"]
     assert feed(" one\n", 60) == ["next one"]
-    assert feed("." * 9_000, 10) == ["…" + "." * 200]
-    assert feed("!" * 9_000, 10) == ["…" + "!" * 199]
+    assert feed("." * 9_000, 10) == ["(…" + "." * 200 + ")"]
+    assert feed("!" * 9_000, 10) == ["(…" + "!" * 199 + ")"]
     (whole,) = feed("\n", 0)
     assert (len(whole), whole[8_999:9_001], whole[-201:-198]) == (10_000, ".!", "!…!")
 
@@ -99,7 +100,8 @@ def test_an_unchanged_line_is_shown_once_and_a_long_one_with_its_end() -> None:
 def test_a_followed_log_shows_an_unfinished_line(tmp_path: Path) -> None:
     log, checks, time = tmp_path / "log", iter([True, True, True, False]), count(0, 4.0)
     log.write_text("\r 1/9\r 2/9")
-    assert list(follow(log, None, lambda: next(checks), lambda: next(time))) == [" 2/9"]
+    lines = list(follow(log, None, lambda: next(checks), lambda: next(time)))
+    assert [(str(line), line.unfinished) for line in lines] == [(" 2/9", True), (" 2/9", False)]
 
 
 def test_the_stamp_of_a_line_is_not_overwritten() -> None:

@@ -60,6 +60,7 @@ def test_a_new_training_has_progress_before_its_first_step_and_at_its_end(tmp_pa
         "examples_rate": None,
         "resumed": None,
         "lost": None,
+        "tensorflow": getattr(sys.modules.get("tensorflow"), "__version__", None),  # another test may have imported it
     }
     for step in (3, 5, 6):
         reporter.stepped(step)

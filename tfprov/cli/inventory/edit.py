@@ -12,6 +12,7 @@ import click
 
 from tfprov.atomic_write import rewrite
 from tfprov.cli.options import source_options, sources_of, vault_of
+from tfprov.cli.shells import values
 from tfprov.editing.document import unified_diff
 from tfprov.editing.files import InventoryFiles, open_sources, open_vars_files
 from tfprov.editing.locate import (
@@ -171,8 +172,12 @@ def edit_command_options(command: F) -> F:
 
 def place_options(command: F) -> F:
     """Add `--group` and `--host`."""
-    command = click.option("--host", help="A variable of this host, instead of all.")(command)
-    return click.option("--group", help="A variable of this group, instead of all.")(command)
+    command = click.option("--host", shell_complete=values.hosts, help="A variable of this host, instead of all.")(
+        command
+    )
+    return click.option("--group", shell_complete=values.groups, help="A variable of this group, instead of all.")(
+        command
+    )
 
 
 @click.command("add-host")
@@ -182,9 +187,9 @@ def place_options(command: F) -> F:
 @edit_command_options
 def add_host_command(name: str, groups: Sequence[str], variables: Sequence[str], **options: Any) -> None:
     """NAME may be a range, such as `node[4:6]`. A role's group (`worker`, `ps`, …) is added if the inventory has none."""
-    values = [_variable(text) for text in variables]
+    new = [_variable(text) for text in variables]
     session = EditSession(options)
-    session.finish(add_host(session.files, session.inventory, name, groups, values), f"added {printable(name)}")
+    session.finish(add_host(session.files, session.inventory, name, groups, new), f"added {printable(name)}")
 
 
 def _variable(text: str) -> tuple[Sequence[str], NewValue]:
@@ -207,7 +212,7 @@ def _value(path: str, text: str, name: str) -> NewValue:
 
 
 @click.command("remove-host")
-@click.argument("name")
+@click.argument("name", shell_complete=values.hosts)
 @edit_command_options
 def remove_host_command(name: str, **options: Any) -> None:
     """The host is removed from every group. Files of `host_vars/` stay."""
@@ -230,7 +235,7 @@ def _require_removed(after: Inventory, host: str) -> None:
 
 
 @click.command("move-host")
-@click.argument("old", metavar="FROM")
+@click.argument("old", metavar="FROM", shell_complete=values.hosts)
 @click.argument("new", metavar="TO")
 @edit_command_options
 def move_host_command(old: str, new: str, **options: Any) -> None:

@@ -9,6 +9,7 @@ import click
 from tfprov.cli.escape_sequences import json_screened
 from tfprov.cli.options import inventory_of, json_option, show_secrets_option, source_options
 from tfprov.cli.output import Printer
+from tfprov.cli.shells import values
 from tfprov.errors import printable
 from tfprov.model.inventory import ROLES
 from tfprov.settings.provenance import HostExplanation, Origin, SourceValue, describe_place, explain
@@ -23,7 +24,7 @@ Row = tuple[tuple[str, str, str], str]
 
 
 @click.command("explain")
-@click.argument("host")
+@click.argument("host", shell_complete=values.hosts)
 @click.argument("key", required=False)
 @click.option("--role", type=click.Choice(ROLES), help="Settings in this role only; default: in all it has.")
 @json_option

@@ -8,12 +8,13 @@ import click
 
 from tfprov.cli.escape_sequences import json_screened, write_document
 from tfprov.cli.options import inventory_of, show_secrets_option, source_options
-from tfprov.cli.output import dumps
+from tfprov.cli.printing.json_text import dumps
+from tfprov.cli.shells import values
 from tfprov.errors import Usage, printable
 from tfprov.inventory.ansible_output import AnsibleOutput, OutputFormat, VaultValue
 from tfprov.inventory.host_patterns import match_hosts
 
-_limit = click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts.")
+_limit = click.option("-l", "--limit", metavar="PATTERN", shell_complete=values.patterns, help="Only these hosts.")
 _yaml = click.option("-y", "--yaml", "as_yaml", is_flag=True, help="Print YAML instead of JSON.")
 _export = click.option(
     "--export", is_flag=True, help="Print the own variables of each group and host, as input for another inventory."
@@ -40,7 +41,7 @@ def list_command(export: bool, as_yaml: bool, limit: str | None, show_secrets: b
 
 
 @click.command("host")
-@click.argument("name")
+@click.argument("name", shell_complete=values.hosts)
 @_export
 @_yaml
 @_limit
@@ -59,7 +60,7 @@ def host_command(name: str, export: bool, as_yaml: bool, limit: str | None, show
 
 
 @click.command("graph")
-@click.argument("group", default="all")
+@click.argument("group", default="all", shell_complete=values.groups)
 @click.option("--vars", "variables", is_flag=True, help="Show the variables, too.")
 @_limit
 @show_secrets_option

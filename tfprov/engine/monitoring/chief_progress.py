@@ -84,8 +84,14 @@ def _last_saved(files: Mapping[str, File]) -> tuple[int, float] | None:
     return max(written)[::-1] if written else None
 
 
-def steps_of(context: Context) -> int | None:
-    """Return the number of steps in the chief's flags, or None."""
+def steps_of(context: Context, present: Observed | None = None) -> int | None:
+    """Return the number of steps in the chief's flags, or None: of the chief that is `present`, else of the inventory's.
+
+    They differ when a flag was edited, or set with `-e`, since the chief was started.
+    """
+    if present is not None and isinstance(flags := present.spec.get("flags"), Mapping):
+        command = present.spec.get("command") or ()
+        return train_steps([*map(str, command), *(f"--{name}={value}" for name, value in flags.items())])
     chief = context.container(context.cluster.chief.name)
     return train_steps(chief.argv) if chief is not None else None
 

@@ -1,7 +1,8 @@
 """Follows a training until its chief is done: logs, progress, and failures of other tasks."""
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.chief_progress import (
@@ -17,7 +18,7 @@ from tfprov.engine.monitoring.failures import failed_tasks, failure, idle_end
 from tfprov.engine.monitoring.logs import logs
 from tfprov.engine.monitoring.straggler_monitor import StragglerMonitor, report_step_back
 from tfprov.engine.monitoring.watch import Watch
-from tfprov.errors import TaskFailed, TfprovError, Usage
+from tfprov.errors import DeadlineExceeded, TaskFailed, TfprovError, Usage
 from tfprov.formats.event_file import EventProgress
 from tfprov.model.incident import IncidentKind
 from tfprov.model.state import Observation, Observed
@@ -60,6 +61,29 @@ class Standstill:
         return f"{what} {since}: a thread or a child of its program may still run"
 
 
+def check_deadline(context: Context) -> None:
+    """Raise DeadlineExceeded if the time of the run is over."""
+    if context.deadline is not None and context.clock.now() > context.deadline:
+        name, steps = context.cluster.chief.name, "its checkpoints are gathered, and the cluster is taken down"
+        raise DeadlineExceeded(f"the `deadline` of this run is over before {name} is done: {steps}")
+
+
+class Periodic(AbstractContextManager["Periodic"], Protocol):
+    """Something to do again and again while a training is followed."""
+
+    def look(self) -> None:
+        """Do it if it is due. Never blocks."""
+
+
+class _Nothing:
+    def look(self) -> None:
+        """Nothing is due."""
+
+
+_NOTHING = _Nothing()
+
+FIRST_STEP = "waiting for the first step of"
+"""Begins what is awaited first when a training is followed: its cluster is up."""
 _LOOK = 1.0
 """Seconds between two observations of all tasks."""
 _PROGRESS = 2.0
@@ -77,13 +101,14 @@ _TOGETHER = ("multi_worker_mirrored", "in_graph")
 """Strategies in which every step needs every worker."""
 
 
-def follow(
+def follow(  # noqa: PLR0913  what follows beside it
     context: Context,
     timeout: float | None = None,
     *,
     with_logs: bool = True,
     patience: float = PATIENCE,
     monitor: StragglerMonitor | None = None,
+    periodic: Periodic | None = None,
 ) -> None:
     """Return when the chief has finished; raise TaskFailed, with its exit code, if it fails.
 
@@ -92,7 +117,8 @@ def follow(
     Restarts by a restart policy are reported, and the training continues, also without a worker that failed for good. A
     failed ps ends it, as its variables are lost, and so does a failed worker if every step needs all workers. Unreachable
     hosts are reported and tried again; raises Unreachable if the chief's host does not answer for `patience` seconds.
-    `monitor` replaces the default straggler monitor.
+    `monitor` replaces the default straggler monitor; `periodic` is called after each look. Raises DeadlineExceeded when the
+    time of the context's `deadline` is over.
     """
     check_ends(context)
     deadline = context.clock.now() + timeout if timeout else None
@@ -100,11 +126,14 @@ def follow(
         logs(context) if with_logs else nullcontext(),
         Watch(context) as watch,
         monitor or StragglerMonitor(context) as stragglers,
+        periodic or nullcontext(_NOTHING) as regularly,
     ):
         training = _Training(context, watch, stragglers, patience)
-        context.report.awaiting(f"waiting for the first step of {context.cluster.chief.name}")
+        context.report.awaiting(f"{FIRST_STEP} {context.cluster.chief.name}")
         try:
             while not training.look():
+                regularly.look()
+                check_deadline(context)
                 if deadline is not None and context.clock.now() > deadline:
                     raise TaskFailed(context.cluster.chief.name, f"is not done after {timeout:g} s")
                 context.clock.sleep(_LOOK)
@@ -186,7 +215,7 @@ class _Training:
         """Report the chief's progress."""
         name, reached = self.context.cluster.chief.name, read_reached(self.context, self.seen)
         progress = reached.progress if reached is not None else None
-        steps = steps_of(self.context)
+        steps = steps_of(self.context, self.context.chief(self.seen))
         if progress is not None:
             self.context.report.awaiting("")
             self.context.report.progress(progress, steps)

@@ -21,6 +21,7 @@ from typing import Any
 
 from tfprov.atomic_write import private_directory, replace
 from tfprov.engine.context import Context
+from tfprov.engine.monitoring.task_progress import read_pace
 from tfprov.engine.public_settings import masked, public, public_roles
 from tfprov.engine.run_ids import RUN_ID
 from tfprov.errors import HostError, mask_secrets
@@ -58,7 +59,7 @@ class KeptLogs:
                 private_directory(to.parent)
                 private_directory(to)
                 if to not in self._kept:
-                    self._before[to] = _tasks(to)
+                    self._before[to] = kept_tasks(to)
                     written = _settings(self._context, self._seen, container.run, self._before[to])
                     replace(to / _SETTINGS, written, mode=0o600)
                 self._kept.add(to)
@@ -104,14 +105,14 @@ def lines_of(path: Path, tail: int | None) -> Iterable[str]:
 
 def ended(task: str, path: Path) -> str:
     """Return the remark above the kept log of a removed task: how and when it ended."""
-    facts = _tasks(path.parent).get(task.partition("@")[0], {})
+    facts = kept_tasks(path.parent).get(task.partition("@")[0], {})
     how, at = facts.get("ended") or "removed", facts.get("finished")
     seconds = float(at) if isinstance(at, int | float) else path.stat().st_mtime
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
     return f"{task} is not there any more ({how}, {when}); its log is kept in {path}:"
 
 
-def _tasks(directory: Path) -> Mapping[str, Mapping[str, Any]]:
+def kept_tasks(directory: Path) -> Mapping[str, Mapping[str, Any]]:
     """Return the kept facts of a run's tasks; empty if they cannot be read."""
     try:
         tasks: Any = json.loads((directory / _SETTINGS).read_bytes())["tasks"]
@@ -156,6 +157,9 @@ def _private_file(path: Path) -> int:
 def _settings(context: Context, observation: Observation, run: str, before: Mapping[str, Mapping[str, Any]]) -> bytes:
     roles = public_roles(context.roles)
     tasks = dict(before) | {one.task: _of_task(one) for one in observation.containers() if one.run == run}
+    if (chief := context.chief(observation)) is not None and chief.run == run:
+        pace = read_pace(context.runtimes[chief.host], chief)
+        tasks[chief.task] = {**tasks[chief.task], "tensorflow": pace.tensorflow if pace else ""}
     whole = {"cluster": context.cluster.name, "run": run, "roles": roles, "tasks": tasks}
     return json.dumps(masked(whole), indent=1, ensure_ascii=False).encode("utf-8", "replace")
 

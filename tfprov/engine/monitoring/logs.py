@@ -4,6 +4,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.failures import own_paths
@@ -11,6 +12,7 @@ from tfprov.engine.monitoring.kept_logs import Kept, kept_logs, lines_of
 from tfprov.engine.monitoring.kept_logs import ended as ended_text
 from tfprov.engine.observe import locate, needs, observe
 from tfprov.errors import HostError, Usage, combine_errors
+from tfprov.hosts.log_lines import Line, LogTimes
 from tfprov.model.state import Observation, Observed
 from tfprov.results import LogRecord, LogStream
 
@@ -24,11 +26,23 @@ _AT_ONCE = 10_000
 """Lines that are buffered before reading the tasks' logs pauses."""
 
 
-def read_logs(context: Context, tasks: Sequence[str], *, follow: bool, tail: int | None) -> LogStream:
+@dataclass(frozen=True)
+class LogOptions:
+    """What is read of logs: `tail` lines of each, those of `times`; `follow` goes on until the tasks end.
+
+    `unfinished`: lines that may still change are yielded, too.
+    """
+
+    follow: bool = False
+    tail: int | None = None
+    times: LogTimes | None = None
+    unfinished: bool = False
+
+
+def read_logs(context: Context, tasks: Sequence[str], options: LogOptions) -> LogStream:
     """Return the logs of `tasks`, or of all; the kept logs of removed tasks come first.
 
-    `follow` goes on until the tasks end; `tail` is the number of last lines of each log. Raises Usage for an unknown task;
-    the stream raises the errors of hosts that cannot be read once all else was read.
+    Raises Usage for an unknown task; the stream raises the errors of hosts that cannot be read once all else was read.
     """
     observation = Observation({}) if tasks else observe(context, tolerant=True)
     running, removed = _named(context, tasks) if tasks else _all(context, observation)
@@ -38,17 +52,32 @@ def read_logs(context: Context, tasks: Sequence[str], *, follow: bool, tail: int
         for _, files in removed:
             for task, path in files.items():
                 yield LogRecord(task, ended_text(task, path), is_remark=True)
-                yield from (LogRecord(task, line) for line in lines_of(path, tail))
-        if follow:
-            yield from (LogRecord(task, line) for task, line in log_lines(context, running, tail=tail))
+                if options.times is not None and options.times.is_bounded:
+                    yield LogRecord(task, f"{task}: kept logs have no times: nothing of it is shown", is_remark=True)
+                    continue
+                yield from (LogRecord(task, line) for line in lines_of(path, options.tail))
+        if options.follow:
+            lines = log_lines(context, running, tail=options.tail, times=options.times)
+            yield from (_record(task, line) for task, line in lines if options.unfinished or not is_unfinished(line))
         else:
             for observed in running:
-                lines = context.runtimes[observed.host].logs(observed.task, tail=tail)
-                yield from (LogRecord(observed.task, line) for line in lines)
+                runtime = context.runtimes[observed.host]
+                for line in runtime.logs(observed.task, tail=options.tail, times=options.times):
+                    yield _record(observed.task, line)
         if errors := [error for host, error in observation.unreachable.items() if needs(context, host)]:
             raise combine_errors(errors)
 
     return LogStream(names, records())
+
+
+def is_unfinished(line: str) -> bool:
+    """Whether a line may still change."""
+    return isinstance(line, Line) and line.unfinished
+
+
+def _record(task: str, line: str) -> LogRecord:
+    printed = line.at if isinstance(line, Line) else None
+    return LogRecord(task, str(line), printed=printed, unfinished=is_unfinished(line))
 
 
 def _named(context: Context, tasks: Sequence[str]) -> tuple[list[Observed], list[Kept]]:
@@ -74,11 +103,12 @@ def _all(context: Context, observation: Observation) -> tuple[list[Observed], li
     return running, [(kept[0], files)] if files else []
 
 
-def log_lines(
+def log_lines(  # noqa: PLR0913  what is read, and what ends it
     context: Context,
     containers: Sequence[Observed],
     *,
     tail: int | None,
+    times: LogTimes | None = None,
     stop: threading.Event | None = None,
     ended: Callable[[str], None] = lambda _task: None,
 ) -> Iterator[tuple[str, str]]:
@@ -94,7 +124,7 @@ def log_lines(
     def read(observed: Observed) -> None:
         try:
             with suppress(BrokenPipeError):  # the output was closed: `tfprov logs -f | head`
-                for line in _lines(context, observed, tail, lost, stop):
+                for line in _lines(context, observed, (tail, times), lost, stop):
                     lines.put((observed.task, line))
         finally:
             lines.put((observed.task, None))
@@ -115,13 +145,18 @@ def log_lines(
 
 
 def _lines(
-    context: Context, observed: Observed, tail: int | None, lost: set[str], stop: threading.Event
+    context: Context,
+    observed: Observed,
+    asked: tuple[int | None, LogTimes | None],
+    lost: set[str],
+    stop: threading.Event,
 ) -> Iterator[str]:
     """Yield the lines of one task; `lost` are the hosts whose interrupted logs were already reported."""
     runtime, host = context.runtimes[observed.host], observed.host
+    tail, times = asked
     while not stop.is_set():
         try:
-            for line in runtime.logs(observed.task, tail=tail, follow=True):
+            for line in runtime.logs(observed.task, tail=tail, follow=True, times=times):
                 lost.discard(host)
                 yield line
         except HostError as error:
@@ -155,7 +190,10 @@ def logs(context: Context, drain: float = _DRAIN) -> Iterator[None]:
             for task, line in log_lines(context, containers, tail=None, stop=stop, ended=ended):
                 if stop.is_set():
                     return
-                context.report.log(task, own[task](line))
+                if is_unfinished(line):
+                    context.report.redrawn(task, own[task](line))
+                else:
+                    context.report.log(task, own[task](line))
         except OSError:  # the output was closed: `tfprov run | head`
             return
         finally:

@@ -116,7 +116,7 @@ def status(context: Context, now: float) -> Status:
     ours = {(row.task, row.host) for row in rows if row.detail != _STRAY}
     paces = read_paces(context, (one for one in observation.containers() if (one.task, one.host) in ours))
     rows = [replace(row, pace=paces.get(row.task)) if (row.task, row.host) in ours else row for row in rows]
-    chief = context.cluster.chief.name
+    chief, present = context.cluster.chief.name, context.chief(observation)
     back = step_back(paces, chief)
     return Status(
         cluster=context.cluster.name,
@@ -126,9 +126,9 @@ def status(context: Context, now: float) -> Status:
         slowest=slowest({row.task: row.pace for row in rows if row.pace and _is_compared(row, row.pace)}),
         went_back=StepBack(back[0], back[1].lost or 0, back[1].resumed or 0) if back else None,
         unreachable=unreachable,
-        steps=steps_of(context),
+        steps=steps_of(context, present),
         mirror=read_mirror(context, observation),
-        run=seen.run if (seen := context.chief(observation)) is not None else "",
+        run=present.run if present is not None else "",
     )
 
 

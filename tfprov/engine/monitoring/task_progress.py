@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
@@ -38,6 +39,8 @@ class Pace:
     at: float
     resumed: int | None = None
     lost: int | None = None
+    tensorflow: str = ""
+    """The version of TensorFlow that the task uses; empty if its runtime did not say."""
 
     @property
     def went_back(self) -> bool:
@@ -69,9 +72,14 @@ def parse(data: bytes, task: str) -> Pace | None:
             at=_time(entry["at"]),
             resumed=None if entry.get("resumed") is None else _whole(entry["resumed"]),
             lost=None if entry.get("lost") is None else _whole(entry["lost"]),
+            tensorflow=_version(entry.get("tensorflow")),
         )
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
         return None
+
+
+def _version(value: Any) -> str:
+    return value if isinstance(value, str) and re.fullmatch(r"[\w.+-]{1,40}", value, re.ASCII) else ""
 
 
 def _whole(value: Any) -> int:

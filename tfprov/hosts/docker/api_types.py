@@ -216,6 +216,12 @@ IMAGE = object_of(
 NETWORK = object_of(IPAM=object_of(Config=optional(list_of(object_of(Gateway=_TEXT)))))
 CHANGES = optional(list_of(object_of(Path=read_text, Kind=read_int)))
 STAT = object_of(read_name=_TEXT, size=read_int, mode=read_int, mtime=_read_file_time)
+STATS = object_of(
+    read=optional(read_time), cpu_stats=optional(object_of(cpu_usage=optional(object_of(total_usage=_NUMBER)))),
+    memory_stats=optional(
+        object_of(usage=_NUMBER, stats=optional(object_of(total_inactive_file=_NUMBER, inactive_file=_NUMBER)))
+    ),
+)  # fmt: skip
 MESSAGE = object_of(error=_TEXT, stream=_TEXT, aux=optional(object_of(ID=optional(read_name))))
 """A progress message of a build, pull or load."""
 
@@ -225,6 +231,8 @@ _ANSWERS: tuple[tuple[str, str, Reader], ...] = (
     ("GET", r"/containers/json", CONTAINER_LIST),
     ("GET", r"/containers/[^/]+/json", CONTAINER),
     ("GET", r"/containers/[^/]+/changes", CHANGES),
+    ("GET", r"/containers/[^/]+/stats", STATS),
+    ("GET", r"/containers/[^/]+/top", object_of(Processes=list_of(list_of(read_text)))),
     ("GET", r"/images/json", IMAGES),
     ("GET", r"/images/.+/json", IMAGE),
     ("GET", r"/networks/[^/]+", NETWORK),

@@ -188,7 +188,7 @@ class Engine:
         self._adapter.close()
 
     def _client(self, version: str) -> Client:
-        return Client(self._adapter, version, self._timeouts)
+        return Client(self._adapter, version, self._timeouts, self.host)
 
 
 def _connect_unix(path: Path, limit: float) -> socket.socket:

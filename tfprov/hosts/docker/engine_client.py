@@ -7,6 +7,7 @@ chunks, whatever lengths they announce.
 import json
 import logging
 import math
+import re
 import socket
 import struct
 import time
@@ -20,6 +21,7 @@ import urllib3
 from tfprov.hosts import bounds
 from tfprov.hosts.docker import api_types
 from tfprov.hosts.docker.api_types import MalformedAnswer
+from tfprov.hosts.trace import traced
 
 _HEADER = struct.Struct(">BxxxL")
 _STAT = "X-Docker-Container-Path-Stat"
@@ -54,7 +56,7 @@ _Client: Any = docker.APIClient  # its type stubs lack most of the overridden me
 class Client(_Client):  # type: ignore[misc]
     """The client for API `version` over `adapter`."""
 
-    def __init__(self, adapter: Any, version: str, timeouts: EngineTimeouts) -> None:
+    def __init__(self, adapter: Any, version: str, timeouts: EngineTimeouts, host: str = "engine") -> None:
         # With an explicit version the constructor does not connect, so the address does not matter.
         super().__init__(base_url="http://engine:1", version=version, timeout=max(1, int(timeouts.action)))
         self.trust_env = False  # HTTP proxies are not for engines
@@ -62,7 +64,7 @@ class Client(_Client):  # type: ignore[misc]
         self.mount("http+docker://", adapter)
         self.base_url = "http+docker://engine"
         self.headers["Accept-Encoding"] = "identity"  # compressed bytes could expand without limit
-        self._timeouts, self._default_timeout = timeouts, self.timeout
+        self._timeouts, self._default_timeout, self._host = timeouts, self.timeout, host
 
     def request(self, method: Any, url: Any, *args: Any, **options: Any) -> requests.Response:
         """Send a request; called by the SDK. Raises MalformedAnswer, AnswerTooLong, and the errors of requests."""
@@ -72,7 +74,9 @@ class Client(_Client):  # type: ignore[misc]
 
         def request_within(limit: float) -> requests.Response:
             options["timeout"] = limit
-            response = super(Client, self).request(method, url, *args, **options)
+            path = re.sub(r"^.*?/v[0-9.]+", "", str(url))
+            with traced(self._host, f"engine: {verb} {path}", asks=verb in _QUERY_METHODS):
+                response = super(Client, self).request(method, url, *args, **options)
             try:
                 return self._read(response, streamed=streamed)
             except BaseException:

@@ -2,6 +2,7 @@
 
 import io
 import os
+import socket
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from tfprov.errors import HostError
 from tfprov.hosts import bounds
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_client import AnswerTooLong
+from tfprov.hosts.terminal import ExecMode, attach
 
 _SIGNAL_SCRIPT = """sent=1
 for status in /proc/[0-9]*/status; do
@@ -80,10 +82,10 @@ def run(
             output(descriptor, data)
     finally:
         stream._response.close()  # noqa: SLF001  there is no public access
-    return _exit_code(api, created["Id"])
+    return exit_code(api, created["Id"])
 
 
-def _exit_code(api: docker.APIClient, created: str) -> int:
+def exit_code(api: docker.APIClient, created: str) -> int:
     """Wait until the engine has recorded the exit code, possibly after the end of the output; -1 if it does not."""
     deadline = time.monotonic() + _EXIT_CODE_TIMEOUT
     while (code := api.exec_inspect(created).get("ExitCode")) is None and time.monotonic() < deadline:
@@ -186,3 +188,62 @@ def _helper_container(engine: Engine, facts: Mapping[str, Any], argv: Sequence[s
     finally:
         with suppress(docker.errors.APIError):  # it has removed itself
             api.remove_container(created["Id"], force=True)
+
+
+_RESIZE_TRIES, _RESIZE_PAUSE = 10, 0.05
+"""How often, and with how many seconds in between, an engine is told the size of a terminal."""
+
+
+class AttachedProgram:
+    """A RemoteProgram in a container."""
+
+    def __init__(self, api: docker.APIClient, container: str, argv: Sequence[str], mode: ExecMode) -> None:
+        self._api, self._mode = api, mode
+        environment = {"TERM": os.environ["TERM"]} if mode.tty and os.environ.get("TERM") else None
+        created = api.exec_create(
+            container, list(argv), stdin=mode.stdin, tty=mode.tty, environment=environment
+        )  # fmt: skip
+        self.id: str = created["Id"]
+        self._stream: Any = api.exec_start(self.id, tty=mode.tty, socket=True)
+
+    def send(self, data: bytes) -> None:
+        """See RemoteProgram."""
+        get_sender(self._stream)(data)
+
+    def end_input(self) -> None:
+        """See RemoteProgram. The connection's other half stays open for the output."""
+        peer = getattr(self._stream, "_sock", None) or getattr(self._stream, "sock", self._stream)
+        with suppress(OSError):
+            peer.shutdown(socket.SHUT_WR)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """See RemoteProgram."""
+        for _ in range(_RESIZE_TRIES):  # an engine refuses while the program starts
+            with suppress(docker.errors.APIError):
+                self._api.exec_resize(self.id, height=rows, width=columns)
+                return
+            time.sleep(_RESIZE_PAUSE)
+
+    def output(self) -> Iterator[tuple[int, bytes]]:
+        """See RemoteProgram. A terminal has one output, without frames."""
+        if not self._mode.tty:
+            yield from read_frames(self._stream)
+            return
+        getattr(self._stream, "_sock", self._stream).settimeout(None)
+        file: io.BufferedReader = self._stream._response.raw._fp.fp  # noqa: SLF001  as in read_frames
+        while data := file.read1(bounds.CHUNK):
+            yield 1, data
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream._response.close()  # noqa: SLF001
+
+
+def run_attached(api: docker.APIClient, container: str, argv: Sequence[str], mode: ExecMode) -> int:
+    """Run `argv` in a running container, connected as `mode` says; return its exit code."""
+    program = AttachedProgram(api, container, argv, mode)
+    try:
+        attach(program, mode, forward_output)
+    finally:
+        program.close()
+    return exit_code(api, program.id)

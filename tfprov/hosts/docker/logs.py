@@ -7,8 +7,10 @@ from typing import Any
 
 import docker
 
-from tfprov.hosts.docker.api_types import parse_time
+from tfprov.hosts.docker.api_types import MalformedAnswer, parse_time
+from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.log_file import split_lines, split_stamped_lines
+from tfprov.hosts.log_lines import Line, LogTimes
 
 _POLL_INTERVAL = 0.2
 """Seconds between checks of a container that has ended and may be restarted."""
@@ -18,20 +20,59 @@ _SETTLE_SECONDS = 1.0
 """Seconds for an engine to report the end of a container after the end of its stream."""
 
 
-def read_lines(api: docker.APIClient, container: str, tail: int | None, *, follow: bool) -> Iterator[str]:
+def task_lines(
+    engine: Engine, container: str, tail: int | None, *, follow: bool, times: LogTimes | None
+) -> Iterator[Line]:
+    """Yield the lines of a container's log; followed by a stream while the connection has channels, else by requests."""
+    if not follow:
+        yield from read_lines(engine.api, container, tail, follow=False, times=times)
+    elif engine.followers.acquire(blocking=False):
+        try:
+            yield from read_lines(engine.api, container, tail, follow=True, times=times)
+        finally:
+            engine.followers.release()
+    else:
+        yield from poll_lines(engine.api, container, tail, engine.poll_lock, times=times)
+
+
+def read_lines(
+    api: docker.APIClient, container: str, tail: int | None, *, follow: bool, times: LogTimes | None = None
+) -> Iterator[Line]:
     """Yield the lines of a container's log, from `tail` lines before its end; with `follow`, until its final end."""
-    range_options: dict[str, Any] = {"tail": "all" if tail is None else tail}
+    bounded = not follow and times is not None and times.is_bounded
+    lines = _read(api, container, None if bounded else tail, follow=follow, times=times)
+    yield from lines if times is None else times.select(lines, tail if bounded else None)
+
+
+def _read(
+    api: docker.APIClient, container: str, tail: int | None, *, follow: bool, times: LogTimes | None
+) -> Iterator[Line]:
+    range_options: dict[str, Any] = {"tail": "all" if tail is None else tail, **_engine_range(times)}
     while True:
         try:
             restarts = _restarts(api, container) if follow else None
-            output = api.logs(container, stream=True, follow=follow, **range_options)
+            output = api.logs(container, stream=True, follow=follow, timestamps=times is not None, **range_options)
         except docker.errors.NotFound:  # removed meanwhile
             return
-        yield from split_lines(output)
+        yield from split_lines(output) if times is None else map(_with_time, split_stamped_lines(output))
         ended = None if restarts is None else _last_end(api, container, restarts)
         if ended is None:
             return
-        range_options = {"since": ended}
+        range_options |= {"tail": "all", "since": ended}
+
+
+def _engine_range(times: LogTimes | None) -> dict[str, float]:
+    """Return the options with which the engine leaves out most of the lines that are not asked for."""
+    bounds = {"since": times.since, "until": times.until} if times is not None else {}
+    return {name: bound for name, bound in bounds.items() if bound is not None}
+
+
+def _with_time(stamped: str) -> Line:
+    stamp, _, text = stamped.partition(" ")
+    try:
+        return Line(text, parse_time(stamp))
+    except MalformedAnswer:  # a piece of a line that is longer than the engine's buffer
+        return Line(stamped)
 
 
 def _restarts(api: docker.APIClient, container: str) -> int:
@@ -61,9 +102,15 @@ def _last_end(api: docker.APIClient, container: str, restarts: int) -> float | N
         time.sleep(_POLL_INTERVAL)
 
 
-def poll_lines(
-    api: docker.APIClient, container: str, tail: int | None, poll_lock: threading.Lock, interval: float = 1.0
-) -> Iterator[str]:
+def poll_lines(  # noqa: PLR0913  what is read, and how often
+    api: docker.APIClient,
+    container: str,
+    tail: int | None,
+    poll_lock: threading.Lock,
+    *,
+    interval: float = 1.0,
+    times: LogTimes | None = None,
+) -> Iterator[Line]:
     """Follow a log like `read_lines`, by short requests every `interval` seconds instead of a stream.
 
     For a connection with few channels, of which a followed stream occupies one for as long as a training. `poll_lock` is
@@ -83,9 +130,9 @@ def poll_lines(
             except docker.errors.NotFound:  # removed meanwhile
                 return
             for line in split_stamped_lines(output):
-                if seen.is_new(line) and show:
-                    yield line.partition(" ")[2]
-        if not is_alive:
+                if seen.is_new(line) and show and (times or LogTimes()).includes(timed := _with_time(line)):
+                    yield timed
+        if not is_alive or (times is not None and times.until is not None and time.time() >= times.until):
             return
         since = seen.since()
         range_options, show = {"tail": "all"} if since is None else {"since": since}, True

@@ -18,10 +18,14 @@ from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker import files as docker_files
 from tfprov.hosts.docker import logs as docker_logs
 from tfprov.hosts.docker import preconditions, secret_files
+from tfprov.hosts.docker.copy_in import put_into
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries, split_by_delivery, wrong_image_reason
-from tfprov.hosts.docker.labels import CLUSTER, DIRECTORY, STOPPED, TASK, container_config, container_name
-from tfprov.hosts.docker.state import ExitHistory, parse_container
+from tfprov.hosts.docker.labels import CLUSTER, STOPPED, TASK, container_config, container_name
+from tfprov.hosts.docker.state import ContainerUsage, ExitHistory, checkpoint_directory, parse_container
+from tfprov.hosts.log_lines import LogTimes
+from tfprov.hosts.terminal import NO_INPUT, ExecMode
+from tfprov.hosts.usage import Usage
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState, Observed, State
 
@@ -38,8 +42,6 @@ CodeArchives = Callable[[str], bytes]
 _NO_RESTART: Any = {"Name": "no"}
 """The restart policy `no`; the SDK's type requires a count that it does not have."""
 _NO_DELIVERIES = NoDeliveries()
-DEFAULT_DIRECTORY = "/checkpoints"
-"""A container's checkpoint directory without a label for it."""
 
 
 class DockerRuntime:
@@ -63,12 +65,12 @@ class DockerRuntime:
         self._serves, self._run, self._codes, self._deliveries = serves, run, codes, deliveries
         self._without_programs: set[str] = set()
         self._held_tasks: set[str] = set()
-        self._exits = ExitHistory(engine)
+        self._exits, self._usage = ExitHistory(engine), ContainerUsage()
         self.outside = docker_files.DockerOutsideFiles(engine, self._find)
 
     def checkpoint_dir(self, task: str) -> str:
         """See Runtime."""
-        return _directory(facts) if (facts := self._find(task)) else DEFAULT_DIRECTORY
+        return checkpoint_directory(self._find(task))
 
     def observe(self) -> HostState:
         """See Runtime."""
@@ -215,7 +217,7 @@ class DockerRuntime:
         if (facts := self._find(task)) is None:
             return {}
         with self.engine.errors():
-            listed = docker_files.list_files(self.engine, facts, _directory(facts), self._without_programs)
+            listed = docker_files.list_files(self.engine, facts, checkpoint_directory(facts), self._without_programs)
             files, has_held = held_checkpoints.split_held(listed)
         if has_held:
             self._held_tasks.add(task)
@@ -226,7 +228,7 @@ class DockerRuntime:
         if (facts := self._find(task)) is None or not facts["State"]["Running"]:
             return {}
         self._held_tasks.add(task)
-        directory = _directory(facts)
+        directory = checkpoint_directory(facts)
         with self.engine.errors():
             argv = ["sh", "-c", held_checkpoints.HOLD, "sh", directory]
             code, _, _ = docker_files.run_program(self.engine.api, facts["Id"], argv)
@@ -240,20 +242,20 @@ class DockerRuntime:
         """See Runtime. The files of a task that has ended meanwhile go with its volume."""
         if task in self._held_tasks and (facts := self._find(task)) is not None and facts["State"]["Running"]:
             with self.engine.errors():
-                argv = ["sh", "-c", held_checkpoints.RELEASE, "sh", _directory(facts)]
+                argv = ["sh", "-c", held_checkpoints.RELEASE, "sh", checkpoint_directory(facts)]
                 docker_files.run_program(self.engine.api, facts["Id"], argv)
             self._held_tasks.discard(task)
 
     def open(self, task: str, name: str) -> BinaryIO:
         """See Runtime."""
         facts = self._require(task)
-        return docker_files.open_file(self.engine, facts, f"{_directory(facts)}/{name}")
+        return docker_files.open_file(self.engine, facts, f"{checkpoint_directory(facts)}/{name}")
 
     def open_each(self, task: str, names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, BinaryIO]]:
         """See Runtime. Directories of which most files are requested are read as one archive each."""
         facts = self._require(task)
         for directory, below in docker_archive.plan_archives(names, files):
-            top = f"{_directory(facts)}/{directory}".rstrip("/")
+            top = f"{checkpoint_directory(facts)}/{directory}".rstrip("/")
             with suppress(HostError):  # changed meanwhile: files that were not sent are left out
                 for name, _, content in docker_files.open_tree(self.engine, facts["Id"], top, skip_links=True):
                     if (path := f"{directory}/{name}".lstrip("/")) in below:
@@ -263,22 +265,20 @@ class DockerRuntime:
         """See Runtime."""
         facts = self._require(task)
         with self.engine.errors():
-            return docker_files.read_tail(self.engine, facts, f"{_directory(facts)}/{name}", size)
+            return docker_files.read_tail(self.engine, facts, f"{checkpoint_directory(facts)}/{name}", size)
 
-    def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
-        """See Runtime."""
-        if (facts := self._find(task)) is None:
-            return
+    def logs(
+        self, task: str, *, tail: int | None = None, follow: bool = False, times: LogTimes | None = None
+    ) -> Iterator[str]:
+        """See Runtime. An engine passes on complete lines only, and pieces of 16 KB of longer ones."""
+        if (facts := self._find(task)) is not None:
+            with self.engine.errors():
+                yield from docker_logs.task_lines(self.engine, facts["Id"], tail, follow=follow, times=times)
+
+    def usage(self) -> Mapping[str, Usage]:
+        """See Runtime. One request after the other, on one connection."""
         with self.engine.errors():
-            if not follow:
-                yield from docker_logs.read_lines(self.engine.api, facts["Id"], tail, follow=False)
-            elif self.engine.followers.acquire(blocking=False):
-                try:
-                    yield from docker_logs.read_lines(self.engine.api, facts["Id"], tail, follow=True)
-                finally:
-                    self.engine.followers.release()
-            else:
-                yield from docker_logs.poll_lines(self.engine.api, facts["Id"], tail, self.engine.poll_lock)
+            return self._usage.read(self.engine.api, f"{CLUSTER}={self.cluster}", self._run)
 
     def is_serving(self, task: Task) -> bool:
         """See Runtime."""
@@ -288,13 +288,12 @@ class DockerRuntime:
         """See Runtime."""
         return self._run(argv)
 
-    def execute(self, task: str, argv: Sequence[str]) -> int:
-        """See Runtime. The command has no input."""
+    def execute(self, task: str, argv: Sequence[str], mode: ExecMode = NO_INPUT) -> int:
+        """See Runtime."""
         facts = self._require(task)
-        command = secret_files.with_secrets(facts, argv)
         with self.engine.errors():
-            return docker_exec.run(self.engine.api, facts["Id"], command, docker_exec.forward_output)
+            return docker_exec.run_attached(self.engine.api, facts["Id"], secret_files.with_secrets(facts, argv), mode)
 
-
-def _directory(facts: Mapping[str, Any]) -> str:
-    return (facts["Config"].get("Labels") or {}).get(DIRECTORY) or DEFAULT_DIRECTORY
+    def put(self, task: str, path: str, source: Path) -> str:
+        """See Runtime."""
+        return put_into(self.engine, self._require(task), path, source)

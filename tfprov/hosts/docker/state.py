@@ -1,19 +1,22 @@
 """Translate an engine's description of a container into an Observed, and find out how earlier runs ended."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import docker
+from docker.utils import version_lt
 
 from tfprov.errors import HostError
 from tfprov.hosts.crash import LINES, last_words
 from tfprov.hosts.docker.api_types import parse_time
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_errors import explain
-from tfprov.hosts.docker.labels import RUN, SPEC, STOPPED, TASK
+from tfprov.hosts.docker.labels import DIRECTORY, RUN, SPEC, STOPPED, TASK
 from tfprov.hosts.log_file import split_lines
+from tfprov.hosts.usage import GPU_QUERY, CpuMeter, Usage, parse_gpu_memory
 from tfprov.model.state import Observed, State
 
 _STATES = {"created": State.CREATED, "exited": State.EXITED, "dead": State.EXITED}
@@ -126,3 +129,66 @@ class ExitHistory:
             return int(events[-1]["Actor"]["Attributes"]["exitCode"])
         except (HostError, LookupError, TypeError, ValueError):  # only a number in a message is lost
             return None
+
+
+_DEFAULT_DIRECTORY = "/checkpoints"
+"""A container's checkpoint directory without a label for it."""
+
+
+def checkpoint_directory(facts: Mapping[str, Any] | None) -> str:
+    """Return the checkpoint directory of an inspected container; None is one that does not exist yet."""
+    labels = facts["Config"].get("Labels") if facts is not None else None
+    return (labels or {}).get(DIRECTORY) or _DEFAULT_DIRECTORY
+
+
+_ONE_SHOT = "1.41"
+"""The first API version that returns figures at once, and not after a second."""
+
+
+class ContainerUsage:
+    """Measures the containers of a cluster by the engine's own figures, and their GPU memory by nvidia-smi."""
+
+    def __init__(self) -> None:
+        self._meter = CpuMeter()
+        self._has_gpus = True
+
+    def read(
+        self, api: docker.APIClient, label: str, run: Callable[[Sequence[str]], tuple[int, str]]
+    ) -> Mapping[str, Usage]:
+        """Return the usage of the running containers with `label`, by task."""
+        listed = api.containers(filters={"label": [label, TASK]})
+        gpu = self._gpu_memory(run) if listed else {}
+        result = {}
+        for entry in listed:
+            with suppress(docker.errors.APIError):  # it has ended
+                once = {} if version_lt(api.api_version, _ONE_SHOT) else {"one_shot": True}
+                figures = api.stats(entry["Id"], decode=None, stream=False, **once)
+                used = self._parse(entry["Labels"][TASK], figures)
+                result[entry["Labels"][TASK]] = replace(used, gpu_memory=_of_container(api, entry["Id"], gpu))
+        return result
+
+    def _parse(self, task: str, figures: Mapping[str, Any]) -> Usage:
+        cpu, memory = figures.get("cpu_stats") or {}, figures.get("memory_stats") or {}
+        total, at = (cpu.get("cpu_usage") or {}).get("total_usage"), parse_time(figures.get("read") or "")
+        cores = None if total is None or at is None else self._meter.cores(task, total / 1e9, at)
+        details = memory.get("stats") or {}
+        # As `docker stats`: what the kernel only keeps for files is no use of the task's.
+        cache = details.get("total_inactive_file", details.get("inactive_file", 0))
+        size = memory.get("usage")
+        return Usage(cores, None if size is None else max(0, size - cache))
+
+    def _gpu_memory(self, run: Callable[[Sequence[str]], tuple[int, str]]) -> Mapping[int, int]:
+        if not self._has_gpus:
+            return {}
+        code, output = run(GPU_QUERY)
+        self._has_gpus = code == 0
+        return parse_gpu_memory(output) if code == 0 else {}
+
+
+def _of_container(api: docker.APIClient, container: str, gpu: Mapping[int, int]) -> int | None:
+    """Return the GPU memory of the processes of a container, which the engine knows by the host's own pids."""
+    if not gpu:
+        return None
+    listed = api.top(container, ps_args="-eo pid")["Processes"]
+    sizes = [gpu[int(row[0])] for row in listed if row and str(row[0]).isdecimal() and int(row[0]) in gpu]
+    return sum(sizes) if sizes else None

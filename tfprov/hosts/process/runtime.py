@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -14,35 +15,31 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from tfprov.atomic_write import copy_files, private_directory, replace
+from tfprov.atomic_write import copy_files, private_directory
 from tfprov.errors import HostError
 from tfprov.hosts import held_checkpoints
 from tfprov.hosts.base import NO_FILES, File, OnProgress, ignore_progress
 from tfprov.hosts.data_download import FetchProgress, missing_data_error
-from tfprov.hosts.log_file import follow as follow_log
-from tfprov.hosts.log_file import last_lines
+from tfprov.hosts.log_lines import LogTimes
+from tfprov.hosts.process import exec as process_exec
 from tfprov.hosts.process import task_dir as process_task_dir
+from tfprov.hosts.process import task_log
+from tfprov.hosts.process.copy_in import put_beside
 from tfprov.hosts.process.data_dirs import DataDirs
 from tfprov.hosts.process.files import ProcessOutsideFiles, SparseFile
-from tfprov.hosts.process.proc import (
-    has_group,
-    is_alive,
-    port_owner,
-    signal_group,
-    signal_handlers,
-    terminate,
-    wait_until,
-)
-from tfprov.hosts.process.spec import RUN, task_order
+from tfprov.hosts.process.proc import is_alive, port_owner, signal_handlers
+from tfprov.hosts.process.spec import task_order
+from tfprov.hosts.process.stop import stop_task
 from tfprov.hosts.process.task_dir import TaskDir, complete_entries, observe_task, os_errors
+from tfprov.hosts.process.usage import ProcessUsage
+from tfprov.hosts.terminal import NO_INPUT, ExecMode
+from tfprov.hosts.trace import traced
+from tfprov.hosts.usage import Usage
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState, Observed, State, dataset_artifact
 
 _EXTRACT_FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 """Python 3.11.2, of Debian 12, has no filters. tfprov packs the code itself, without links that lead out."""
-
-_SETTLE_SECONDS = 10.0
-"""Seconds beyond the grace period for a supervisor to record the end."""
 
 
 class ProcessRuntime:
@@ -52,6 +49,7 @@ class ProcessRuntime:
         self.host = host
         self.root = root
         self.data = DataDirs(host, root / "data")
+        self._usage = ProcessUsage()
         self.outside = ProcessOutsideFiles(host, self.task_dir)
 
     def task_dir(self, task: str) -> TaskDir:
@@ -141,9 +139,10 @@ class ProcessRuntime:
 
     def _supervise(self, directory: TaskDir, task: str) -> None:
         command = [sys.executable, "-m", "tfprov.hosts.process.supervisor", str(directory.path)]
-        completed = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, check=False
-        )
+        with traced(self.host, f"start {task}"):
+            completed = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, check=False
+            )
         if completed.returncode:
             reason = (completed.stderr.strip().splitlines() or ["no reason reported"])[-1]
             raise HostError(self.host, f"{task} could not be started: {reason}")
@@ -151,35 +150,8 @@ class ProcessRuntime:
     @os_errors
     def stop(self, task: str, grace: float) -> None:
         """See Runtime."""
-        directory = self.task_dir(task)
-        state_file = directory.read("state.json") or {}
-        if directory.is_supervised():
-            replace(directory.path / "grace", str(grace).encode(), mode=0o600)
-            if is_alive(state_file.get("supervisor"), state_file.get("supervisor_identity")):
-                with contextlib.suppress(ProcessLookupError):  # it has just ended
-                    os.kill(state_file["supervisor"], signal.SIGTERM)
-            wait_until(lambda: not directory.is_supervised(), grace + _SETTLE_SECONDS)
-            if directory.is_supervised():
-                raise HostError(self.host, f"{task} did not stop (supervisor {state_file.get('supervisor')})")
-        elif isinstance(state_file.get("pid"), int):
-            self._stop_unsupervised(directory, state_file, grace)
-
-    def _stop_unsupervised(self, directory: TaskDir, state_file: dict[str, Any], grace: float) -> None:
-        """Stop the processes of a task whose supervisor was killed; the exit code stays unknown."""
-        pid, process_identity, order = state_file["pid"], state_file.get("identity"), directory.read("order.json") or {}
-        environment_mark = f"{RUN}={order.get('run')}"
-
-        def runs() -> bool:
-            return is_alive(pid, process_identity) or has_group(pid, environment_mark)
-
-        if not runs():
-            return
-        terminate(pid, passes_signals=order.get("passes_signals", False))
-        wait_until(lambda: not runs(), grace)
-        if runs():
-            signal_group(pid, signal.SIGKILL)
-            wait_until(lambda: not runs(), _SETTLE_SECONDS)
-        directory.write("state.json", state_file | {"state": "exited", "exit_code": None, "stopped": True})
+        with traced(self.host, f"stop {task}"):
+            stop_task(self.host, self.task_dir(task), task, grace)
 
     @os_errors
     def end_restarts(self, task: str) -> None:
@@ -266,12 +238,18 @@ class ProcessRuntime:
             return file.read(end - start)
 
     @os_errors
-    def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
-        """See Runtime."""
+    def logs(
+        self, task: str, *, tail: int | None = None, follow: bool = False, times: LogTimes | None = None
+    ) -> Iterator[str]:
+        """See Runtime. Times are at most a second late; logs of earlier versions have none."""
         directory = self.task_dir(task)
-        if not follow:
-            return iter(last_lines([directory.older_log, directory.log], tail))
-        return follow_log(directory.log, tail, lambda: self._observe(directory).state is State.RUNNING)
+        return task_log.read(directory, lambda: self._observe(directory).state is State.RUNNING, tail, follow, times)
+
+    @os_errors
+    def usage(self) -> Mapping[str, Usage]:
+        """See Runtime."""
+        running = [one for one in self.observe().containers if one.state is State.RUNNING and one.id]
+        return self._usage.read({one.task: int(one.id) for one in running})
 
     def is_serving(self, task: Task) -> bool:
         """See Runtime."""
@@ -282,17 +260,23 @@ class ProcessRuntime:
     @os_errors
     def command(self, argv: Sequence[str]) -> tuple[int, str]:
         """See Runtime."""
-        completed = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        with traced(self.host, shlex.join(argv)):
+            completed = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False)
         return completed.returncode, (completed.stdout + completed.stderr).decode("utf-8", errors="replace")
 
     @os_errors
-    def execute(self, task: str, argv: Sequence[str]) -> int:
+    def execute(self, task: str, argv: Sequence[str], mode: ExecMode = NO_INPUT) -> int:
         """See Runtime."""
         directory = self.task_dir(task)
         order = directory.read("order.json")
         if order is None:
             raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
         try:
-            return subprocess.run(list(argv), env=order["env"], cwd=directory.work, check=False).returncode
+            return process_exec.run(argv, order["env"], directory.work, mode)
         except FileNotFoundError:
             raise HostError(self.host, f"no such command: {argv[0]}") from None
+
+    @os_errors
+    def put(self, task: str, path: str, source: Path) -> str:
+        """See Runtime. Only into the working directory: other files are on this machine already."""
+        return put_beside(self.host, task, self.task_dir(task).work, path, source)

@@ -30,6 +30,8 @@ def task_order(container: Container, run: str, runtime: Path | None = None) -> d
         "env": environment(container, runtime) | {RUN: run},
         "restart": container.restart,
         "max_restarts": container.max_restarts,
+        "restart_on": list(container.restart_on),
+        "no_restart_on": list(container.no_restart_on),
         "stop_grace": container.stop_grace,
         # The mirror of its checkpoints passes signals on to the group, and goes on itself until all are copied.
         "passes_signals": container.remote is not None,

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from tfprov.hosts.crash import LINES, FailedRun, is_hopeless, last_words
+from tfprov.hosts.crash import LINES, FailedRun, is_hopeless, is_restarted, last_words
 from tfprov.hosts.log_file import split_lines
 from tfprov.hosts.process.proc import identity, is_alive, signal_group, terminate
 from tfprov.hosts.process.task_dir import TaskDir
@@ -63,6 +63,7 @@ class Supervisor:
         self.stopped = False
         self.previous: FailedRun | None = None
         self.log_start = 0
+        self.timed_size = -1
 
     def run(self, ready: int) -> None:
         """Run until the task has ended for good; closes `ready` once it has started or failed to."""
@@ -147,15 +148,20 @@ class Supervisor:
             return float(self.order.get("stop_grace", 30))
 
     def limit_log(self) -> None:
-        """Rotate the log beyond LOG_LIMIT."""
+        """Record when the log grew, and rotate it beyond LOG_LIMIT."""
         log = self.directory.log
-        if (size := log.stat().st_size) <= LOG_LIMIT:
+        status = log.stat()
+        if status.st_size != self.timed_size:
+            self.directory.times.add(status.st_size, status.st_mtime)
+            self.timed_size = status.st_size
+        if (size := status.st_size) <= LOG_LIMIT:
             return
         with log.open("rb") as source, self.directory.older_log.open("wb") as older:
             source.seek(size - LOG_LIMIT + _COPY_MARGIN)
             older.write(source.read(LOG_LIMIT - _COPY_MARGIN))  # bounded: a fast writer must not prolong the copy
             older.write(source.read(_COPY_MARGIN))  # output during the copy may be the last words
             os.truncate(log, 0)  # the task appends, so it continues at the new start
+        self.directory.times.rotate_to(self.directory.older_times, size - LOG_LIMIT + _COPY_MARGIN)
 
     def last_words(self) -> str:
         """Return the last words of the current run, from its part of the log."""
@@ -171,7 +177,8 @@ class Supervisor:
         allowed = self.order.get("restart") == "on-failure" and self.state["restarts"] < self.order.get(
             "max_restarts", 0
         )
-        return allowed and code != 0 and not self.stopped
+        only, never = self.order.get("restart_on", ()), self.order.get("no_restart_on", ())
+        return allowed and is_restarted(code, only, never) and not self.stopped
 
     def pause(self) -> bool:
         """Wait before a restart; return whether SIGTERM arrived meanwhile."""

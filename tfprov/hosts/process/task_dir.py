@@ -6,6 +6,7 @@
     grace         seconds between SIGTERM and SIGKILL; written just before a stop
     no-restart    exists if the task must not be restarted after a failure
     log, log.1    the output of the task; log.1 is the older part
+    log.times     when the log had how many bytes, and log.1.times; without them, lines have no times
     work/         a fresh copy of the code, the task's working directory
     checkpoints/  survives a restart of the task
     runtime/      for a task with its own Python: a link to tfprov alone, without its neighbours in site-packages
@@ -25,6 +26,7 @@ from typing import Any, TypeVar
 
 from tfprov.atomic_write import private_directory, replace
 from tfprov.errors import HostError
+from tfprov.hosts.log_lines import TimesFile
 from tfprov.hosts.process.proc import is_alive
 from tfprov.model.state import Container, Observed, State
 
@@ -36,6 +38,7 @@ class TaskDir:
         self.path = path
         self.log = path / "log"
         self.older_log = path / "log.1"
+        self.times, self.older_times = TimesFile(path / "log.times"), TimesFile(path / "log.1.times")
         self.no_restart = path / "no-restart"
         self.work = path / "work"
         self.checkpoints = path / "checkpoints"

@@ -21,6 +21,7 @@ from tfprov.hosts.ssh.errors import ConnectionDropped, connect_errors, connectio
 from tfprov.hosts.ssh.host_keys import HostKeyPolicy, host_key_algorithms
 from tfprov.hosts.ssh.remote_forward import RemoteForwards
 from tfprov.hosts.ssh.transport import Keepalive, SafePacketizer, SocketClock
+from tfprov.hosts.trace import traced
 
 _FAMILIES = {"inet": (socket.AF_INET, "IPv4"), "inet6": (socket.AF_INET6, "IPv6")}
 
@@ -106,7 +107,8 @@ class Connection:
         self.session_slots = SessionSlots(MAX_SESSIONS, release_idle)
         self.forwards = RemoteForwards(self)
         self._extra = ExtraConnections(lambda: Connection(target))
-        self._hops = self._connect_with_retries()
+        with traced(self.host, "ssh: connect"):
+            self._hops = self._connect_with_retries()
         self.transport: Any = self._hops[-1].transport
         self.socket_clock: SocketClock = self.transport.sock
         self._keepalive = Keepalive(

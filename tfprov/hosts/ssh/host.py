@@ -4,6 +4,7 @@ Every error is a HostError of one line that names the host. The next call replac
 using it raise ConnectionLost, as their outcome is unknown.
 """
 
+import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
@@ -30,6 +31,7 @@ from tfprov.hosts.ssh.http_gate import TokenGate
 from tfprov.hosts.ssh.local_forward import LocalForward, open_direct_channel
 from tfprov.hosts.ssh.shell import command_line, held_command
 from tfprov.hosts.ssh.stream import Stream
+from tfprov.hosts.trace import traced
 
 _SUSPICIOUS_SILENCE = 3.0
 """Seconds without output after which the account is checked."""
@@ -145,7 +147,8 @@ class SSHHost:
         `command_timeout`; math.inf for none), which does not end the command on the host, and ConnectionLost.
         """
         limit = self.target.command_timeout if timeout is None else timeout
-        with self.stream(argv, sudo=sudo) as stream:
+        command = printable(shlex.join(argv))
+        with traced(self.host, f"ssh: {command}"), self.stream(argv, sudo=sudo) as stream:
             completed = RunningCommand(stream, input).wait(limit)
         sudo_errors = [line for line in completed.stderr.splitlines() if line.startswith(b"sudo: ")]
         if sudo and completed.code == 1 and sudo_errors:
@@ -184,6 +187,11 @@ class SSHHost:
                 raise
         connection = self.open()
         return *connection.open_session(self.target.command_timeout), connection.session_slots.release
+
+    def open_session(self) -> tuple[Any, Callable[[], None]]:
+        """Return a new session channel, and the function that gives its place back."""
+        _, channel, release = self._open_session()
+        return channel, release
 
     def hold(self, argv: Sequence[str], *, sudo: bool = False, timeout: float | None = None) -> HeldCommand:
         """Start `argv`, wait for its first line of output or its end, and keep it running until the result is closed.

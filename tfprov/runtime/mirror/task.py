@@ -32,7 +32,7 @@ _FORWARDED = (
     signal.SIGUSR2,
 )
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_WAITED = (*_FORWARDED, signal.SIGCHLD)
+WAITED = (*_FORWARDED, signal.SIGCHLD)
 
 
 def say(line: str) -> None:
@@ -53,7 +53,7 @@ def main(argv: Sequence[str], env: Mapping[str, str], opened: OpenRemote = open_
     """Run the program of the command line; return the exit code."""
     group = argv[:1] == ["--group"]
     command = list(argv[argv.index("--") + 1 :])
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)  # before there are other threads, which inherit it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED)  # before there are other threads, which inherit it
     try:
         loop = _prepared(env, opened)
     except Stopped as stopped:
@@ -108,7 +108,7 @@ def wait(pid: int, *, group: bool) -> tuple[int, bool]:
         if done:
             code = os.waitstatus_to_exitcode(status)
             return (code if code >= 0 else 128 - code), is_stopped
-        received = signal.sigtimedwait(_WAITED, 60.0)
+        received = signal.sigtimedwait(WAITED, 60.0)
         if received is None or received.si_signo == signal.SIGCHLD:
             continue
         if received.si_pid == os.getpid():  # what this process has sent to its group

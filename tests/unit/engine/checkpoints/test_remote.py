@@ -16,8 +16,8 @@ from tfprov.errors import GatherError, Usage
 from tfprov.filesystems.remote_dir import RemoteDir
 from tfprov.formats.checkpoint import parse_state
 from tfprov.model.state import State
+from tfprov.playbook.gathering import gather_mirrored
 from tfprov.playbook.steps import RUN
-from tfprov.playbook.verbs import gather_mirrored
 from tfprov.runtime.mirror.mirror import Mirror
 from tfprov.runtime.mirror.restore import Owner, take_over
 

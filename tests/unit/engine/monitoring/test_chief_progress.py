@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.event_files import event, sized
+from tests.support.memory_cluster import make_context
+from tests.support.memory_lab import INVENTORY as MEMORY_LAB
+from tests.support.memory_lab import MemoryLab
 from tests.support.split_training import SplitTraining
-from tfprov.engine.monitoring.chief_progress import read_progress, tail_of, train_steps
+from tfprov.engine.monitoring.chief_progress import read_progress, steps_of, tail_of, train_steps
 from tfprov.engine.observe import observe
 from tfprov.formats.event_file import EventProgress, progress
 from tfprov.formats.tfrecord import write_record
@@ -132,3 +135,11 @@ def test_the_end_of_a_file_reads_like_the_file(split: SplitTraining) -> None:
 )
 def test_the_steps_of_a_training_are_read_from_its_flags(words: list[str], steps: int | None) -> None:
     assert train_steps(words) == steps
+
+
+def test_the_steps_of_a_running_chief_are_those_that_it_was_started_with() -> None:
+    text = MEMORY_LAB.replace("command: [python]", "command: [python], flags: {train_steps: 1000}")
+    lab = MemoryLab(text=text)
+    edited = make_context(text.replace("WIRING", "flags").replace("1000", "2000"), (), lab.hosts)
+    assert steps_of(edited, edited.chief(observe(edited))) == 1000
+    assert steps_of(edited) == 2000

@@ -16,6 +16,7 @@ from tfprov.engine.checkpoints import manifest
 from tfprov.engine.monitoring.kept_logs import KeptLogs, ended, kept_logs, lines_of
 from tfprov.engine.observe import observe
 from tfprov.errors import HostError, TfprovError, hide_secret
+from tfprov.hosts.log_lines import Line, LogTimes
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
@@ -149,7 +150,7 @@ def test_a_large_log_is_compressed_and_secrets_are_masked(lab: Lab) -> None:
     assert lab.names(run) == ["ps-0.log", "settings.json", "worker-0.log.gz"]
     assert (lab.logs / run / "ps-0.log").read_text() == "******\n"
     assert gzip.decompress((lab.logs / run / "worker-0.log.gz").read_bytes()).endswith(b"\ntoken ******!\n")
-    lab.hosts["h2"].places["worker/0"].log[:] = ["short"]
+    lab.hosts["h2"].places["worker/0"].log[:] = [Line("short")]
     logs.keep("worker/0", "h2")
     assert lab.names(run) == ["ps-0.log", "settings.json", "worker-0.log"], "a later one takes its place"
 
@@ -157,7 +158,9 @@ def test_a_large_log_is_compressed_and_secrets_are_masked(lab: Lab) -> None:
 class Unreadable(MemoryRuntime):
     """A host that has lost its logs."""
 
-    def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
+    def logs(
+        self, task: str, *, tail: int | None = None, follow: bool = False, times: LogTimes | None = None
+    ) -> Iterator[str]:
         raise HostError(self.host, "the engine lost it")
 
 

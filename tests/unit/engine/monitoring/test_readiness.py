@@ -17,6 +17,7 @@ from tfprov.engine.monitoring.logs import log_lines, logs
 from tfprov.engine.monitoring.readiness import Probe, Probes, awaited, peers, wait_serving
 from tfprov.engine.observe import observe
 from tfprov.errors import TaskFailed, TfprovError, Unreachable
+from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Task
 
@@ -423,8 +424,10 @@ class Interrupted(MemoryRuntime):
 
     lost = False
 
-    def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
-        yield from super().logs(task, tail=tail, follow=follow)
+    def logs(
+        self, task: str, *, tail: int | None = None, follow: bool = False, times: LogTimes | None = None
+    ) -> Iterator[str]:
+        yield from super().logs(task, tail=tail, follow=follow, times=times)
         if not self.lost:
             self.lost = True
             raise Unreachable(self.host, "connection lost, outcome unknown: `logs`", "look at the host")

@@ -186,7 +186,7 @@ def test_the_committed_copies_are_up_to_date(path: Path, text: str) -> None:
 
 def test_the_schemas_ship_with_tfprov() -> None:
     names = {path.name for path in shipped_directory("schemas").glob("*.json")}
-    assert names == {"inventory.schema.json", "vars.schema.json", "playbook.schema.json"}
+    assert names == {"inventory.schema.json", "vars.schema.json", "playbook.schema.json", "events.schema.json"}
     included = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert included["force-include"]["schemas"] == "tfprov/schemas"
 
@@ -294,6 +294,9 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
         r"^`image` (needs one|has both|has all) of|^`image` has both",
         r"^`data` (needs one of|has both) ",
         r"^`data.fetch` has two files called ",
+        r"^`restart_on` and `no_restart_on` both have ",
+        r"^`notify\[\d\]` (needs one of|has both) ",
+        r"^`notify\[\d\].command` cannot be split into words",
         r"^`runtime: docker` needs an `image`",
         r"^`cluster` is missing under `tfprov:`",
         r"^`command` is missing for the role",

@@ -1,0 +1,141 @@
+"""Completion offers values from the inventory, quickly and quietly; its installation keeps start-up files."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from tests.support.command_line import python
+from tests.support.command_output import SMALLEST, run_command, write_files
+from tfprov.cli.main import tfprov
+from tfprov.cli.shells.completion import Installation, install, installation, script, shell_of
+from tfprov.errors import Usage
+
+
+def offered(words: str) -> list[str]:
+    """Return what is offered for the last of `words`, as zsh gets it, without the lines of help."""
+    *before, incomplete = words.split(" ")
+    items = ShellComplete(tfprov, {}, "tfprov", "X").get_completions(before, incomplete)
+    return [item.value if item.type == "plain" else f"<{item.type}>" for item in items]
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TFPROV_INVENTORY", raising=False)
+    write_files({"inventory.yml": SMALLEST, "more/vars.yml": ""})
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("sta", ["status"]),
+        ("inventory re", ["remove-host"]),
+        ("help inventory mo", ["move-host"]),
+        ("help ru", ["run", "runs"]),
+        ("logs ", ["ps/0", "worker/0"]),
+        ("logs worker/0 p", ["ps/0"]),
+        ("exec w", ["worker/0"]),
+        ("inventory explain l", ["localhost"]),
+        ("status -l worker,lo", ["worker,localhost"]),
+        ("status -l !w", ["!worker"]),
+        ("render kub", ["kubernetes", "kubeflow-tfjob", "kubeflow-trainer"][:1]),
+        ("render kubernetes --set imag", ["image="]),
+        ("plan -i x", ["<file>"]),
+        ("plan -e @more/", ["@more/vars.yml"]),
+        ("play r", ["run"]),
+        ("wait --for s", ["serving"]),
+        ("--color n", ["never"]),
+        ("run --color al", ["always"]),
+        ("gather --acc", ["--accept-new"]),
+    ],
+)
+def test_values(words: str, expected: list[str]) -> None:
+    candidates = offered(words)
+    assert [one for one in candidates if one in expected] == expected
+    assert not expected or len(candidates) == len(expected) or words.startswith("render")
+
+
+def answered(words: str, cwd: Path, env: Mapping[str, str] | None = None) -> tuple[str, str, int]:
+    """Have a process answer as for bash; return its two outputs and its exit code."""
+    asked = {"_TFPROV_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = python("-m", "tfprov", env={**os.environ, **asked, **(env or {})}, cwd=cwd)
+    return done.stdout, done.stderr, done.returncode
+
+
+def test_a_broken_inventory_and_one_that_is_not_there_offer_nothing_and_print_nothing(work: Path) -> None:
+    (work / "inventory.yml").write_text("all: [")
+    assert answered("tfprov logs ", work) == ("", "", 0)
+    assert answered("tfprov logs -i gone.yml ", work) == ("", "", 0)
+    assert answered("tfprov frobnicate ", work)[1:] == ("", 0)
+
+
+def test_an_inventory_script_is_not_run(work: Path) -> None:
+    script = work / "inventory.yml"
+    script.write_text("#!/bin/sh\ntouch was-run\necho '{}'\n")
+    script.chmod(0o755)
+    assert answered("tfprov logs ", work) == ("", "", 0)
+    assert not (work / "was-run").exists()
+
+
+def test_a_vault_is_not_asked_for_its_password(work: Path) -> None:
+    (work / "inventory.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n3131\n")
+    assert answered("tfprov logs ", work) == ("", "", 0)
+
+
+def test_installing_keeps_the_start_up_file_and_a_second_time_changes_nothing(tmp_path: Path) -> None:
+    dotfiles, home = tmp_path / "dotfiles", tmp_path / "home o'neil"
+    dotfiles.mkdir()
+    home.mkdir()
+    (dotfiles / "bashrc").write_text("alias a=b")
+    (dotfiles / "bashrc").chmod(0o600)
+    (home / ".bashrc").symlink_to(dotfiles / "bashrc")
+    where = installation("bash", home, {})
+    assert install("bash", where) == [home / ".local/share/tfprov/completion.bash", home / ".bashrc"]
+    assert (home / ".bashrc").is_symlink()
+    text = (dotfiles / "bashrc").read_text()
+    assert text == f"alias a=b\n{where.line}\n"
+    assert (dotfiles / "bashrc").stat().st_mode & 0o777 == 0o600
+    assert install("bash", where) == []
+    moved = Installation(tmp_path / "elsewhere", home / ".bashrc")
+    assert install("bash", moved) == [tmp_path / "elsewhere", home / ".bashrc"]
+    assert (dotfiles / "bashrc").read_text() == f"alias a=b\n{moved.line}\n", "an older line of tfprov's is replaced"
+
+
+def test_files_are_where_each_shell_looks(tmp_path: Path) -> None:
+    fish = installation("fish", tmp_path, {"XDG_CONFIG_HOME": "/c"})
+    assert fish == Installation(Path("/c/fish/completions/tfprov.fish"))
+    zsh = installation("zsh", tmp_path, {"ZDOTDIR": "/z", "XDG_DATA_HOME": "/d"})
+    assert zsh == Installation(Path("/d/tfprov/completion.zsh"), Path("/z/.zshrc"))
+    assert "compinit" in script("zsh")
+
+
+def test_other_shells_are_refused() -> None:
+    assert shell_of(None, {"SHELL": "/usr/bin/zsh"}) == "zsh"
+    with pytest.raises(Usage, match="no completion for the shell `tcsh`; name one of them: bash, zsh, fish"):
+        shell_of(None, {"SHELL": "/bin/tcsh"})
+    with pytest.raises(Usage, match="SHELL names no shell"):
+        shell_of(None, {})
+
+
+def test_a_home_that_cannot_be_written_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/proc/none")
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    result = run_command(capsys, "completion", "install", "bash")
+    assert result.code == 2
+    assert len(result.lines) == 1
+    assert "cannot write" in result.lines[0]
+    assert "tfprov completion show bash" in result.lines[0]
+
+
+def test_help_of_verbs_and_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(capsys, "help", "gather").out == run_command(capsys, "gather", "--help").out
+    assert run_command(capsys, "help", "inventory", "set").out == run_command(capsys, "inventory", "set", "-h").out
+    assert run_command(capsys, "help").out == run_command(capsys, "--help").out == run_command(capsys).out
+    assert run_command(capsys, "help", "gahter").lines == ("error: no verb `gahter`; did you mean `gather`?",)
+    assert run_command(capsys, "help", "run", "x").code == 2

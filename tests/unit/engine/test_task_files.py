@@ -1,0 +1,121 @@
+"""`cp`: copies are whole or not there, stay where they belong, and say what is wrong in one line."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from tests.support.memory_lab import MemoryLab
+from tfprov.engine.task_files import copy_from, copy_to
+from tfprov.errors import HostError, TfprovError, Usage
+from tfprov.hosts.base import File, Tree
+from tfprov.hosts.memory import MemoryRuntime
+from tfprov.hosts.process.copy_in import put_beside
+
+
+@pytest.fixture
+def host() -> MemoryRuntime:
+    lab = MemoryLab()
+    lab.hosts["h2"].writes("worker/0", "out/a", b"1")
+    lab.hosts["h2"].writes("worker/0", "out/deep/b", b"22")
+    return lab.hosts["h2"]
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+
+
+def test_files_and_directories(host: MemoryRuntime, tmp_path: Path) -> None:
+    assert copy_from(host, "worker/0", "out", tmp_path) == tmp_path / "out"
+    assert copy_from(host, "worker/0", "out", tmp_path / "new") == tmp_path / "new"
+    assert copy_from(host, "worker/0", "out/a", tmp_path / "file") == tmp_path / "file"
+    assert names(tmp_path) == ["file", "new/a", "new/deep/b", "out/a", "out/deep/b"]
+    (tmp_path / "file").write_text("old")
+    copy_from(host, "worker/0", "out/a", tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b"1"
+
+
+@pytest.mark.parametrize(
+    ("path", "to", "message"),
+    [
+        ("nope", ".", "no such file or directory: nope"),
+        ("out", "none/x", "no such directory: .*; make it first"),
+        ("out", "taken", "taken/out is a directory already; remove it first"),
+    ],
+)
+def test_what_cannot_be_copied_is_one_line(
+    host: MemoryRuntime, tmp_path: Path, path: str, to: str, message: str
+) -> None:
+    (tmp_path / "taken" / "out").mkdir(parents=True)
+    with pytest.raises(TfprovError, match=message):
+        copy_from(host, "worker/0", path, tmp_path / to)
+    assert names(tmp_path) == []
+
+
+class Hostile(MemoryRuntime):
+    """Its engine sends these names."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__("h2")
+        self.names = names
+
+    def tree(self, task: str, path: str) -> Tree:
+        return Tree("out", self._files())
+
+    def _files(self) -> Iterator[tuple[str, File, BinaryIO]]:
+        yield "good", File(1, 1.0), io.BytesIO(b"1")
+        for name in self.names:
+            yield name, File(1, 1.0), io.BytesIO(b"1")
+        raise HostError(self.host, "the connection was lost")
+
+
+@pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x", "..", "a\0b"])
+def test_a_name_that_leads_out_is_refused_and_nothing_is_left(tmp_path: Path, name: str) -> None:
+    (tmp_path / "to").mkdir()
+    with pytest.raises(HostError, match="has a file outside of it"):
+        copy_from(Hostile(name), "worker/0", "out", tmp_path / "to" / "copy")
+    assert [*tmp_path.rglob("*")] == [tmp_path / "to"]
+
+
+def test_a_copy_that_breaks_off_leaves_nothing_and_an_older_one_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "copy").write_text("old")
+    with pytest.raises(HostError, match="the connection was lost"):
+        copy_from(Hostile(), "worker/0", "out", tmp_path / "copy")
+    assert names(tmp_path) == ["copy"]
+    assert (tmp_path / "copy").read_text() == "old"
+
+
+def test_into_a_task(host: MemoryRuntime, tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_bytes(b"v")
+    assert copy_to(host, tmp_path / "v.txt", "worker/0", "v.txt") == "v.txt"
+    assert host.places["worker/0"].written["v.txt"][0] == b"v"
+    (tmp_path / "link").symlink_to("gone")
+    for source, message in (("none", "no such file or directory"), ("link", "is a link to nothing")):
+        with pytest.raises(Usage, match=message):
+            copy_to(host, tmp_path / source, "worker/0", "x")
+
+
+def test_into_the_directory_of_a_process(tmp_path: Path) -> None:
+    work, source = tmp_path / "work", tmp_path / "data"
+    (work / "sub").mkdir(parents=True)
+    source.mkdir()
+    (source / "a").write_text("1")
+    (source / "out").symlink_to("/etc")
+    assert put_beside("h", "worker/0", work, "new", source) == str(work / "new")
+    assert put_beside("h", "worker/0", work, "sub", source) == str(work / "sub" / "data")
+    assert names(work) == ["new/a", "sub/data/a"], "links are left out"
+    (work / "away").symlink_to(tmp_path)
+    for path, message in (
+        ("../x", "is not in the working directory of worker/0"),
+        ("/etc/x", "is not in the working directory"),
+        ("away/x", "is not in the working directory"),
+        ("none/x", "no such directory in worker/0"),
+        ("sub", "has a directory at sub already"),
+    ):
+        with pytest.raises(HostError, match=message):
+            put_beside("h", "worker/0", work, path, source)
+    assert names(work) == ["new/a", "sub/data/a"]
+    with pytest.raises(HostError, match="worker/0 is not there"):
+        put_beside("h", "worker/0", tmp_path / "gone", "x", source)

@@ -1,0 +1,75 @@
+"""What a supervisor is started with: passwords go through its pipe only, and nothing secret is stored."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.run_history import description, run_id
+from tfprov.errors import TfprovError
+from tfprov.history.run_dir import RunDir
+from tfprov.supervision.launch import last_words, launch
+from tfprov.supervision.order import SupervisorOrder
+
+ORDER = SupervisorOrder(
+    "/work",
+    ["lab.yml"],
+    5.0,
+    extra=["steps=5", "db_password=letmein-123", "@vars.yml", "@token.yml"],
+    vault_files=["/keys/vault"],
+    discard=True,
+    may_start=True,
+    secrets=[("default", b"\xffopen sesame")],
+)
+
+
+def directory(tmp_path: Path) -> RunDir:
+    run = RunDir(tmp_path / run_id(1))
+    run.create()
+    return run
+
+
+def test_an_order_comes_through_the_pipe_as_it_was() -> None:
+    read = SupervisorOrder.from_json(ORDER.to_json())
+    assert (read.extra, read.discard, read.may_start, read.begun) == (ORDER.extra, True, True, 5.0)
+    assert read.secrets == (("default", b"\xffopen sesame"),)
+    assert "sesame" not in repr(ORDER)
+
+
+def test_a_stored_order_has_no_secrets_and_says_so(tmp_path: Path) -> None:
+    run = directory(tmp_path)
+    ORDER.store(run)
+    text = run.supervisor_file.read_text()
+    assert "letmein" not in text
+    assert "sesame" not in text
+    assert run.supervisor_file.stat().st_mode & 0o777 == 0o600
+    stored = SupervisorOrder.stored(run)
+    assert stored is not None
+    assert (list(stored.extra), stored.left_out) == (["steps=5", "@vars.yml", "@token.yml"], True)
+    assert (stored.may_start, stored.discard, stored.secrets) == (False, True, ())
+    replace(ORDER, extra=["steps=5"]).store(run)
+    assert (again := SupervisorOrder.stored(run)) is not None
+    assert not again.left_out
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema": 1}', '{"schema": 99}', "\x00"])
+def test_a_damaged_order_is_like_none(tmp_path: Path, content: str) -> None:
+    run = directory(tmp_path)
+    run.supervisor_file.write_text(content)
+    assert SupervisorOrder.stored(run) is None
+    assert SupervisorOrder.stored(RunDir(tmp_path / "nowhere")) is None
+
+
+def test_a_supervisor_that_cannot_begin_says_why(tmp_path: Path) -> None:
+    run = directory(tmp_path / "state")
+    run.write(run.run_file, description())
+    (tmp_path / "json.py").write_text("raise SystemExit('a module of the user')")
+    order = SupervisorOrder(str(tmp_path), [str(tmp_path / "missing.yml")], 0.0)
+    launched = launch(run, order)
+    launched.begin()
+    launched.process.wait(60)
+    with pytest.raises(TfprovError, match=rf"the supervisor of {run.id} did not start: .*missing.yml"):
+        launched.wait()
+    assert "user" not in last_words(run)
+    assert json.loads(run.supervisor_file.read_text())["sources"] == [str(tmp_path / "missing.yml")]

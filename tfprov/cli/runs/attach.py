@@ -1,0 +1,131 @@
+"""The verb `attach`: follows a recorded run from any terminal, and gives it a supervisor if it has lost its own."""
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from tfprov.cli.options import source_options, vault_of
+from tfprov.cli.output import Printer
+from tfprov.cli.printing.json_events import JsonEvents, events_option
+from tfprov.cli.runs.history import cluster_option
+from tfprov.errors import INTERRUPTED, TfprovError, Usage
+from tfprov.history.event_json import from_json, progress_from_json
+from tfprov.history.log_store import LogTail
+from tfprov.history.reader import RunHistory, RunRecord
+from tfprov.history.run_dir import RunDir
+from tfprov.supervision.launch import last_words, launch
+from tfprov.supervision.order import SupervisorOrder
+
+_POLL = 0.3
+"""Seconds between two readings of the record, which is written twice a second."""
+_LINES = 10
+"""Lines of each task that are shown first."""
+
+
+@click.command("attach")
+@click.argument("run", default="")
+@events_option
+@cluster_option
+@source_options
+def attach_command(run: str, as_json: bool, cluster: str | None, **options: Any) -> int:
+    """RUN is the id of a run, or the beginning of one; by default the newest run that has not ended, or else the newest.
+
+    Prints logs and progress as `run` does, and ends with its exit code. Ctrl-C leaves the run as it is. The options of the
+    inventory are only for a run whose supervisor is gone, as after a restart of this machine: those of `run` are known, but
+    for passwords.
+    """
+    history = RunHistory()
+    record = history.load(run or _newest(history, cluster), cluster)
+    directory = record.directory
+    with JsonEvents() if as_json else Printer() as printer:
+        if record.end is None and not (directory.is_supervised or directory.is_live):
+            printer.note(f"nobody follows {directory.id} any more: a new supervisor goes on with it")
+            _supervise(directory, options)
+        try:
+            _follow(printer, record)
+        except KeyboardInterrupt:
+            printer.note(f"\ndetached: {directory.id} goes on; `tfprov attach` follows it again, `tfprov down` ends it")
+            return INTERRUPTED
+        ended = history.load(directory.id, directory.cluster)
+        code = _exit_code(ended)
+        printer.result(ended.summary)
+        if not as_json:
+            print(f"run {directory.id} has ended: {ended.summary.outcome}", file=sys.stderr if code else sys.stdout)
+    return code
+
+
+def _newest(history: RunHistory, cluster: str | None) -> str:
+    """Return the newest run that has not ended; empty if all have."""
+    summaries = history.summaries(cluster)
+    return next((one.run for one in reversed(summaries) if one.ended is None and one.outcome != "lost"), "")
+
+
+def _supervise(directory: RunDir, options: dict[str, Any]) -> None:
+    """Start a new supervisor with the options of the old one, and with passwords of now."""
+    order = SupervisorOrder.stored(directory) or SupervisorOrder.of_options(
+        options, [*options["sources"]] or ["inventory.yml"], time.time()
+    )
+    if options["sources"]:
+        order = replace(order, sources=tuple(options["sources"]))
+    if options["extra"]:
+        order = replace(order, extra=tuple(options["extra"]), left_out=False)
+    if order.left_out:
+        raise Usage("variables of `-e` with names of secrets were not stored", "name them again: `tfprov attach -e …`")
+    launched = launch(directory, replace(order, secrets=_passwords(order, options)))
+    launched.begin()
+    launched.wait()
+
+
+def _passwords(order: SupervisorOrder, options: dict[str, Any]) -> tuple[tuple[str, bytes], ...]:
+    """Return the vault passwords of the options of now; those of files are read by the supervisor itself."""
+    if not (options["ask_vault_pass"] or options["vault_ids"] or options["vault_files"]):
+        return ()
+    passwords = vault_of(options).passwords
+    return tuple((source.vault_id, passwords.read(source)) for source in passwords.sources())
+
+
+def _follow(printer: Printer | JsonEvents, record: RunRecord, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Print what is recorded until the run has ended, or nobody records it any more."""
+    directory, (events, progress) = record.directory, record.follow()
+    tail = LogTail(directory.logs, 0 if record.end is not None else _LINES)
+    printer.align([*record.logged_tasks, *(str(task.get("task")) for task in record.description.get("tasks") or ())])
+    events.new()
+    for line in progress.new()[-1:]:
+        if record.end is None and (event := progress_from_json(line)) is not None:
+            printer.handle(event)
+    for task, lines in tail.begin.items():
+        for known in lines:
+            printer.log(task, known.text)
+    idle = False
+    while True:
+        ended = directory.end_file.exists() and not directory.is_supervised and not directory.is_live
+        for line in events.new():
+            if (one := from_json(line)) is not None:
+                printer.handle(one)
+        for task, logged in tail.new():
+            printer.log(task, logged.text)
+        for line in progress.new():
+            if (event := progress_from_json(line)) is not None:
+                printer.handle(event)
+        unfollowed = not directory.is_supervised and not directory.is_live
+        if ended or (unfollowed and idle):
+            return
+        idle = unfollowed
+        sleep(_POLL)
+
+
+def _exit_code(record: RunRecord) -> int:
+    """Return the exit code of a run that has ended; print its error. Raises TfprovError for one that has not."""
+    directory, end = record.directory, record.end
+    if end is None:
+        words = last_words(directory)
+        raise TfprovError(
+            f"the process that followed {directory.id} has ended: {words}", "`tfprov attach` goes on with it"
+        )
+    if end.get("error"):
+        click.echo(f"error: {end['error']}", err=True)
+    return int(end.get("exit_code") or 0) or int(record.summary.outcome not in ("succeeded", "stopped"))

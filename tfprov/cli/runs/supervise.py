@@ -1,0 +1,84 @@
+"""The supervisor of a detached run: follows the training without a terminal, and takes the cluster down at its end.
+
+    python -m tfprov.cli.runs.supervise RUN_DIRECTORY
+
+It reads its order from standard input, and begins when that ends: when the process that started it lets go or has ended.
+"""
+
+import fcntl
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from tfprov.errors import CombinedError, TfprovError, mask_secrets
+from tfprov.history.run_dir import RunDir
+from tfprov.history.session import exit_code
+from tfprov.supervision.order import SupervisorOrder
+
+_BUSY = 3
+"""Exit code when the run has a supervisor."""
+
+
+def main(directory: RunDir, environ: Mapping[str, str]) -> int:
+    """Supervise the run in `directory`; return the exit code of the run."""
+    lock = os.open(directory.supervisor_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print(f"{directory.id} has a supervisor", file=sys.stderr)
+        return _BUSY
+    order = SupervisorOrder.from_json(sys.stdin.buffer.readline())
+    sys.stdin.buffer.read()
+    try:
+        _supervise(directory, order, environ)
+    except (TfprovError, KeyboardInterrupt) as error:
+        errors = error.errors if isinstance(error, CombinedError) else (error,)
+        for one in errors:
+            print(f"error: {one or 'stopped by a signal'}", file=sys.stderr)
+        return exit_code(error)
+    return 0
+
+
+def _supervise(directory: RunDir, order: SupervisorOrder, environ: Mapping[str, str]) -> None:
+    from tfprov.api import Cluster  # noqa: PLC0415  the lock shows at once that there is a supervisor
+    from tfprov.engine.context import DEFAULT_FORKS  # noqa: PLC0415
+    from tfprov.playbook.supervise import SupervisedRun, supervise  # noqa: PLC0415
+    from tfprov.vault.decrypt import Vault  # noqa: PLC0415
+    from tfprov.vault.passwords import Passwords  # noqa: PLC0415
+
+    passwords = Passwords(order.vault_ids, order.vault_files, prompt=False, ask=None, environ=environ)
+    cluster = Cluster.load(
+        *order.sources,
+        extra=list(order.extra),
+        limit=order.limit,
+        forks=order.forks or DEFAULT_FORKS,
+        accept_new=order.accept_new,
+        vault=Vault.with_secrets(order.secrets, passwords),
+        lookup_dirs=order.lookup_dirs,
+    )
+    passed = max(0.0, time.time() - order.begun)
+    with cluster:
+        options = SupervisedRun(passed, order.discard, order.may_start)
+        supervise(cluster.prepare(connect=True), directory.id, options)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        code = main(RunDir(Path(sys.argv[1])), os.environ)
+    except Exception as error:  # it has no caller that could print it
+        print(mask_secrets(f"error: {type(error).__name__}: {error}"), file=sys.stderr)
+        code = 1
+    sys.stderr.flush()
+    os._exit(code)  # threads that read logs or wait for a host are not joined

@@ -1,0 +1,1 @@
+"""Conventions of shells: completion, `help`, and the manual page."""

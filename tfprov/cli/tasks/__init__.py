@@ -1,0 +1,1 @@
+"""Verbs that work inside a task or on its host: `exec`, `ssh` and `cp`."""

@@ -1,0 +1,88 @@
+"""Copies files of this machine into a container, as one archive that gets its name when it is complete."""
+
+import posixpath
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from tfprov.errors import HostError
+from tfprov.hosts import bounds
+from tfprov.hosts.docker import files as docker_files
+from tfprov.hosts.docker.engine import Engine
+
+_SPOOLED = 16 * 1024 * 1024
+"""Bytes of an archive that are kept in memory; a larger one is a file meanwhile."""
+_LOOK_SCRIPT = """id -u; id -g
+for path; do if [ -d "$path" ]; then echo directory; elif [ -e "$path" ]; then echo other; else echo nothing; fi; done"""
+"""Prints the user, its group, and what is at each path."""
+_PLACE_SCRIPT = """[ ! -d "$2" ] && mv -f "$1" "$2" && exit
+rm -rf "$1"; exit 73"""
+"""Gives what was copied its name."""
+
+
+def put_into(engine: Engine, facts: Mapping[str, Any], path: str, source: Path) -> str:
+    """Copy `source` to `path` of an inspected container; see Runtime.put."""
+    if not facts["State"]["Running"]:
+        raise HostError(engine.host, "a task that does not run cannot be given files", "start it with `tfprov up`")
+    container: str = facts["Id"]
+    target = posixpath.normpath(posixpath.join(facts["Config"].get("WorkingDir") or "/", path))
+    inside = posixpath.join(target, source.name)
+    user, group, kind, kind_above, kind_inside = _look(engine, container, target, posixpath.dirname(target), inside)
+    if kind == "directory":
+        target, kind_above = inside, "directory"
+        if kind_inside == "directory":
+            raise HostError(engine.host, f"there is a directory at {target} already", "remove it first")
+    directory, name = posixpath.split(target)
+    if kind_above != "directory":
+        raise HostError(engine.host, f"no such directory in the container: {directory}", "make it first")
+    part = f".{name}.tfprov-part"
+    with tempfile.SpooledTemporaryFile(_SPOOLED) as archive:
+        _pack(archive, source, part, (int(user), int(group)))
+        archive.seek(0)
+        with engine.errors():
+            if not engine.api.put_archive(container, directory, _chunks(archive)):
+                raise HostError(engine.host, f"{target} was not copied")
+    _give_name(engine, container, posixpath.join(directory, part), target)
+    return target
+
+
+def _give_name(engine: Engine, container: str, part: str, target: str) -> None:
+    argv = ["sh", "-c", _PLACE_SCRIPT, "sh", part, target]
+    with engine.errors():
+        code, _, errors = docker_files.run_program(engine.api, container, argv)
+    if code:
+        reason = errors.decode("utf-8", "replace").strip() or f"`mv` in the container ended with exit code {code}"
+        raise HostError(
+            engine.host, f"{target} was not copied: {reason}", "choose a directory that its user may write to"
+        )
+    if code is None:
+        raise HostError(engine.host, f"{target} was not copied whole: its image has no shell, which gives it its name")
+
+
+def _look(engine: Engine, container: str, *paths: str) -> list[str]:
+    with engine.errors():
+        code, output, _ = docker_files.run_program(engine.api, container, ["sh", "-c", _LOOK_SCRIPT, "sh", *paths])
+    words = output.decode("utf-8", "replace").split()
+    if code != 0 or len(words) != 2 + len(paths) or not (words[0] + words[1]).isdecimal():
+        raise HostError(engine.host, "its image has no shell, which looks what is at a path", "mount the files instead")
+    return words
+
+
+def _pack(archive: IO[bytes], source: Path, name: str, owner: tuple[int, int]) -> None:
+    """Write `source` as an archive of files of `owner`; links and what is no file are left out."""
+
+    def without_links(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        member.uid, member.gid = owner
+        member.uname = member.gname = ""
+        member.mode &= 0o777
+        return member if member.isreg() or member.isdir() else None
+
+    with tarfile.open(fileobj=archive, mode="w", dereference=False) as files:
+        files.add(source.resolve(), arcname=name, filter=without_links)
+
+
+def _chunks(archive: IO[bytes]) -> Iterator[bytes]:
+    while data := archive.read(bounds.CHUNK):
+        yield data

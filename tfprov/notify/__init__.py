@@ -1,0 +1,1 @@
+"""Tells commands and webhooks what happens to a run, without delaying it."""

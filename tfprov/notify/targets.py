@@ -1,0 +1,89 @@
+"""Tells one target, a command or a webhook, one message. Each try has a limit in seconds."""
+
+import json
+import os
+import shlex
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from tfprov.errors import one_line
+from tfprov.model.sections import Notify
+from tfprov.notify.message import Message
+
+SECONDS = 10.0
+"""Seconds that a command or a server may take."""
+_MOST = 4096
+"""Bytes that are read of an answer, or of what a command prints."""
+
+
+class NotTold(Exception):
+    """The target was not reached, or refused; the text says why."""
+
+
+def name_of(target: Notify) -> str:
+    """Return what warnings call a target; of a URL the host only, as its path may be secret."""
+    if target.url is not None:
+        return urlsplit(target.url).hostname or "the webhook"
+    return f"`{_words(target)[0]}`"
+
+
+def tell(target: Notify, message: Message, seconds: float = SECONDS) -> None:
+    """Tell a target a message. Raises NotTold."""
+    if target.url is not None:
+        _post(target.url, message, seconds)
+    else:
+        _run(_words(target), message, seconds)
+
+
+def _words(target: Notify) -> Sequence[str]:
+    command = target.command or ""
+    return shlex.split(command) or [command] if isinstance(command, str) else command
+
+
+def _run(argv: Sequence[str], message: Message, seconds: float) -> None:
+    text = json.dumps(message.to_dict()).encode()
+    environment = {**os.environ, **message.environment()}
+    try:
+        done = subprocess.run(
+            argv,
+            input=text,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=seconds,
+            check=False,
+            start_new_session=True,  # Ctrl-C is for tfprov
+        )
+    except subprocess.TimeoutExpired:
+        raise NotTold(f"it did not end within {seconds:g} s") from None
+    except (OSError, ValueError) as error:
+        raise NotTold(f"it cannot be started: {getattr(error, 'strerror', None) or error}") from None
+    if done.returncode:
+        words = one_line(done.stdout[-_MOST:].decode("utf-8", "replace").strip().rpartition("\n")[2])
+        raise NotTold(f"it ended with exit code {done.returncode}{f': {words}' if words else ''}")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the event is for the server that the inventory names."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Refuse."""
+
+
+def _post(url: str, message: Message, seconds: float) -> None:
+    headers = {"Content-Type": "application/json", "User-Agent": "tfprov"}
+    request = urllib.request.Request(url, json.dumps(message.to_dict()).encode(), headers, method="POST")  # noqa: S310
+    try:
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=seconds) as answer:
+            answer.read(_MOST)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise NotTold(f"it answered {error.code} {one_line(str(error.reason))}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        raise NotTold(f"it cannot be reached: {one_line(str(reason))}") from None
+    except Exception as error:  # http.client has errors of its own for answers that are none
+        raise NotTold(f"it does not answer as a web server: {type(error).__name__}") from None

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.engine import cache_home
 from tests.support.paths import ROOT
 from tests.support.waiting import until
@@ -50,7 +52,9 @@ def session(directory: Path) -> Iterator[Any]:
     archive = jar.with_name(ARCHIVE)
     dumped = None if archive.exists() else archive.with_suffix(f".{os.getpid()}")
     conf = SparkConf().setAppName("tfprov tests").setAll(_settings(directory, jar, archive, dumped).items())
-    gateway = launch_gateway(conf)
+    with pytest.MonkeyPatch.context() as patch:  # of the JVM, from which executors have it
+        patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+        gateway = launch_gateway(conf)
     try:
         with _cluster(gateway, directory / "work") as master:
             context = SparkContext(conf=conf.setMaster(master), gateway=gateway)
@@ -138,6 +142,7 @@ def _settings(directory: Path, jar: Path, archive: Path, dumped: Path | None) ->
         "spark.executor.memory": f"{MEMORY}m",
         "spark.driver.extraJavaOptions": f"{_JAVA} {_classes(archive, dumped)}",
         "spark.executor.extraJavaOptions": f"{_JAVA} {_classes(archive)}",
+        "spark.python.daemon.module": "tests.support.spark_daemon",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",

@@ -92,7 +92,7 @@ def shares(numbers: list[float]) -> list[float]:
 @pytest.mark.tensorflow
 def test_a_browser_draws_the_loss_of_a_training_that_gets_better(local_cluster: LocalCluster, page: "Page") -> None:
     local_cluster.write(TRAINED_HERE)
-    assert f"{BOARD} serves on 127.0.0.1:" in local_cluster("up")
+    local_cluster("up")  # also ends when the training is over first, as on a busy machine
     process = local_cluster.start("tensorboard")
     url = board_address(process)
     until(lambda: len(read_losses(url)) >= POINTS, "it has read the events")

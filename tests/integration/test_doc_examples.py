@@ -17,7 +17,7 @@ from tests.support.paths import ROOT
 
 ELSEWHERE = {"api.md", "data.md", "notebook.md", "spark.md", "spark-training.md"}
 """Pages with a test of their own, which has the objects that their examples use."""
-TRAINING = {"README.md", "tutorial.md"}
+TRAINING = {"README.md", "runtime.md", "tutorial.md"}
 """Pages that import TensorFlow ten times; other tests of the suite show the same."""
 TIME = 400
 """Seconds for a page."""

@@ -46,7 +46,7 @@ test: lint
 	sh .ci/browser.sh
 	sh .ci/java.sh
 	sh .ci/shells.sh
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not matrix" --durations=20 $(ARGS)
+	$(BIN)/python -m pytest -p tests.forks --forks $(WORKERS) -m "not matrix" --durations=20 $(ARGS)
 
 # Links, and every example of a shell or of Python that a page shows, as a reader types it.
 docs: $(VENV)/ready-dev

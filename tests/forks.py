@@ -1,7 +1,8 @@
 """Tests in several processes that are forks of one which has collected them: pytest -p tests.forks --forks 2.
 
 For thousands of tests of a millisecond: pytest-xdist collects them in each of its processes and tells of every test over a
-connection, which takes longer than most of them. A fork takes one file after the other, whichever is next.
+connection, which takes longer than most of them. A fork takes one lane after the other, whichever is next: a file, or a
+group of tests that share what takes long to start.
 """
 
 import contextlib
@@ -9,19 +10,34 @@ import os
 import pickle
 import selectors
 import signal
+import sys
+import time
+import traceback
+import uuid
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
 
+LONGEST = ("lab", "tensorflow", "training-lab", "spark", "engine")
+"""The groups of integration tests, the longest first."""
+RUN_ID = pytest.StashKey[str]()
+"""What all processes of a run have in common, and no other run."""
 _NUMBER = 4
-"""Bytes of the number of a file in the pipe from which forks take them."""
+"""Bytes of the number of a lane in the pipe from which forks take them."""
+_SEND = 1
+"""Seconds between two messages about finished tests."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--forks`."""
     parser.addoption("--forks", type=int, default=2, help="processes in which tests are run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name this run, before any process of it is forked."""
+    config.stash[RUN_ID] = uuid.uuid4().hex
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -30,13 +46,12 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     number = session.config.getoption("forks")
     if session.testsfailed or session.config.option.collectonly or number < 2:
         return None
-    files = [list(items) for _, items in groupby(session.items, lambda item: item.path)]
-    files.sort(key=lambda items: items[0].path.stat().st_size, reverse=True)  # what is left for the end is short
+    lanes = divided(session.items)
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # noqa: SLF001  one for all of them
-    left = _numbers(len(files))
+    left = _numbers(len(lanes))
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
         for _ in range(number):
-            child, reports = _forked(session, files, left)
+            child, reports = _forked(session, lanes, left)
             stack.callback(_end, child)
             selector.register(stack.enter_context(reports), selectors.EVENT_READ)
         os.close(left)
@@ -49,6 +64,23 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
+def divided(items: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
+    """Return what one process runs, one test after the other: a group of `xdist_group`, or else a file; the longest first.
+
+    Groups share a fixture that takes long, such as hosts; what is left for the end is short.
+    """
+    lanes: dict[str | Path, list[pytest.Item]] = {}
+    for item in items:
+        marker = item.get_closest_marker("xdist_group")
+        lanes.setdefault(marker.args[0] if marker else item.path, []).append(item)
+
+    def length(key: str | Path) -> tuple[int, int]:
+        size = sum(path.stat().st_size for path in {item.path for item in lanes[key]})
+        return (LONGEST[::-1].index(key) if key in LONGEST else -1), size
+
+    return [lanes[key] for key in sorted(lanes, key=length, reverse=True)]
+
+
 def _numbers(count: int) -> int:
     """Return the end of a pipe from which the numbers below `count` can be read, each by one process."""
     reader, writer = os.pipe()
@@ -58,7 +90,7 @@ def _numbers(count: int) -> int:
     return reader
 
 
-def _forked(session: pytest.Session, files: Sequence[Sequence[pytest.Item]], left: int) -> tuple[int, BinaryIO]:
+def _forked(session: pytest.Session, lanes: Sequence[Sequence[pytest.Item]], left: int) -> tuple[int, BinaryIO]:
     """Return the process that runs tests, and where its reports are read."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -66,8 +98,14 @@ def _forked(session: pytest.Session, files: Sequence[Sequence[pytest.Item]], lef
         code = 1
         try:
             os.close(reader)
-            _run(session, files, left, os.fdopen(writer, "wb"))
+            _run(session, lanes, left, os.fdopen(writer, "wb"))
             code = 0
+        except KeyboardInterrupt:  # of Ctrl-C, or of `_end`
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            session._setupstate.teardown_exact(None)  # noqa: SLF001  as pytest ends a session
+        except BaseException:
+            traceback.print_exc(file=sys.__stderr__)
+            raise
         finally:
             os._exit(code)
     os.close(writer)
@@ -75,17 +113,18 @@ def _forked(session: pytest.Session, files: Sequence[Sequence[pytest.Item]], lef
 
 
 def _end(child: int) -> None:
+    """Interrupt a process that still runs, so that its fixtures are torn down, and wait for its end."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(child, signal.SIGTERM)
+        os.kill(child, signal.SIGINT)
     os.waitpid(child, 0)
 
 
 class _Reports:
-    """Collects the reports of a file; `None` after all of them says that the process came to its end."""
+    """Collects the reports of tests; after all of them comes the number of the images that the process has built."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.kept: list[dict[str, Any] | None] = []
+        self.kept: list[dict[str, Any] | int] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep it, unless nobody would miss it."""
@@ -93,32 +132,35 @@ class _Reports:
             self.kept.append(self.config.hook.pytest_report_to_serializable(config=self.config, report=report))
 
 
-def _run(session: pytest.Session, files: Sequence[Sequence[pytest.Item]], left: int, to: BinaryIO) -> None:
+def _run(session: pytest.Session, lanes: Sequence[Sequence[pytest.Item]], left: int, to: BinaryIO) -> None:
+    from tests.support.budget import IMAGES_BUILT  # noqa: PLC0415  conftest.py must be the first to import tests.support
+
     plugins = session.config.pluginmanager
     plugins.unregister(plugins.get_plugin("terminalreporter"))
     reports = _Reports(session.config)
     plugins.register(reports)
-    for item, following in _with_next(item for items in _taken(files, left) for item in items):
-        session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        if following is None or following.path != item.path:
-            pickle.dump(reports.kept, to)
-            to.flush()
-            reports.kept = []
-    pickle.dump([None], to)
-    to.flush()
+
+    def send(*last: int) -> None:
+        pickle.dump([*reports.kept, *last], to)
+        to.flush()
+        reports.kept = []
+
+    for items in _taken(lanes, left):
+        sent = time.monotonic()
+        # After the last one everything is torn down but what belongs to the session.
+        for item, following in zip(items, [*items[1:], session], strict=True):
+            session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if time.monotonic() > sent + _SEND:
+                send()
+                sent = time.monotonic()
+        send()
+    session._setupstate.teardown_exact(None)  # noqa: SLF001  as pytest ends a session
+    send(session.config.stash.get(IMAGES_BUILT, 0))
 
 
-def _taken(files: Sequence[Sequence[pytest.Item]], left: int) -> Iterator[Sequence[pytest.Item]]:
+def _taken(lanes: Sequence[Sequence[pytest.Item]], left: int) -> Iterator[Sequence[pytest.Item]]:
     while number := os.read(left, _NUMBER):
-        yield files[int.from_bytes(number)]
-
-
-def _with_next(items: Iterator[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
-    item = next(items, None)
-    while item is not None:
-        following = next(items, None)
-        yield item, following
-        item = following
+        yield lanes[int.from_bytes(number)]
 
 
 def _report(session: pytest.Session, source: BinaryIO) -> bool:
@@ -128,7 +170,9 @@ def _report(session: pytest.Session, source: BinaryIO) -> bool:
     except EOFError:
         raise RuntimeError("a process of the tests ended before its last test") from None
     for data in reports:
-        if data is None:
+        if isinstance(data, int):
+            if budget := session.config.pluginmanager.get_plugin("budget"):
+                budget.built += data
             return False
         hook = session.config.hook
         hook.pytest_runtest_logreport(report=hook.pytest_report_from_serializable(config=session.config, data=data))

@@ -24,7 +24,7 @@ from tests.support.paths import ROOT
 from tfprov.atomic_write import replace
 
 REPORT = ROOT / "build" / "matrix.xml"
-PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup")
+PYTEST = (sys.executable, "-m", "pytest", "-p", "tests.forks", "--forks", "2")
 
 REQUIRED = dict.fromkeys(
     ("TFPROV_TESTS_ENGINE", "TFPROV_TESTS_BROWSER", "TFPROV_TESTS_JAVA", "TFPROV_TESTS_SHELLS"), "required"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.forks import RUN_ID
 from tests.support import engine as engines
 from tests.support import testhosts
 from tests.support.budget import IMAGES_BUILT
@@ -161,14 +162,14 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def private_engine(testrun_uid: str) -> Iterator[Engine]:
+def private_engine(testrun_uid: str, pytestconfig: pytest.Config) -> Iterator[Engine]:
     """A Docker engine of the tests' own, which all of pytest's processes share.
 
     The test is reported as not run on a machine that cannot have one.
     """
     if reason := engines.unavailable():
         _not_run(reason, "TFPROV_TESTS_ENGINE")
-    yield from engines.running(engines.cache_home(), testrun_uid)
+    yield from engines.running(engines.cache_home(), pytestconfig.stash.get(RUN_ID, testrun_uid))
 
 
 @pytest.fixture(scope="session")

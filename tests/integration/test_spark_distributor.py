@@ -214,10 +214,8 @@ def in_spark_driver(argv: list[str], directory: Path, **variables: str) -> "subp
     environment = {
         **os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, **variables,
         "SPARK_WORKER_DIR": str(directory / "work"), "SPARK_LOCAL_DIRS": str(directory / "local"),
+        "PYSPARK_SUBMIT_ARGS": sparks.submit_arguments(variables.get("SPARK_MASTER")),
     }  # fmt: skip
-    if master := variables.get("SPARK_MASTER"):
-        arguments = f"--master {master} --conf spark.ui.enabled=false pyspark-shell"
-        environment["PYSPARK_SUBMIT_ARGS"] = arguments
     process = subprocess.Popen(
         [sys.executable, *argv], cwd=directory, env=environment, text=True, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, start_new_session=True,

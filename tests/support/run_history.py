@@ -1,12 +1,16 @@
 """Recorded runs: made by the recorder from scripted events, as the verbs of a training would send them."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tfprov.engine.events import ActionDone, Event, Incident, LogLine, Note, RunStarted, TaskChanged, TrainingProgress
 from tfprov.formats.event_file import EventProgress
@@ -101,19 +105,48 @@ def ending(totals: Totals) -> dict[str, Any]:
     }
 
 
-def stream(directory: Path) -> None:
-    """Record an endless training, and print what was recorded and when: for a process that is killed in the middle."""
+def stream(directory: Path, output: IO[str]) -> None:
+    """Record an endless training, and write what was recorded and when: for a process that is killed in the middle."""
     recorder = Recorder(RunDir(directory), "run")
     recorder.open(description)
     recorder.handle(RunStarted(directory.name))
-    print(json.dumps({"ready": time.time()}), flush=True)
     for step in count():
         recorder.handle(progress(step))
         recorder.handle(LogLine("worker/0", f"line {step}"))
         recorder.handle(Note(f"note {step}"))
-        print(json.dumps({"step": step, "at": time.time()}), flush=True)
+        print(json.dumps({"step": step, "at": time.time(), "pid": os.getpid()}), file=output, flush=True)
         time.sleep(0.001)
 
 
+@contextmanager
+def streams(directories: Sequence[Path]) -> Iterator[list[IO[bytes]]]:
+    """Yield what a process for each directory writes in `stream`. All are forks of one, which imports tfprov once."""
+    pipes = [os.pipe() for _ in directories]
+    words = [word for (_, writer), directory in zip(pipes, directories, strict=True) for word in (writer, directory)]
+    command = [sys.executable, "-m", "tests.support.run_history", *map(str, words)]
+    parent = subprocess.Popen(command, pass_fds=[writer for _, writer in pipes])
+    with ExitStack() as stack:
+        stack.callback(parent.wait)  # each ends when it is killed, or when nobody reads its pipe any more
+        for _, writer in pipes:
+            os.close(writer)
+        yield [stack.enter_context(os.fdopen(reader, "rb")) for reader, _ in pipes]
+
+
+def main(words: Sequence[str]) -> None:
+    """Fork a process that records in each directory; the descriptor that it writes to comes before the directory."""
+    descriptors = [int(word) for word in words[::2]]
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # one whose reader has gone ends quietly
+    for descriptor, directory in zip(descriptors, words[1::2], strict=True):
+        if not os.fork():
+            for other in {*descriptors} - {descriptor}:
+                os.close(other)
+            with os.fdopen(descriptor, "w") as output:
+                stream(Path(directory), output)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    for _ in descriptors:
+        os.wait()
+
+
 if __name__ == "__main__":
-    stream(Path(sys.argv[1]))
+    main(sys.argv[1:])

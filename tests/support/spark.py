@@ -1,7 +1,10 @@
 """One Spark for all tests of a process: a driver and two executors of this machine, bound to loopback."""
 
+import fcntl
+import hashlib
 import importlib.util
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,11 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.support.engine import cache_home
 from tests.support.paths import ROOT
 from tests.support.waiting import until
 
 COMMANDS = ("java", "javac", "jar")
 """What `.ci/java.sh` looks for, and installs."""
+JAR, ARCHIVE = "tfprov-hadoop.jar", "spark.jsa"
 EXECUTORS, MEMORY = 2, 512
 """How many, and the MB of each."""
 
@@ -41,9 +48,13 @@ def session(directory: Path) -> Iterator[Any]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(directory / "scratch"),
     }
-    jar = hadoop_jar(directory)
-    conf = SparkConf().setAppName("tfprov tests").setAll(_settings(directory, jar).items())
-    gateway = launch_gateway(conf)
+    jar = hadoop_jar()
+    archive = jar.with_name(ARCHIVE)
+    dumped = None if archive.exists() else archive.with_suffix(f".{os.getpid()}")
+    conf = SparkConf().setAppName("tfprov tests").setAll(_settings(directory, jar, archive, dumped).items())
+    with pytest.MonkeyPatch.context() as patch:  # of the JVM, from which executors have it
+        patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+        gateway = launch_gateway(conf)
     try:
         with _cluster(gateway, directory / "work") as master:
             context = SparkContext(conf=conf.setMaster(master), gateway=gateway)
@@ -56,6 +67,8 @@ def session(directory: Path) -> Iterator[Any]:
     finally:
         _end(gateway)
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+        if dumped and dumped.exists():
+            dumped.rename(archive)
 
 
 @contextmanager
@@ -98,17 +111,28 @@ def jars() -> str:
     return str(Path(package.origin).parent / "jars" / "*")
 
 
-def hadoop_jar(directory: Path) -> Path:
-    """Compile the Hadoop formats, as `make hadoop` does."""
-    jar = directory / "tfprov-hadoop.jar"
-    done = subprocess.run(
-        ["sh", str(ROOT / "hadoop" / "build.sh"), str(jar), jars()], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return jar
+def hadoop_jar() -> Path:
+    """Return the Hadoop formats, as `make hadoop` compiles them; once for their sources, Java and Spark."""
+    sources = [ROOT / "hadoop" / "build.sh", *sorted((ROOT / "hadoop" / "src").rglob("*.java"))]
+    java = Path(shutil.which("javac") or "").resolve()
+    parts = [*(hashlib.sha256(path.read_bytes()).hexdigest() for path in sources), str(java), str(java.stat().st_mtime)]
+    home = cache_home() / "hadoop"
+    final = home / hashlib.sha256(" ".join([*parts, jars()]).encode()).hexdigest()[:16]
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not final.is_dir():
+            for other in home.glob("*/"):
+                shutil.rmtree(other)
+            part = home / f"part-{final.name}"
+            command = ["sh", str(ROOT / "hadoop" / "build.sh"), str(part / JAR), jars()]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            part.rename(final)
+    return final / JAR
 
 
-def _settings(directory: Path, jar: Path) -> dict[str, str]:
+def _settings(directory: Path, jar: Path, archive: Path, dumped: Path | None) -> dict[str, str]:
     return {
         "spark.driver.extraClassPath": str(jar),
         "spark.executor.extraClassPath": str(jar),
@@ -116,8 +140,9 @@ def _settings(directory: Path, jar: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "768m",
         "spark.executor.memory": f"{MEMORY}m",
-        "spark.driver.extraJavaOptions": _JAVA,
-        "spark.executor.extraJavaOptions": _JAVA,
+        "spark.driver.extraJavaOptions": f"{_JAVA} {_classes(archive, dumped)}",
+        "spark.executor.extraJavaOptions": f"{_JAVA} {_classes(archive)}",
+        "spark.python.daemon.module": "tests.support.spark_daemon",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",
@@ -134,9 +159,29 @@ _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 """Few threads, and no time for optimizing what runs for seconds."""
 
 
+def submit_arguments(master: str | None = None) -> str:
+    """Return PYSPARK_SUBMIT_ARGS for a program that starts a Spark of its own, which costs no more than ours."""
+    jar = hadoop_jar()
+    settings = {"spark.ui.enabled": "false"} | ({"spark.master": master} if master else {})
+    for process in ("driver", "executor"):  # the class path that the archive is for
+        settings[f"spark.{process}.extraClassPath"] = str(jar)
+        settings[f"spark.{process}.extraJavaOptions"] = f"{_JAVA} {_classes(jar.with_name(ARCHIVE))}"
+    return shlex.join([*(word for item in settings.items() for word in ("--conf", "=".join(item))), "pyspark-shell"])
+
+
+def _classes(archive: Path, dumped: Path | None = None) -> str:
+    """Return the option with which Java reads its classes as an earlier session loaded them: half of the CPU time.
+
+    Java takes no archive of another Java or class path, and does without one that is not there; `dumped` is where this
+    process leaves one at its end.
+    """
+    option = f"SharedArchiveFile={archive}" if dumped is None else f"ArchiveClassesAtExit={dumped}"
+    return f"-XX:+IgnoreUnrecognizedVMOptions -XX:{option}"
+
+
 def _end(gateway: Any) -> None:
     """End the JVM of the driver, which ends when its standard input does, and close what is connected to it."""
     process = gateway.proc
     gateway.shutdown()
     process.stdin.close()
-    process.wait(60)
+    process.wait(600)  # the first one writes an archive of its classes

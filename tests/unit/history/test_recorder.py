@@ -2,17 +2,17 @@
 
 import errno
 import json
+import os
 import random
 import signal
 import stat
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.run_history import description, progress, record_run, run_id, scripted, task
+from tests.support.run_history import description, progress, record_run, run_id, scripted, streams, task
+from tests.support.waiting import until
 from tfprov.engine.events import ActionFailed, LogLine, Note, RunStarted
 from tfprov.errors import TfprovError, hide_secret
 from tfprov.history.json_lines import read_lines
@@ -58,22 +58,14 @@ def test_a_killed_recorder_loses_at_most_a_second(tmp_path: Path) -> None:
         directories = [
             tmp_path / "lab" / "runs" / f"20260101T00000{n}Z-{chosen.randrange(1 << 24):06x}" for n in range(5)
         ]
-        processes = [
-            subprocess.Popen([sys.executable, "-m", "tests.support.run_history", str(one)], stdout=subprocess.PIPE)
-            for one in directories
-        ]
-        for directory, process in zip(directories, processes, strict=True):
-            assert process.stdout is not None
-            least = chosen.randrange(1, 900)
-            for line in process.stdout:
-                if json.loads(line).get("step", 0) >= least:
-                    break
-            process.send_signal(signal.SIGKILL)
-            *_, last = [line, *(line for line in process.stdout if line.endswith(b"\n"))]
-            process.stdout.close()
-            process.wait()
-            said = json.loads(last)
-            check_recorded(tmp_path, directory, said["step"], said["at"])
+        with streams(directories) as outputs:
+            for directory, output in zip(directories, outputs, strict=True):
+                least = chosen.randrange(1, 900)
+                said = next(said for line in output if (said := json.loads(line))["step"] >= least)
+                os.kill(said["pid"], signal.SIGKILL)
+                last = json.loads([json.dumps(said).encode(), *(line for line in output if line.endswith(b"\n"))][-1])
+                until(lambda: not Path(f"/proc/{said['pid']}").exists(), "the end of the recorder")  # noqa: B023
+                check_recorded(tmp_path, directory, last["step"], last["at"])
 
 
 def check_recorded(tmp_path: Path, directory: Path, step: int, at: float) -> None:

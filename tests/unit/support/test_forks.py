@@ -30,6 +30,25 @@ def test_needs_it(broken):
     pass
 """
 SECOND = "def test_second():\n    pass\n"
+SHARED = """
+import os
+import pytest
+
+@pytest.fixture(scope="session")
+def server():
+    yield os.getpid()
+    with open("ended", "a") as file:
+        file.write(f"{os.getpid()}\\n")
+"""
+GROUPED = """
+import pytest
+
+pytestmark = pytest.mark.xdist_group("one")
+
+def test_group(server):
+    with open("used", "a") as file:
+        file.write(f"{server}\\n")
+"""
 DIES = "import os\n\ndef test_dies():\n    os._exit(3)\n"
 
 
@@ -48,10 +67,38 @@ DIES = "import os\n\ndef test_dies():\n    os._exit(3)\n"
 def test_forks_report_as_one_process_does(tmp_path: Path, third: str, expected: list[str], code: int) -> None:
     for name, text in {"first": FIRST, "second": SECOND, "third": third}.items():
         (tmp_path / f"test_{name}.py").write_text(text)
-    command = [sys.executable, "-m", "pytest", "-q", "-ra", "-p", "tests.forks", "--forks", "2"]
-    done = subprocess.run(
-        [*command, "--rootdir", str(tmp_path), "-o", "addopts=", str(tmp_path)],
-        cwd=ROOT, env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = in_forks(tmp_path, "-ra")
     assert [line for line in expected if line not in done.stdout] == [], done.stdout
     assert done.returncode == code
+
+
+def in_forks(directory: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Run the tests in `directory`, which becomes their working directory, in two forks."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.forks", "--forks", "2", *options]
+    return subprocess.run(
+        [*command, "--rootdir", str(directory), "-o", "addopts=", str(directory)],
+        cwd=directory, env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [(), ("-x",)], ids=["to its end", "stopped by a failure"])
+def test_a_group_shares_a_fixture_in_one_process_which_ends_it(tmp_path: Path, more: tuple[str, ...]) -> None:
+    (tmp_path / "conftest.py").write_text(SHARED)
+    for name in ("one", "two", "three"):
+        (tmp_path / f"test_{name}.py").write_text(GROUPED)
+    (tmp_path / "test_other.py").write_text(FIRST)
+    in_forks(tmp_path, *more)
+    used, ended = ((tmp_path / name).read_text().split() for name in ("used", "ended"))
+    assert ended == [*dict.fromkeys(used)]
+    assert len(ended) == 1
+    assert more or len(used) == 3
+
+
+def test_a_fixture_that_cannot_be_ended_fails_the_run(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(SHARED.replace("    yield os.getpid()", "    yield 1\n    1 / 0"))
+    (tmp_path / "test_one.py").write_text(GROUPED)
+    (tmp_path / "test_two.py").write_text(SECOND)
+    done = in_forks(tmp_path)
+    assert "ZeroDivisionError" in done.stdout + done.stderr
+    assert done.returncode not in (0, 1)

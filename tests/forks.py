@@ -14,14 +14,18 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import pytest
 
-LONGEST = ("lab", "tensorflow", "training-lab", "spark", "engine")
-"""The groups of integration tests, the longest first."""
+LONGEST = ("lab", "trainings", "strategies", "training-lab", "spark", "tensorflow", "file-systems", "engine")
+"""The groups of integration tests, the longest first, as a run's last lines have them."""
+SECONDS = pytest.StashKey[Counter[str]]()
+"""How long the tests of each lane took, by its name."""
+_SHOWN = 10
+"""Lanes whose time is printed."""
 RUN_ID = pytest.StashKey[str]()
 """What all processes of a run have in common, and no other run."""
 _NUMBER = 4
@@ -47,6 +51,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if session.testsfailed or session.config.option.collectonly or number < 2:
         return None
     lanes = divided(session.items)
+    names = {item.nodeid: lane_of(item) for item in session.items}
+    session.config.stash[SECONDS] = Counter()
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # noqa: SLF001  one for all of them
     left = _numbers(len(lanes))
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
@@ -57,7 +63,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         os.close(left)
         while selector.get_map():
             for key, _ in selector.select():
-                if not _report(session, key.fileobj):  # type: ignore[arg-type]
+                if not _report(session, key.fileobj, names):  # type: ignore[arg-type]
                     selector.unregister(key.fileobj)
                 if session.shouldfail:
                     raise session.Failed(session.shouldfail)
@@ -69,16 +75,28 @@ def divided(items: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
 
     Groups share a fixture that takes long, such as hosts; what is left for the end is short.
     """
-    lanes: dict[str | Path, list[pytest.Item]] = {}
+    lanes: dict[str, list[pytest.Item]] = {}
     for item in items:
-        marker = item.get_closest_marker("xdist_group")
-        lanes.setdefault(marker.args[0] if marker else item.path, []).append(item)
+        lanes.setdefault(lane_of(item), []).append(item)
 
-    def length(key: str | Path) -> tuple[int, int]:
+    def length(key: str) -> tuple[int, int]:
         size = sum(path.stat().st_size for path in {item.path for item in lanes[key]})
         return (LONGEST[::-1].index(key) if key in LONGEST else -1), size
 
     return [lanes[key] for key in sorted(lanes, key=length, reverse=True)]
+
+
+def lane_of(item: pytest.Item) -> str:
+    """Return the group of a test, or else its file."""
+    marker = item.get_closest_marker("xdist_group")
+    return str(marker.args[0] if marker else item.path)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the lanes that took longest: the longest one bounds the time of the run."""
+    if taken := config.stash.get(SECONDS, Counter()).most_common(_SHOWN):
+        lanes = ", ".join(f"{lane.rpartition('/')[2]} {seconds:.0f}" for lane, seconds in taken)
+        terminalreporter.write_line(f"seconds of the longest lanes: {lanes}")
 
 
 def _numbers(count: int) -> int:
@@ -163,8 +181,8 @@ def _taken(lanes: Sequence[Sequence[pytest.Item]], left: int) -> Iterator[Sequen
         yield lanes[int.from_bytes(number)]
 
 
-def _report(session: pytest.Session, source: BinaryIO) -> bool:
-    """Report what a process says of a file; False at its end."""
+def _report(session: pytest.Session, source: BinaryIO, names: Mapping[str, str]) -> bool:
+    """Report what a process says of tests, whose lanes have `names`; False at its end."""
     try:
         reports = pickle.load(source)
     except EOFError:
@@ -175,5 +193,7 @@ def _report(session: pytest.Session, source: BinaryIO) -> bool:
                 budget.built += data
             return False
         hook = session.config.hook
-        hook.pytest_runtest_logreport(report=hook.pytest_report_from_serializable(config=session.config, data=data))
+        report = hook.pytest_report_from_serializable(config=session.config, data=data)
+        session.config.stash[SECONDS][names[report.nodeid]] += report.duration
+        hook.pytest_runtest_logreport(report=report)
     return True

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 FAILURES = ROOT / "build" / "failures"
 """Where logs and `inspect` output of failed tests are kept: a directory each, named as the test."""
 
+TRAININGS = {
+    "test_strategies": "strategies",
+    **dict.fromkeys(("test_runtime", "test_training", "test_training_graph", "test_training_tf2"), "trainings"),
+}
+"""The groups of files with TensorFlow on this machine; others are in the group `tensorflow`."""
+
 KEPT_IMAGES = 4
 """Names of images that stay in the cache of trainings: the base, and the last that were put on it."""
 
@@ -45,7 +51,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """There is one lab: all tests that use it run one after the other, in one of pytest's processes.
 
     So do trainings with TensorFlow on hosts, which have a lab of their own, tests that use the engine alone, those with
-    Spark, and trainings without it: ten TensorFlows at once on two cores take minutes to be imported.
+    Spark, those with servers of file systems, and trainings on this machine in three groups: more TensorFlows at once on
+    two cores take minutes to be imported.
     """
     for item in items:
         names = getattr(item, "fixturenames", ())
@@ -58,8 +65,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("engine"))
         elif "spark" in names:
             item.add_marker(pytest.mark.xdist_group("spark"))
-        elif (trains and item.path.is_relative_to(Path(__file__).parent)) or {"s3", "hdfs"} & set(names):
-            item.add_marker(pytest.mark.xdist_group("tensorflow"))  # which has servers of these kinds already
+        elif {"s3", "hdfs"} & set(names):
+            item.add_marker(pytest.mark.xdist_group("file-systems"))
+        elif trains and item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.xdist_group(TRAININGS.get(item.path.stem, "tensorflow")))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -95,7 +95,11 @@ def test_a_browser_draws_the_loss_of_a_training_that_gets_better(local_cluster: 
     local_cluster("up")  # also ends when the training is over first, as on a busy machine
     process = local_cluster.start("tensorboard")
     url = board_address(process)
-    until(lambda: len(read_losses(url)) >= POINTS, "it has read the events")
+    try:
+        until(lambda: len(read_losses(url)) >= POINTS, "it has read the events", seconds=90)
+    except AssertionError as error:
+        error.add_note(f"{read_losses(url)}\n{local_cluster('logs')}\n{local_cluster('status')}")
+        raise
     page.goto(f"{url}?tagFilter=loss#timeseries")
     try:
         drawn = settled(page)

@@ -1,6 +1,7 @@
 """Allocate loopback ports for tasks that tests start and restart."""
 
 import atexit
+import os
 import socket
 from dataclasses import dataclass
 from functools import cache
@@ -64,6 +65,10 @@ def _ours() -> PortRange:
     ours = lock_range()
     atexit.register(ours.lock.close)
     return ours
+
+
+# A fork of this process gets a range of its own: two that hand out the same ports start tasks on each other's.
+os.register_at_fork(after_in_child=_ours.cache_clear)
 
 
 def free_ports(count: int) -> int:

@@ -1,5 +1,6 @@
 """Ports for tests: no two sessions get the same, and a session that ends leaves its own to the next."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.ports import SIZE as SIZE_OF_RANGE
 from tests.support.ports import free_ports, lock_range
 
 SIZE = 10
@@ -70,3 +72,17 @@ def test_more_sessions_than_ranges_is_an_error(ranges: tuple[int, int, int]) -> 
     finally:
         for lock in locks:
             lock.close()
+
+
+def test_a_fork_gets_ports_of_its_own() -> None:
+    ours = free_ports(1)
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(write, str(free_ports(1)).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    theirs = int(os.read(read, 100))
+    os.close(read)
+    os.close(write)
+    assert theirs // SIZE_OF_RANGE != ours // SIZE_OF_RANGE

@@ -1,5 +1,6 @@
 """Runs that go on without their terminal: `run --detach`, `attach`, a killed supervisor, a terminal that is closed."""
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -11,10 +12,15 @@ from tests.support.waiting import LONG, until
 
 
 def supervisor_of(cluster: LocalCluster, run: str) -> int:
-    """Return the pid of the process that holds the lock of the run's supervisor."""
-    inode = (directories(cluster) / run / "supervisor.lock").stat().st_ino
-    (pid,) = {line.split()[4] for line in Path("/proc/locks").read_text().splitlines() if f":{inode} " in line}
-    return int(pid)
+    """Return the pid of the process that has the lock of the run's supervisor open."""
+    lock = str(directories(cluster) / run / "supervisor.lock")
+    pids = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # it ended, or is another user's
+            if str(link.readlink()) == lock:
+                pids.add(int(link.parts[2]))
+    (pid,) = pids
+    return pid
 
 
 def test_a_detached_run_is_followed_survives_its_supervisor_and_ends_by_itself(local_cluster: LocalCluster) -> None:

@@ -1,6 +1,5 @@
 """Records a run as it happens: every event and sample of progress at once, logs twice a second."""
 
-import fcntl
 import os
 import shutil
 import threading
@@ -21,6 +20,7 @@ from tfprov.engine.events import (
     TrainingProgress,
 )
 from tfprov.errors import mask_secrets
+from tfprov.file_locks import open_lock, take_lock
 from tfprov.history.event_json import progress_json, task_json, to_json
 from tfprov.history.json_lines import Appender, read_lines
 from tfprov.history.log_store import TaskLog, limit_for, read_log
@@ -272,11 +272,8 @@ class Recorder:
 def _lock_logs(directory: Path) -> int:
     """Return a descriptor that holds the lock of the logs, or -2 if another process has it."""
     directory.mkdir(mode=0o700, exist_ok=True)
-    lock = directory / "lock"
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    descriptor = open_lock(directory / "lock")
+    if not take_lock(descriptor):
         os.close(descriptor)
         return -2
     return descriptor

@@ -5,10 +5,10 @@ events.jsonl     what happened, a line each
 progress.jsonl   step and loss over time
 logs/            what tasks printed, see `log_store`
 end.json         how the run ended; missing while it goes on, and after its writer was killed
-lock             flock, shared by all writers while they live
+lock             shared by all writers while they live
 """
 
-import fcntl
+import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -19,6 +19,7 @@ from typing import Any
 
 from tfprov.atomic_write import private_directory, replace
 from tfprov.engine.run_ids import RUN_ID
+from tfprov.file_locks import is_locked, open_lock, take_lock
 
 SCHEMA = 1
 """The version of the files; readers refuse newer ones."""
@@ -87,21 +88,26 @@ class RunDir:
     @property
     def is_live(self) -> bool:
         """Whether a process records the run now."""
-        return is_held(self.lock)
+        return is_locked(self.lock)
 
     @property
     def is_supervised(self) -> bool:
         """Whether a supervisor of the run lives."""
-        return is_held(self.supervisor_lock)
+        return is_locked(self.supervisor_lock)
 
     def create(self) -> None:
         """Create the directory, private to its owner."""
         private_directory(self.path)
 
     def hold(self) -> int:
-        """Take the lock of a writer; return its descriptor, which frees the lock when it is closed."""
-        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        """Take the lock of a writer; return its descriptor, which frees the lock when it is closed.
+
+        Raises BlockingIOError while the run is removed.
+        """
+        descriptor = open_lock(self.lock)
+        if not take_lock(descriptor, shared=True):
+            os.close(descriptor)
+            raise BlockingIOError(errno.EAGAIN, "the run is being removed", str(self.lock))
         return descriptor
 
     def write(self, path: Path, data: Mapping[str, Any]) -> None:
@@ -123,34 +129,12 @@ class RunDir:
         return data
 
 
-def is_held(lock: Path) -> bool:
-    """Whether a living process holds the flock of a file."""
-    try:
-        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return False
-    finally:
-        os.close(descriptor)
-    return False
-
-
 @contextmanager
 def held_alone(lock: Path) -> Iterator[bool]:
-    """Hold the flock of a file for the block, or yield False if another process holds it."""
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Hold the lock of a file for the block, or yield False if another process holds it."""
+    descriptor = open_lock(lock)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+        yield take_lock(descriptor)
     finally:
         os.close(descriptor)
 

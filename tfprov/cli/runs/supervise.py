@@ -5,7 +5,6 @@
 It reads its order from standard input, and begins when that ends: when the process that started it lets go or has ended.
 """
 
-import fcntl
 import os
 import signal
 import sys
@@ -16,6 +15,7 @@ from types import FrameType
 from typing import NoReturn
 
 from tfprov.errors import CombinedError, TfprovError, mask_secrets
+from tfprov.file_locks import open_lock, take_lock
 from tfprov.history.run_dir import RunDir
 from tfprov.history.session import exit_code
 from tfprov.supervision.order import SupervisorOrder
@@ -26,10 +26,7 @@ _BUSY = 3
 
 def main(directory: RunDir, environ: Mapping[str, str]) -> int:
     """Supervise the run in `directory`; return the exit code of the run."""
-    lock = os.open(directory.supervisor_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not take_lock(open_lock(directory.supervisor_lock)):  # until this process ends
         print(f"{directory.id} has a supervisor", file=sys.stderr)
         return _BUSY
     order = SupervisorOrder.from_json(sys.stdin.buffer.readline())

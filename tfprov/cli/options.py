@@ -106,6 +106,7 @@ def exit_code_of_training() -> Iterator[None]:
         raise
 
 
+cluster_option = click.option("--cluster", metavar="NAME", help="Only runs of this cluster.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print data for programs.")
 show_secrets_option = click.option(
     "--show-secrets", is_flag=True, help="Print secret values, which are masked otherwise."

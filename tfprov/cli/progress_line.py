@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tfprov.formats.event_file import EventProgress
 from tfprov.model.plan import Action, ActionKind
-from tfprov.planning.plan_text import format_size, join_names
+from tfprov.planning.plan_text import format_size, format_span, join_names
 
 _DOING = {
     "build": "building",
@@ -66,7 +66,7 @@ class Transfer:
         parts = [f"{100 * (self.moved + sent) / whole:.0f}% of {format_size(whole)}"]
         rate = self._rate(now)
         if rate:
-            parts += [f"{format_size(rate)}/s", f"ETA {duration(left / rate)}"]
+            parts += [f"{format_size(rate)}/s", f"ETA {format_span(left / rate)}"]
         return " · ".join(parts)
 
     def _rate(self, now: float) -> float:
@@ -193,7 +193,7 @@ def _names(kind: str, actions: list[Action]) -> str:
 
 
 def _elapsed(begin: float, now: float) -> str:
-    return duration(now - begin) if now - begin >= _SLOW else ""
+    return format_span(now - begin) if now - begin >= _SLOW else ""
 
 
 def progress_line(progress: EventProgress, steps: int | None = None, *, runs: bool = True) -> str:
@@ -211,17 +211,5 @@ def progress_line(progress: EventProgress, steps: int | None = None, *, runs: bo
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:.6g}")
     if runs and (left := progress.seconds_left(steps)) is not None:
-        parts.append(f"ETA {duration(left)}")
+        parts.append(f"ETA {format_span(left)}")
     return " · ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """Return a time span in its two largest units."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days}d {hours}h"
-    if hours:
-        return f"{hours}h {minutes}m"
-    return f"{minutes}m {rest}s" if minutes else f"{rest}s"

@@ -15,10 +15,9 @@ from tfprov.cli.escape_sequences import Screened, json_screened
 from tfprov.cli.options import json_option
 from tfprov.cli.output import table
 from tfprov.cli.printing.live_line import LiveLine
-from tfprov.cli.progress_line import duration
 from tfprov.cli.shells import values
 from tfprov.errors import TfprovError, one_line
-from tfprov.planning.plan_text import format_count, format_size
+from tfprov.planning.plan_text import format_count, format_size, format_span
 from tfprov.tfrecord.errors import DamagedFile
 from tfprov.tfrecord.extra import load
 
@@ -210,7 +209,7 @@ class RowMeter:
         if (seconds := now - self._begin) >= 1 and done:
             parts.append(f"{done / seconds:,.0f} records/s")
             if count:
-                parts.append(f"ETA {duration((count - done) * seconds / done)}")
+                parts.append(f"ETA {format_span((count - done) * seconds / done)}")
         return " · ".join(parts)
 
 

@@ -17,13 +17,12 @@ from tfprov.cli.output import Printer, table
 from tfprov.cli.printing.json_events import JsonEvents, events_option
 from tfprov.cli.printing.log_text import LinePattern
 from tfprov.cli.printing.moments import parse_range
-from tfprov.cli.progress_line import duration
 from tfprov.cli.shells import values
 from tfprov.engine.monitoring.status import Placement, Row, Status
 from tfprov.engine.monitoring.task_progress import Slowest
 from tfprov.errors import Usage, combine_errors
 from tfprov.hosts.log_lines import LogTimes
-from tfprov.planning.plan_text import format_count, format_size
+from tfprov.planning.plan_text import format_count, format_size, format_span
 from tfprov.results import WebServer
 
 
@@ -212,7 +211,7 @@ def status_lines(status: Status, columns: int | None = None) -> Iterator[str]:
     if status.progress is not None:
         age = max(0.0, time.time() - status.progress.wall_time)
         examples = f"  {_rate(status.examples_rate)} examples/s" if status.examples_rate is not None else ""
-        yield f"{summary_line(status, f'{status.chief}:')}{examples} ({duration(age)} ago)"
+        yield f"{summary_line(status, f'{status.chief}:')}{examples} ({format_span(age)} ago)"
     if status.slowest is not None:
         yield _slowest_line(status.slowest)
     if status.mirror is not None:
@@ -224,7 +223,7 @@ def status_lines(status: Status, columns: int | None = None) -> Iterator[str]:
 
 
 def _cells(row: Row, chief: str, *, paced: bool) -> tuple[str, ...]:
-    uptime = duration(row.uptime) if row.uptime is not None else "-"
+    uptime = format_span(row.uptime) if row.uptime is not None else "-"
     note = ", ".join(filter(None, ["chief" if row.task == chief else "", row.detail]))
     pace = row.pace if row.state == "running" else None
     speed = (_rate(pace.rate if pace else None), _rate(pace.examples_rate if pace else None)) if paced else ()

@@ -1,7 +1,7 @@
 """The page's sections as HTML: summaries and records of runs to text. Every value is escaped by the templates."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -10,11 +10,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from tfprov.history import formats
 from tfprov.history.compare import Comparison
-from tfprov.history.drawing.curves import Curve
-from tfprov.history.drawing.line_chart import line_chart, shown
-from tfprov.history.quality import headline
+from tfprov.history.drawing.line_chart import line_chart
 from tfprov.history.reader import RunHistory, RunRecord
+from tfprov.history.show import curve_of
 from tfprov.history.summary import DAMAGED, INTERRUPTED, LOST, RUNNING, UP, RunSummary
 
 SHOWN_RUNS = 50
@@ -24,7 +24,6 @@ SHOWN_LINES = 400
 """Lines of a log on the page: the last that match."""
 _LONGEST = 2000
 """Characters of a line that are shown."""
-_NOTHING = "-"
 GOOD, BAD = ("succeeded", RUNNING, UP), ("failed", "deadline", INTERRUPTED, LOST, DAMAGED)
 
 
@@ -35,13 +34,10 @@ def _templates() -> Environment:
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {
-        "number": _number,
-        "ago": _ago,
-        "duration": _duration,
-        "tone": _tone,
-        "stamp": _stamp,
-        "headline": _headline,
-    }
+        "number": formats.number, "span": formats.span, "stamp": formats.when, "quality": formats.quality,
+        "setting": formats.setting, "ago": _ago, "tone": _tone,
+    }  # fmt: skip
+    environment.globals["steps"] = formats.steps
     return environment
 
 
@@ -85,24 +81,18 @@ def run_page(record: RunRecord, query: LogQuery) -> dict[str, str]:
 
 def curves(records: Sequence[RunRecord]) -> str:
     """Return the curves of loss and steps per second, over the steps."""
-    losses = [_curve(record, "loss") for record in records]
-    rates = [_curve(record, "rate") for record in records]
+    losses = [curve_of(record, "loss") for record in records]
+    rates = [curve_of(record, "rate") for record in records]
     return "".join(
         f"<figure><figcaption>{title}</figcaption>{line_chart(title, 'step', series)}</figure>"
         for title, series in (("Loss", losses), ("Steps per second", rates))
     )
 
 
-def _curve(record: RunRecord, name: str) -> Curve:
-    values = ((sample.step, getattr(sample, name)) for sample in record.samples)
-    return Curve(record.summary.run, tuple((step, value) for step, value in values if value is not None))
-
-
 def compare_page(comparison: Comparison) -> dict[str, str]:
     """Return the sections of a comparison, by their id."""
-    qualities = dict.fromkeys(name for figures in comparison.figures for name in figures.quality)
     return {
-        "figures": render("compared.html", comparison=comparison, qualities=qualities),
+        "figures": render("compared.html", comparison=comparison, figures=formats.figure_rows(comparison.figures)),
         "curves": curves(comparison.runs),
     }
 
@@ -149,41 +139,13 @@ def _web_tasks(record: RunRecord) -> dict[str, str]:
     for task in record.description.get("tasks", ()):
         role, address = str(task.get("role")), str(task.get("address") or "")
         if role in ("tensorboard", "serving", "notebook"):
-            is_here = address.rpartition(":")[0] in ("127.0.0.1", "localhost")
+            is_here = record.description.get("runtime") == "process"  # others are on the loopback of their host
             links[str(task.get("task"))] = f"http://{address}/" if is_here else f"tfprov {role}"
     return links
 
 
-def _number(value: object) -> str:
-    return shown(float(value)) if isinstance(value, int | float) else _NOTHING
-
-
-def _duration(value: object) -> str:
-    return _span(float(value)) if isinstance(value, int | float) else _NOTHING
-
-
-def _span(seconds: float) -> str:
-    """Return a time span in its two largest units."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days}d {hours}h"
-    return f"{hours}h {minutes}m" if hours else f"{minutes}m {rest}s" if minutes else f"{rest}s"
-
-
-def _ago(value: object) -> str:
-    return f"{_span(max(0.0, time.time() - float(value)))} ago" if isinstance(value, int | float) else _NOTHING
-
-
-def _stamp(value: object) -> str:
-    at = time.localtime(float(value)) if isinstance(value, int | float) else None
-    return time.strftime("%Y-%m-%d %H:%M:%S", at) if at else _NOTHING
-
-
-def _headline(measures: Mapping[str, float]) -> str:
-    best = headline(measures)
-    return f"{best[0]} {shown(best[1])}" if best else _NOTHING
+def _ago(at: float) -> str:
+    return f"{formats.span(max(0.0, time.time() - at))} ago"
 
 
 def _tone(outcome: str) -> str:

@@ -5,9 +5,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from tfprov.engine.context import Context
-from tfprov.engine.events import Callback, TrainingProgress
+from tfprov.engine.events import Callback, Event, TrainingProgress
 from tfprov.engine.run_ids import new_run
-from tfprov.engine.tee import Tee
 from tfprov.errors import (
     HUNG_UP,
     INTERRUPTED,
@@ -72,8 +71,13 @@ def recording(context: Context, verb: str, run: str = "") -> Iterator[Session]:
     )
     begun = _written(recorder.directory)
     notifier = _notifier(context, recorder, verb)
-    report = Tee(context.report, Callback(recorder.handle), Callback(notifier.handle))
-    session = Session(replace(context, report=report, new_run=run), recorder, notifier)
+
+    def pass_on(event: Event) -> None:
+        event.send(context.report)
+        recorder.handle(event)
+        notifier.handle(event)
+
+    session = Session(replace(context, report=Callback(pass_on), new_run=run), recorder, notifier)
     if run == known:  # a new one is announced when its tasks start
         context.report.run_started(run)
     recorder.open(lambda: describe(context), refresh=verb in _STARTING)

@@ -30,10 +30,6 @@ class Line(str):
         line.at, line.unfinished = at, unfinished
         return line
 
-    def with_text(self, text: str) -> "Line":
-        """Return a line with another text, printed at the same time."""
-        return Line(text, self.at, unfinished=self.unfinished)
-
 
 @dataclass(frozen=True)
 class LogTimes:

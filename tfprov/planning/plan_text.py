@@ -71,6 +71,18 @@ def format_duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def format_span(seconds: float) -> str:
+    """Return a time span in its two largest units: `40s`, `14m 3s`, `3h 10m`, `2d 1h`."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d {hours}h"
+    if hours:
+        return f"{hours}h {minutes}m"
+    return f"{minutes}m {rest}s" if minutes else f"{rest}s"
+
+
 def join_names(names: Sequence[str], limit: int) -> str:
     """Return at most `limit` names, and the number of the others: `ps/0, worker/0 and 3 more`."""
     left = len(names) - limit

@@ -2,9 +2,10 @@
 
 import pytest
 
-from tfprov.cli.progress_line import UnderWay, duration, progress_line
+from tfprov.cli.progress_line import UnderWay, progress_line
 from tfprov.formats.event_file import EventProgress
 from tfprov.model.plan import Action, ActionKind
+from tfprov.planning.plan_text import format_span
 
 
 def action(kind: str, number: int) -> Action:
@@ -131,4 +132,4 @@ def test_progress_is_one_line(progress: EventProgress, steps: int | None, expect
     ("seconds", "expected"), [(0, "0s"), (59.9, "59s"), (60, "1m 0s"), (3600, "1h 0m"), (90061, "1d 1h")]
 )
 def test_a_time_span_has_two_units(seconds: float, expected: str) -> None:
-    assert duration(seconds) == expected
+    assert format_span(seconds) == expected

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from tfprov.cli.escape_sequences import on_one_line, screened
 from tfprov.cli.output import table
 from tfprov.cli.printing.live_line import fitting
-from tfprov.cli.progress_line import duration, progress_line
+from tfprov.cli.progress_line import progress_line
 from tfprov.engine.monitoring.overview import Overview
 from tfprov.engine.monitoring.status import Row, Status
 from tfprov.hosts.usage import Usage
-from tfprov.planning.plan_text import format_size
+from tfprov.planning.plan_text import format_size, format_span
 
 NARROW = 80
 """Columns for which the widths of cells are made."""
@@ -44,7 +44,7 @@ def summary_line(status: Status, subject: str) -> str:
         progress = "no step yet" if status.chief_runs else "not running"
     parts = [f"{subject} {progress}"]
     if (uptime := elapsed(status)) is not None:
-        parts.append(f"up {duration(uptime)}")
+        parts.append(f"up {format_span(uptime)}")
     if lost := lost_steps(status):
         parts.append(f"{lost:,} steps lost")
     return " · ".join(parts)
@@ -142,7 +142,7 @@ def _cells(group: Group) -> tuple[str, ...]:
     return (
         group.tasks,
         state,
-        duration(max(uptimes)) if uptimes else "-",
+        format_span(max(uptimes)) if uptimes else "-",
         _span([f"{rate:.1f}" if rate < 10 else f"{rate:.0f}" for rate in (min(paces), max(paces))]) if paces else "-",
         f"{sum(cpu):.1f}" if cpu else "-",
         format_size(sum(memory)) if memory else "-",

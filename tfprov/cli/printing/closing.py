@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tfprov.cli.progress_line import duration
+from tfprov.planning.plan_text import format_span
 from tfprov.results import RunResult
 
 
@@ -10,7 +10,7 @@ def closing_lines(result: RunResult) -> Iterator[str]:
     """Yield them; `next:` has the commands that a user needs now, without the options of the inventory."""
     step = f", to step {result.newest.step:,}" if result.newest is not None else ""
     where = f": {result.newest.path}" if result.newest is not None else ""
-    yield f"{result.cluster} trained for {duration(result.seconds)}{step}{where}"
+    yield f"{result.cluster} trained for {format_span(result.seconds)}{step}{where}"
     run = result.run.rpartition("-")[2]
     show = [f"`tfprov runs show {run}` shows the run"] if run else []
     resume = ["`tfprov run --resume` trains on from here"] if result.newest is not None else []

@@ -8,10 +8,9 @@ from typing import Any
 
 import click
 
-from tfprov.cli.options import source_options, vault_of
+from tfprov.cli.options import cluster_option, source_options, vault_of
 from tfprov.cli.output import Printer
 from tfprov.cli.printing.json_events import JsonEvents, events_option
-from tfprov.cli.runs.history import cluster_option
 from tfprov.errors import INTERRUPTED, TfprovError, Usage
 from tfprov.history.event_json import from_json, progress_from_json
 from tfprov.history.log_store import LogTail

@@ -10,13 +10,13 @@ import click
 
 from tfprov.atomic_write import replace
 from tfprov.cli.escape_sequences import json_screened
-from tfprov.cli.options import json_option
+from tfprov.cli.options import cluster_option, json_option
 from tfprov.cli.output import table
-from tfprov.cli.runs.history import cluster_option, quality_of
+from tfprov.history import formats
 from tfprov.history.drawing.text_plot import text_plot
 from tfprov.history.reader import RunHistory, RunRecord
 from tfprov.history.removal import remove, to_prune
-from tfprov.history.show import Formats, comparison_rows, curve_of, show_lines
+from tfprov.history.show import comparison_rows, curve_of, show_lines
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
@@ -31,7 +31,7 @@ def show_command(run: str, cluster: str | None, as_json: bool) -> None:
     if as_json:
         _echo_json(record.to_dict())
         return
-    for line in show_lines(record, quality_of(record.summary), time.time()):
+    for line in show_lines(record, time.time()):
         click.echo(line)
     click.echo()
     for line in table([("TASK", "HOST", "STATE", "EXIT CODE", "RESTARTS", "TOOK"), *_task_rows(record)]):
@@ -42,7 +42,7 @@ def _task_rows(record: RunRecord) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for name, task in sorted(record.tasks.items()):
         started, finished = task.get("started"), task.get("finished")
-        took = Formats.span(finished - started) if started is not None and finished is not None else "-"
+        took = formats.span(finished - started) if started is not None and finished is not None else "-"
         code = "-" if task.get("exit_code") is None else str(task["exit_code"])
         rows.append(
             (name, str(task.get("host", "-")), str(task.get("state")), code, str(task.get("restarts", 0)), took)

@@ -7,10 +7,8 @@ import click
 
 from tfprov.cli.escape_sequences import json_screened
 from tfprov.cli.main import LazyGroup
-from tfprov.cli.options import json_option
+from tfprov.cli.options import cluster_option, json_option
 from tfprov.cli.output import table
-from tfprov.cli.runs.history import cluster_option
-from tfprov.cli.runs.history import quality_of as quality
 
 COMMANDS = {
     "show": ("runs.commands", "Show one run: settings, versions, tasks, and its loss as a curve."),
@@ -46,5 +44,5 @@ def runs_command(ctx: click.Context, cluster: str | None, last: int | None, as_j
         click.echo("no runs yet: `tfprov run` and `tfprov up` begin one")
         return
     now = time.time()
-    for line in table([HEAD, *(row(summary, quality(summary), now) for summary in summaries)]):
+    for line in table([HEAD, *(row(summary, now) for summary in summaries)]):
         click.echo(line)

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from tfprov.history import formats
 from tfprov.history.compare import Comparison, Figures
 from tfprov.history.drawing.line_chart import line_chart
-from tfprov.history.show import Formats, curve_of
+from tfprov.history.show import curve_of
 
 _COLOURS = ("#1b6ec2", "#c2491b", "#2a8a3e", "#7b3fb5", "#a8780a", "#b01e62")
 _STYLE = """
@@ -45,7 +46,7 @@ def html_report(comparison: Comparison) -> str:
         "<h2>Settings that differ</h2>",
         *_table(
             ["", *names],
-            [[one.name, *map(Formats.value, one.values)] for one in comparison.differences]
+            [[one.name, *map(formats.setting, one.values)] for one in comparison.differences]
             or [["none", *[""] * len(names)]],
         ),
         "</body></html>",
@@ -54,7 +55,7 @@ def html_report(comparison: Comparison) -> str:
 
 
 def _figure_rows(figures: Sequence[Figures]) -> list[list[str]]:
-    return [[name, *cells] for name, cells in Formats.figures(figures)]
+    return [[name, *cells] for name, cells in formats.figure_rows(figures)]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+import uuid
 from collections.abc import Generator, Sequence
 
 import pytest
@@ -15,6 +16,7 @@ pytest.register_assert_rewrite("tests.support")  # asserts there say as much as 
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+from tests.forks import RUN_ID  # noqa: E402
 from tests.support.budget import Budget  # noqa: E402
 
 VARIABLES = {"page": "TFPROV_TESTS_BROWSER", "spark": "TFPROV_TESTS_JAVA", "shells": "TFPROV_TESTS_SHELLS"}
@@ -24,6 +26,7 @@ VARIABLES = {"page": "TFPROV_TESTS_BROWSER", "spark": "TFPROV_TESTS_JAVA", "shel
 def pytest_configure(config: pytest.Config) -> None:
     """Measure what the tests cost; and give signals their meaning back: a shell takes it from Ctrl-C, nohup from SIGHUP."""
     config.pluginmanager.register(Budget(config), "budget")
+    config.stash[RUN_ID] = uuid.uuid4().hex
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

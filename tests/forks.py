@@ -13,15 +13,14 @@ import signal
 import sys
 import time
 import traceback
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import pytest
 
-LONGEST = ("lab", "trainings", "strategies", "training-lab", "spark", "tensorflow", "file-systems", "engine")
-"""The groups of integration tests, the longest first, as a run's last lines have them."""
+LONGEST = ("lab", "trainings", "spark", "training-lab", "engine", "strategies", "tensorflow", "file-systems")
+"""The lanes of integration tests, the longest first, as a run's last lines have them."""
 SECONDS = pytest.StashKey[Counter[str]]()
 """How long the tests of each lane took, by its name."""
 _SHOWN = 10
@@ -37,11 +36,6 @@ _SEND = 1
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--forks`."""
     parser.addoption("--forks", type=int, default=2, help="processes in which tests are run")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Name this run, before any process of it is forked."""
-    config.stash[RUN_ID] = uuid.uuid4().hex
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -71,7 +65,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 
 def divided(items: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
-    """Return what one process runs, one test after the other: a group of `xdist_group`, or else a file; the longest first.
+    """Return what one process runs, one test after the other: a `lane` by its mark, or else a file; the longest first.
 
     Groups share a fixture that takes long, such as hosts; what is left for the end is short.
     """
@@ -88,7 +82,7 @@ def divided(items: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
 
 def lane_of(item: pytest.Item) -> str:
     """Return the group of a test, or else its file."""
-    marker = item.get_closest_marker("xdist_group")
+    marker = item.get_closest_marker("lane")
     return str(marker.args[0] if marker else item.path)
 
 

@@ -58,17 +58,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         names = getattr(item, "fixturenames", ())
         trains = item.get_closest_marker("tensorflow")
         if "_lab" in names:
-            item.add_marker(pytest.mark.xdist_group("lab"))
+            item.add_marker(pytest.mark.lane("lab"))
         elif "_training_lab" in names:
-            item.add_marker(pytest.mark.xdist_group("training-lab"))
+            item.add_marker(pytest.mark.lane("training-lab"))
         elif "private_engine" in names:
-            item.add_marker(pytest.mark.xdist_group("engine"))
+            item.add_marker(pytest.mark.lane("engine"))
         elif "spark" in names:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.lane("spark"))
         elif {"s3", "hdfs"} & set(names):
-            item.add_marker(pytest.mark.xdist_group("file-systems"))
+            item.add_marker(pytest.mark.lane("file-systems"))
         elif trains and item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.xdist_group(TRAININGS.get(item.path.stem, "tensorflow")))
+            item.add_marker(pytest.mark.lane(TRAININGS.get(item.path.stem, "tensorflow")))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -171,14 +171,14 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def private_engine(testrun_uid: str, pytestconfig: pytest.Config) -> Iterator[Engine]:
+def private_engine(pytestconfig: pytest.Config) -> Iterator[Engine]:
     """A Docker engine of the tests' own, which all of pytest's processes share.
 
     The test is reported as not run on a machine that cannot have one.
     """
     if reason := engines.unavailable():
         _not_run(reason, "TFPROV_TESTS_ENGINE")
-    yield from engines.running(engines.cache_home(), pytestconfig.stash.get(RUN_ID, testrun_uid))
+    yield from engines.running(engines.cache_home(), pytestconfig.stash[RUN_ID])
 
 
 @pytest.fixture(scope="session")

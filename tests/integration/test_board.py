@@ -49,7 +49,7 @@ all:
       cluster: board
       code: PROGRAMS
       command: [python, linear.py]
-      flags: {train_steps: 2000, learning_rate: 0.001, save_every_steps: 200}
+      flags: {train_steps: 1000000, learning_rate: 0.001, save_every_steps: 200, pause: 0.005}
       env: {TF_CPP_MIN_LOG_LEVEL: "2"}
       port: PORT
   children:
@@ -92,14 +92,10 @@ def shares(numbers: list[float]) -> list[float]:
 @pytest.mark.tensorflow
 def test_a_browser_draws_the_loss_of_a_training_that_gets_better(local_cluster: LocalCluster, page: "Page") -> None:
     local_cluster.write(TRAINED_HERE)
-    local_cluster("up")  # also ends when the training is over first, as on a busy machine
+    assert f"{BOARD} serves on 127.0.0.1:" in local_cluster("up")
     process = local_cluster.start("tensorboard")
     url = board_address(process)
-    try:
-        until(lambda: len(read_losses(url)) >= POINTS, "it has read the events", seconds=90)
-    except AssertionError as error:
-        error.add_note(f"{read_losses(url)}\n{local_cluster('logs')}\n{local_cluster('status')}")
-        raise
+    until(lambda: len(read_losses(url)) >= POINTS, "it has read the events")
     page.goto(f"{url}?tagFilter=loss#timeseries")
     try:
         drawn = settled(page)

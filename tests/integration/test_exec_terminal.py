@@ -25,7 +25,7 @@ from tfprov.errors import HostError
 from tfprov.hosts.ssh.openssh import openssh_command
 from tfprov.hosts.usage import GPU_QUERY
 
-pytestmark = [pytest.mark.skipif(program() is None, reason="needs openssh-server"), pytest.mark.xdist_group("engine")]
+pytestmark = [pytest.mark.skipif(program() is None, reason="needs openssh-server"), pytest.mark.lane("engine")]
 SCRIPT = """
 trap 'echo caught' INT
 has_size() { until [ "$(stty size 2>/dev/null)" = "$1" ]; do sleep 0.1; done; echo "size $1"; }

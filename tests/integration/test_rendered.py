@@ -271,7 +271,7 @@ def assert_whole(files: Mapping[str, bytes]) -> None:
 
 
 @pytest.mark.tensorflow
-@pytest.mark.xdist_group("tensorflow")
+@pytest.mark.lane("tensorflow")
 def test_a_slurm_job_trains(tmp_path: Path) -> None:
     inventory = TRAINING.replace('image: {name: "IMAGE"}', "runtime: process")
     values = {"PROGRAMS": str(PROGRAMS), "HERE": str(tmp_path)}

@@ -14,7 +14,6 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,8 +24,6 @@ GROWTH = 1.10
 """What a run may cost, of the committed figure."""
 ENFORCED = "TFPROV_TESTS_BUDGET"
 """Set to `required` in continuous integration; elsewhere a run that costs more is only reported."""
-BUILT = "tfprov_images_built"
-"""What a worker tells about itself: how many images it has built."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -94,23 +91,15 @@ class Budget:
     """A pytest plugin: measures the session, and reports at its end."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.worker = hasattr(config, "workerinput")
         self.built = 0
         # A part of the suite has no budget, and neither has a run that a failure has cut short.
         self.whole = not (config.option.keyword or config.option.file_or_dir or config.option.maxfail)
-        self.begin, self.speed = Usage.now(), speed() if self.whole and not self.worker else 0.0
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """Learn from a worker that has ended how many images it built."""
-        self.built += getattr(node, "workeroutput", {}).get(BUILT, 0)
+        self.begin, self.speed = Usage.now(), speed() if self.whole else 0.0
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail a run that costs too much, where that is enforced."""
-        if self.worker:
-            session.config.workeroutput[BUILT] = session.config.stash.get(IMAGES_BUILT, 0)  # type: ignore[attr-defined]
-            return
+        self.built += session.config.stash.get(IMAGES_BUILT, 0)
         self.seconds = Usage.now().since(self.begin, os.getpid())
         self.problem = None
         if self.whole and session.exitstatus == 0 and not self.built and FILE.exists():
@@ -121,8 +110,6 @@ class Budget:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the figure."""
-        if self.worker:
-            return
         note = " (tests/budget.json has no figure: not compared)" if self.whole and not FILE.exists() else ""
         note = f" ({self.built} images were built: not compared)" if self.built else note
         terminalreporter.write_line(f"CPU seconds: {self.seconds:.0f}{note}")

@@ -51,12 +51,7 @@ class Terminal:
 
     def lines(self) -> list[str]:
         """Return the lines that have left the screen at its top, and those on it, without blanks at their ends."""
-        with self._lock:
-            gone = [
-                "".join(line[column].data for column in range(max(line, default=-1) + 1))
-                for line in self._screen.history.top
-            ]
-            return [line.rstrip() for line in [*gone, *self._screen.display]]
+        return ["".join(data for data, _, _ in line).rstrip() for line in self.cells()]
 
     def cells(self) -> list[list[tuple[str, str, bool]]]:
         """Return the same lines, each character with the name of its colour and whether it is bold."""

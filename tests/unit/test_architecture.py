@@ -55,7 +55,7 @@ MODULES = sorted(
 )
 """Every module of tfprov, by its path below the package."""
 
-pytestmark = pytest.mark.xdist_group("architecture")  # each module is parsed once
+pytestmark = pytest.mark.lane("architecture")  # each module is parsed once
 
 Use = tuple[int, str]
 """A line, and the full name of what is imported or called there."""

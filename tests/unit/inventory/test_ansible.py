@@ -19,7 +19,7 @@ from tfprov.settings.load import load_inventory
 from tfprov.templating.host_values import TemplateProblems
 from tfprov.templating.magic_vars import HostVars
 
-pytestmark = pytest.mark.xdist_group("parity")
+pytestmark = pytest.mark.lane("parity")
 
 RANGES = [
     "node", "node1", "node[1:3]", "node[01:03]", "node[001:100:33]", "n[1:2]-[a:c]", "[a:f]", "[A:C]x",

@@ -11,7 +11,7 @@ from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.inventory import Inventory
 from tfprov.settings.load import load_inventory
 
-pytestmark = pytest.mark.xdist_group("parity")
+pytestmark = pytest.mark.lane("parity")
 
 FLEET = """
 all:

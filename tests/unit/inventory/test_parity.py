@@ -29,7 +29,7 @@ KEPT = cache_home() / "ansible"
 ANSIBLE_CFG = "dir_ignored/ansible.cfg: warning: tfprov reads only"
 NOTHING_IN_THEM = ("empty_all.yml", "ini_empty.ini")
 
-pytestmark = pytest.mark.xdist_group("parity")
+pytestmark = pytest.mark.lane("parity")
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from tfprov.model.inventory import Inventory
 from tfprov.model.yaml_node import plain
 from tfprov.settings.load import load_inventory
 
-pytestmark = pytest.mark.xdist_group("parity")
+pytestmark = pytest.mark.lane("parity")
 
 GROUPS = ("alpha", "Beta", "gamma", "delta", "eps", "_zeta")
 """The children of a group are groups after it, so that there are no loops."""

@@ -17,7 +17,7 @@ from tests.support.ansible_oracle import Ansible, ansible_environment, enter_ans
 from tests.support.command_output import run_command, write_files
 from tests.support.vaults import encrypt
 
-pytestmark = pytest.mark.xdist_group("parity")
+pytestmark = pytest.mark.lane("parity")
 
 SEALED = "!vault |\n{0}$ANSIBLE_VAULT;1.1;AES256\n{0}33363631\n"
 GOOD = "web: {hosts: {w1: {a: 1}, w2: }}\n"

@@ -43,7 +43,7 @@ def server():
 GROUPED = """
 import pytest
 
-pytestmark = pytest.mark.xdist_group("one")
+pytestmark = pytest.mark.lane("one")
 
 def test_group(server):
     with open("used", "a") as file:

@@ -65,7 +65,7 @@ def test_a_skip_is_red_where_nothing_may_be_left_out(tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TFPROV_TESTS_", "PYTEST_"))}
     command = [sys.executable, "-c", SESSIONS, " ".join("+".join(required) or "+" for required, _ in CASES.values())]
-    command += ["-q", "-ra", "--continue-on-collection-errors", "-p", "no:cacheprovider", "-p", "xdist.plugin"]
+    command += ["-q", "-ra", "--continue-on-collection-errors", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, "--rootdir", str(tmp_path), str(tmp_path)],
         cwd=tmp_path, env=inherited | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)},

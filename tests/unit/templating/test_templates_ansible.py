@@ -12,7 +12,7 @@ from tfprov.errors import InvalidInput
 from tfprov.model.inventory import Inventory
 from tfprov.settings.load import load_inventory
 
-pytestmark = pytest.mark.xdist_group("parity")
+pytestmark = pytest.mark.lane("parity")
 
 INVENTORY = """
 all:

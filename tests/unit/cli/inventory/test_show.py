@@ -41,7 +41,7 @@ FORMS = (
     ["--host", "p", "--export"], ["--graph", "db"], ["--graph", "--vars", "web"],
 )  # fmt: skip
 
-pytestmark = pytest.mark.xdist_group("show")
+pytestmark = pytest.mark.lane("show")
 
 
 @pytest.fixture(scope="module")

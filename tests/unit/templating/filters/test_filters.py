@@ -14,7 +14,7 @@ from tfprov.settings.load import load_inventory
 from tfprov.templating import jinja_tests
 from tfprov.templating.filters import text as filters_text
 
-pytestmark = pytest.mark.xdist_group("parity")
+pytestmark = pytest.mark.lane("parity")
 
 INVENTORY = """
 all:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tfprov
+from tests.support.user_directory import enter
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.events import ActionDone, Event, Note
 from tfprov.hosts.memory import MemoryHosts
@@ -28,12 +29,7 @@ all:
 
 @pytest.fixture(autouse=True)
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / "home"))
-    (tmp_path / "inventory.yml").write_text(INVENTORY)
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code" / "linear.py").write_text("print('a program')\n")
+    enter(tmp_path, monkeypatch, INVENTORY)
     return tmp_path
 
 

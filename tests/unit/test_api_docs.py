@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.user_directory import enter
 from tfprov import api, results
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.hosts.memory import MemoryHosts, MemoryRuntime
@@ -31,14 +32,9 @@ def verify(prefixes: Sequence[Path]) -> dict[str, Verification]:
 def test_the_examples_of_the_api_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / "home"))
     inventory = re.search(r"```yaml\n# inventory\.yml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert inventory is not None
-    Path("inventory.yml").write_text(inventory[1])
-    Path("program").mkdir()
-    Path("program/linear.py").write_text("print('a program')\n")
+    enter(tmp_path, monkeypatch, inventory[1], "program")
     names = {"hosts": MemoryHosts(), "save_checkpoint": save_checkpoint, "verify": verify}
     outcome = doctest.testfile(str(PAGE), module_relative=False, globs=names, encoding="utf-8")
     assert outcome.failed == 0, capsys.readouterr().out

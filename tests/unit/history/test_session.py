@@ -10,6 +10,7 @@ import pytest
 
 import tfprov
 from tests.support.clock import ManualClock
+from tests.support.user_directory import enter
 from tfprov.errors import DeadlineExceeded, HostError, TaskFailed, TfprovError
 from tfprov.history.reader import RunHistory, RunRecord
 from tfprov.history.summary import RunSummary
@@ -32,12 +33,7 @@ all:
 
 @pytest.fixture(autouse=True)
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / "home"))
-    (tmp_path / "inventory.yml").write_text(INVENTORY)
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code" / "linear.py").write_text("print('a program')\n")
+    enter(tmp_path, monkeypatch, INVENTORY)
     return tmp_path
 
 

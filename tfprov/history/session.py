@@ -31,8 +31,8 @@ from tfprov.notify.notifier import Notifier
 
 _ENDING = ("run", "down", "play")
 """Verbs after which a run has ended, if none of its tasks runs."""
-_TELLING = ("up", "run", "down", "play")
-"""Verbs that tell the targets of `notify` what happens; others only look."""
+_NOTIFYING = ("up", "run", "down", "play")
+"""Verbs that send notifications; others only look."""
 _STARTING = ("up", "run", "play")
 """Verbs that start tasks, with the settings of now."""
 
@@ -90,7 +90,7 @@ def recording(context: Context, verb: str, run: str = "") -> Iterator[Session]:
 
 
 def _notifier(context: Context, recorder: Recorder, verb: str) -> Notifier:
-    targets = context.roles[0].values.notify if context.roles and verb in _TELLING else []
+    targets = context.roles[0].values.notify if context.roles and verb in _NOTIFYING else []
     name, note = context.cluster.name, context.report.note
     return Notifier(targets, name, lambda: recorder.directory.id, note, wall=context.clock.wall)
 

@@ -64,8 +64,8 @@ def show_lines(record: RunRecord, now: float) -> Iterator[str]:
         yield f"{'checkpoint:':<12} {saved['directory']}/{saved['prefix']}"
     yield f"{'files:':<12} {record.directory.path}"
     counts = [(one.restarts, "restart"), (one.went_back, "time that steps were lost")]
-    if told := [format_count(number, noun) for number, noun in counts if number]:
-        yield f"{'trouble:':<12} {', '.join(told)}"
+    if trouble := [format_count(number, noun) for number, noun in counts if number]:
+        yield f"{'trouble:':<12} {', '.join(trouble)}"
     for tag, value in sorted(one.quality.items()):
         yield f"  {tag}: {formats.number(value)}"
     if curve := curve_of(record):

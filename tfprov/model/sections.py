@@ -87,7 +87,7 @@ NOTIFY_EVENTS: tuple[NotifyEvent, ...] = ("ended", "failed", "crash_loop", "host
 
 
 class Notify(StrictModel):
-    """Who is told of what happens to a run: exactly one of `command` and `url`, which `role_rules` checks."""
+    """A target of notifications about a run: exactly one of `command` and `url`, which `role_rules` checks."""
 
     command: Annotated[list[Line], Field(min_length=1)] | Line | None = Field(
         None,
@@ -104,7 +104,7 @@ class Notify(StrictModel):
     )
     events: list[NotifyEvent] = Field(
         default_factory=lambda: list(NOTIFY_EVENTS),
-        description="What is told: `ended` (the run ended without failing), `failed`, `crash_loop` (a task is not "
+        description="What is sent: `ended` (the run ended without failing), `failed`, `crash_loop` (a task is not "
         "restarted any more), `host_lost`, `straggler`. Default: all of them.",
         examples=[["failed", "host_lost"]],
     )

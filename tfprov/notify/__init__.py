@@ -1,1 +1,1 @@
-"""Tells commands and webhooks what happens to a run, without delaying it."""
+"""Notifies commands and webhooks of what happens to a run, without delaying it."""

@@ -1,4 +1,4 @@
-"""What is told of an event: a message as JSON and as environment variables. Pure."""
+"""The message about an event: as JSON and as environment variables. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ class Message:
 
 
 def incident_of(event: Event) -> tuple[NotifyEvent, str, str, str] | None:
-    """Return what is told of an event of the engine: its kind, its text, the task and the host; None for nothing."""
+    """Return kind, text, task and host of the message about an event of the engine; None if there is none."""
     if isinstance(event, Incident) and event.kind in _KINDS:
         return _KINDS[event.kind], event.text, event.task, event.host
     if isinstance(event, TaskChanged) and event.observed.gave_up:

@@ -1,9 +1,10 @@
-"""Tells one target, a command or a webhook, one message. Each try has a limit in seconds."""
+"""Sends one message to one target, a command or a webhook. Each try has a limit in seconds."""
 
 import json
 import os
 import shlex
 import subprocess
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ _MOST = 4096
 """Bytes that are read of an answer, or of what a command prints."""
 
 
-class NotTold(Exception):
+class NotSent(Exception):
     """The target was not reached, or refused; the text says why."""
 
 
@@ -30,8 +31,8 @@ def name_of(target: Notify) -> str:
     return f"`{_words(target)[0]}`"
 
 
-def tell(target: Notify, message: Message, seconds: float = SECONDS) -> None:
-    """Tell a target a message. Raises NotTold."""
+def send(target: Notify, message: Message, seconds: float = SECONDS) -> None:
+    """Send a message to a target. Raises NotSent."""
     if target.url is not None:
         _post(target.url, message, seconds)
     else:
@@ -46,24 +47,26 @@ def _words(target: Notify) -> Sequence[str]:
 def _run(argv: Sequence[str], message: Message, seconds: float) -> None:
     text = json.dumps(message.to_dict()).encode()
     environment = {**os.environ, **message.environment()}
-    try:
-        done = subprocess.run(
-            argv,
-            input=text,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=seconds,
-            check=False,
-            start_new_session=True,  # Ctrl-C is for tfprov
-        )
-    except subprocess.TimeoutExpired:
-        raise NotTold(f"it did not end within {seconds:g} s") from None
-    except (OSError, ValueError) as error:
-        raise NotTold(f"it cannot be started: {getattr(error, 'strerror', None) or error}") from None
-    if done.returncode:
-        words = one_line(done.stdout[-_MOST:].decode("utf-8", "replace").strip().rpartition("\n")[2])
-        raise NotTold(f"it ended with exit code {done.returncode}{f': {words}' if words else ''}")
+    with tempfile.TemporaryFile() as printed:  # a pipe would be read into memory, however much it is
+        try:
+            code = subprocess.run(
+                argv,
+                input=text,
+                env=environment,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                timeout=seconds,
+                check=False,
+                start_new_session=True,  # Ctrl-C is for tfprov
+            ).returncode
+        except subprocess.TimeoutExpired:
+            raise NotSent(f"it did not end within {seconds:g} s") from None
+        except (OSError, ValueError) as error:
+            raise NotSent(f"it cannot be started: {getattr(error, 'strerror', None) or error}") from None
+        printed.seek(max(0, printed.seek(0, os.SEEK_END) - _MOST))
+        last = one_line(printed.read().decode("utf-8", "replace").strip().rpartition("\n")[2])
+    if code:
+        raise NotSent(f"it ended with exit code {code}{f': {last}' if last else ''}")
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -81,9 +84,9 @@ def _post(url: str, message: Message, seconds: float) -> None:
             answer.read(_MOST)
     except urllib.error.HTTPError as error:
         error.close()
-        raise NotTold(f"it answered {error.code} {one_line(str(error.reason))}") from None
+        raise NotSent(f"it answered {error.code} {one_line(str(error.reason))}") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-        raise NotTold(f"it cannot be reached: {one_line(str(reason))}") from None
+        raise NotSent(f"it cannot be reached: {one_line(str(reason))}") from None
     except Exception as error:  # http.client has errors of its own for answers that are none
-        raise NotTold(f"it does not answer as a web server: {type(error).__name__}") from None
+        raise NotSent(f"it does not answer as a web server: {type(error).__name__}") from None

@@ -61,10 +61,10 @@ def test_a_killed_recorder_loses_at_most_a_second(tmp_path: Path) -> None:
         with streams(directories) as outputs:
             for directory, output in zip(directories, outputs, strict=True):
                 least = chosen.randrange(1, 900)
-                said = next(said for line in output if (said := json.loads(line))["step"] >= least)
-                os.kill(said["pid"], signal.SIGKILL)
-                last = json.loads([json.dumps(said).encode(), *(line for line in output if line.endswith(b"\n"))][-1])
-                until(lambda: not Path(f"/proc/{said['pid']}").exists(), "the end of the recorder")  # noqa: B023
+                latest = next(line_of for line in output if (line_of := json.loads(line))["step"] >= least)
+                os.kill(latest["pid"], signal.SIGKILL)
+                last = json.loads([json.dumps(latest).encode(), *(line for line in output if line.endswith(b"\n"))][-1])
+                until(lambda: not Path(f"/proc/{latest['pid']}").exists(), "the end of the recorder")  # noqa: B023
                 check_recorded(tmp_path, directory, last["step"], last["at"])
 
 

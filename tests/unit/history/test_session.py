@@ -168,8 +168,8 @@ def test_the_record_is_copied_beside_the_checkpoints(
 
 
 def test_a_run_beyond_its_deadline_is_gathered_taken_down_and_told_of(hosts: MemoryHosts, directory: Path) -> None:
-    told = directory / "told"
-    settings = f"deadline: 1h, notify: [{{command: [sh, -c, 'echo $TFPROV_EVENT $TFPROV_OUTCOME >> {told}']}}]"
+    sent = directory / "sent"
+    settings = f"deadline: 1h, notify: [{{command: [sh, -c, 'echo $TFPROV_EVENT $TFPROV_OUTCOME >> {sent}']}}]"
     (directory / "inventory.yml").write_text(INVENTORY.replace("checkpoints: none", f"checkpoints: none, {settings}"))
     clock = ManualClock()
     with tfprov.Cluster.load("inventory.yml", factory=hosts) as cluster:
@@ -183,7 +183,7 @@ def test_a_run_beyond_its_deadline_is_gathered_taken_down_and_told_of(hosts: Mem
     assert hosts["h2"].observe().containers == ()
     (one,) = runs()
     assert (one.outcome, one.exit_code) == ("deadline", 124)
-    assert told.read_text() == "failed deadline\n"
+    assert sent.read_text() == "failed deadline\n"
 
 
 def test_checkpoints_are_gathered_while_the_training_goes_on(hosts: MemoryHosts, directory: Path) -> None:

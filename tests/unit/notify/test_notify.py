@@ -1,4 +1,4 @@
-"""Commands and webhooks are told what happens: the message, real programs and servers, failures, and no delay."""
+"""Notifications to commands and webhooks: the message, real programs and servers, failures, and no delay."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ from tfprov.model.sections import Notify
 from tfprov.model.state import Observed, State
 from tfprov.notify.message import Message, ending_of, incident_of
 from tfprov.notify.notifier import Notifier
-from tfprov.notify.targets import NotTold, name_of, tell
+from tfprov.notify.targets import NotSent, name_of, send
 
 MESSAGE = Message("failed", "lab", "run-1", "it failed; ⚠", 5.0, values={"exit_code": 3, "outcome": "failed"})
 
@@ -58,7 +58,7 @@ def url(server: ThreadingHTTPServer, code: int = 200) -> str:
 
 
 def test_a_webhook_gets_the_event_as_json(server: ThreadingHTTPServer) -> None:
-    tell(Notify(url=url(server)), MESSAGE)
+    send(Notify(url=url(server)), MESSAGE)
     ((path, body),) = server.received  # type: ignore[attr-defined]
     assert path == "/200"
     assert json.loads(body) == {
@@ -85,23 +85,23 @@ def test_a_webhook_gets_the_event_as_json(server: ThreadingHTTPServer) -> None:
     ],
 )
 def test_a_webhook_that_refuses_is_reported(server: ThreadingHTTPServer, code: int, why: str) -> None:
-    with pytest.raises(NotTold, match=why):
-        tell(Notify(url=url(server, code)), MESSAGE)
+    with pytest.raises(NotSent, match=why):
+        send(Notify(url=url(server, code)), MESSAGE)
     assert len(server.received) == 1, "a redirect is not followed"  # type: ignore[attr-defined]
 
 
 def test_a_webhook_that_is_not_there_is_reported(server: ThreadingHTTPServer) -> None:
-    with pytest.raises(NotTold, match="cannot be reached: "):
-        tell(Notify(url="http://127.0.0.1:1/secret-path"), MESSAGE)
+    with pytest.raises(NotSent, match="cannot be reached: "):
+        send(Notify(url="http://127.0.0.1:1/secret-path"), MESSAGE)
     assert name_of(Notify(url="https://hooks.example.com/secret-path")) == "hooks.example.com"
 
 
 def test_a_command_gets_the_event_on_standard_input_and_in_variables(tmp_path: Path) -> None:
     program = "import json, os, sys; print(json.load(sys.stdin)['text'], os.environ['TFPROV_EVENT'])"
     out = tmp_path / "out"
-    tell(Notify(command=["sh", "-c", f'"$1" -c "$2" > {out}', "sh", sys.executable, program]), MESSAGE)
+    send(Notify(command=["sh", "-c", f'"$1" -c "$2" > {out}', "sh", sys.executable, program]), MESSAGE)
     assert out.read_text() == "it failed; ⚠ failed\n"
-    tell(Notify(command=f"sh -c 'echo \"$TFPROV_RUN $TFPROV_EXIT_CODE\" > {out}'"), MESSAGE)
+    send(Notify(command=f"sh -c 'echo \"$TFPROV_RUN $TFPROV_EXIT_CODE\" > {out}'"), MESSAGE)
     assert out.read_text() == "run-1 3\n"
 
 
@@ -116,12 +116,12 @@ def test_a_command_gets_the_event_on_standard_input_and_in_variables(tmp_path: P
 )
 def test_a_command_that_fails_is_reported(command: list[str], why: str) -> None:
     target = Notify.model_construct(command=command, url=None, events=["failed"])
-    with pytest.raises(NotTold, match=why):
-        tell(target, MESSAGE, 0.2 if "sleep" in command else 10.0)
+    with pytest.raises(NotSent, match=why):
+        send(target, MESSAGE, 0.2 if "sleep" in command else 10.0)
 
 
-class Told:
-    """Records what is told; the first `failures` tries fail."""
+class Target:
+    """Records what is sent to it; the first `failures` tries fail."""
 
     def __init__(self, failures: int = 0) -> None:
         self.failures, self.tries, self.messages = failures, 0, list[Message]()
@@ -130,12 +130,12 @@ class Told:
     def __call__(self, _target: Notify, message: Message) -> None:
         self.tries += 1
         if self.tries <= self.failures:
-            raise NotTold("it is away")
+            raise NotSent("it is away")
         self.messages.append(message)
 
     def notifier(self, *targets: Notify) -> Notifier:
         return Notifier(
-            targets, "lab", lambda: "run-1", self.warnings.append, tell=self, wall=lambda: 5.0, pauses=(0.0, 0.0)
+            targets, "lab", lambda: "run-1", self.warnings.append, send=self, wall=lambda: 5.0, pauses=(0.0, 0.0)
         )
 
 
@@ -143,23 +143,23 @@ WEBHOOK = Notify(url="https://hooks.example.com/x")
 
 
 def test_a_target_is_tried_again_and_a_lasting_failure_is_one_line() -> None:
-    told = Told(2)
-    notifier = told.notifier(WEBHOOK)
+    target = Target(2)
+    notifier = target.notifier(WEBHOOK)
     notifier.send(MESSAGE)
     notifier.close()
-    assert (told.tries, told.messages, told.warnings) == (3, [MESSAGE], [])
-    told = Told(1000)
-    notifier = told.notifier(WEBHOOK)
+    assert (target.tries, target.messages, target.warnings) == (3, [MESSAGE], [])
+    target = Target(1000)
+    notifier = target.notifier(WEBHOOK)
     for _ in range(5):
         notifier.send(MESSAGE)
     notifier.close()
-    assert (told.tries, told.messages) == (15, [])
-    assert told.warnings == ["notify: hooks.example.com was not told of `failed`: it is away"]
+    assert (target.tries, target.messages) == (15, [])
+    assert target.warnings == ["notify: `failed` was not sent to hooks.example.com: it is away"]
 
 
-def test_only_chosen_events_are_told_and_a_crash_loop_once() -> None:
-    told = Told()
-    notifier = told.notifier(Notify(command=["x"], events=["crash_loop", "host_lost"]))
+def test_only_chosen_events_are_sent_and_a_crash_loop_once() -> None:
+    target = Target()
+    notifier = target.notifier(Notify(command=["x"], events=["crash_loop", "host_lost"]))
     gave_up = Observed("worker/1", "h1", State.EXITED, {}, exit_code=1, gave_up=True)
     events: list[Event] = [
         Note("a note"),
@@ -173,7 +173,7 @@ def test_only_chosen_events_are_told_and_a_crash_loop_once() -> None:
         notifier.handle(event)
     notifier.send(MESSAGE)
     notifier.close()
-    assert [(one.event, one.task, one.host) for one in told.messages] == [
+    assert [(one.event, one.task, one.host) for one in target.messages] == [
         ("crash_loop", "worker/1", "h1"),
         ("host_lost", "", "h3"),
     ]
@@ -181,19 +181,19 @@ def test_only_chosen_events_are_told_and_a_crash_loop_once() -> None:
 
 def test_a_run_never_waits_and_messages_beyond_the_queue_are_dropped() -> None:
     released = threading.Event()
-    told = Told()
+    sink = Target()
 
     def slow(target: Notify, message: Message) -> None:
         released.wait(60)
-        told(target, message)
+        sink(target, message)
 
-    notifier = Notifier([WEBHOOK], "lab", lambda: "r", told.warnings.append, tell=slow)
+    notifier = Notifier([WEBHOOK], "lab", lambda: "r", sink.warnings.append, send=slow)
     for _ in range(500):
         notifier.send(MESSAGE)
-    assert told.warnings == ["notify: messages are dropped, as the ones before them are not told yet"]
+    assert sink.warnings == ["notify: messages are dropped, as the ones before them are not sent yet"]
     notifier.close(0.01)
     released.set()
-    until(lambda: len(told.messages) >= 100, "the others are told")
+    until(lambda: len(sink.messages) >= 100, "the others are sent")
 
 
 def test_the_end_of_a_run_in_words() -> None:
@@ -210,7 +210,7 @@ def test_the_end_of_a_run_in_words() -> None:
     assert incident_of(Note("x")) is None
 
 
-def test_secrets_are_masked_in_what_is_told() -> None:
+def test_secrets_are_masked_in_notifications() -> None:
     hide_secret("swordfish-swordfish")
     message = Message("failed", "lab", "r", "the token swordfish-swordfish is wrong", 1.0)
     assert "swordfish" not in json.dumps(message.to_dict()) + str(message.environment())

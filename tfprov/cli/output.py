@@ -21,7 +21,7 @@ from tfprov.model.plan import Action, ActionKind
 from tfprov.model.state import Observed
 from tfprov.planning.plan_text import format_size
 from tfprov.planning.reconcile import describe_artifact
-from tfprov.results import LogRecord, RunResult
+from tfprov.results import LogRecord
 
 _COLOURS = ("36", "33", "35", "32", "34", "96", "93", "95")
 """ANSI colours of the tasks' prefixes, in turn."""
@@ -220,13 +220,8 @@ class Printer:
 
     # -- words --------------------------------------------------------------------------------------------------------
 
-    def result(self, result: object) -> None:
-        """Print the last lines of a training; of other verbs, people have read the result in the lines before."""
-        if isinstance(result, RunResult):
-            from tfprov.cli.printing.closing import closing_lines  # noqa: PLC0415
-
-            for line in closing_lines(result):
-                self.print(line)
+    def result(self, _result: object) -> None:
+        """Do nothing: people have read it in the lines before."""
 
     def align(self, tasks: Iterable[str]) -> None:
         """Make the prefixes of these tasks equally wide."""

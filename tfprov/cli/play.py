@@ -16,6 +16,7 @@ from tfprov.cli.options import (
     resume_option,
 )
 from tfprov.cli.output import Printer
+from tfprov.cli.printing.closing import closing_lines
 from tfprov.cli.printing.json_events import JsonEvents, events_option
 from tfprov.cli.runs.detach import RunHandover, detach_option, detached_text
 from tfprov.cli.shells import values
@@ -45,9 +46,12 @@ def run_command(detach: bool, as_json: bool, partial: bool, discard: bool, resum
             return
         try:
             with exit_code_of_training():
-                printer.result(cluster.run(partial=partial, discard=discard, resume=resume))
+                result = cluster.run(partial=partial, discard=discard, resume=resume)
         except HangUp as hang_up:
             raise HangUp(handover.hang_up(cluster, discard=discard)) from hang_up
+        printer.result(result)
+        for line in closing_lines(result, options["sources"]) if not as_json else ():
+            printer.note(line)
 
 
 @click.command("down")

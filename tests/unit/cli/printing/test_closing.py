@@ -14,6 +14,9 @@ def test_the_last_lines_say_what_how_long_where_and_what_next() -> None:
         "lab trained for 1m 24s, to step 2,001: checkpoints/lab/model.ckpt-2001",
         "next: `tfprov runs show 0af92a` shows the run, `tfprov run --resume` trains on from here",
     ]
+    assert list(closing_lines(result, ["my lab.yml"]))[1].endswith(
+        "`tfprov run --resume -i 'my lab.yml'` trains on from here"
+    )
 
 
 def test_a_program_that_saves_nothing_has_no_place_and_a_run_without_history_no_id() -> None:

@@ -1,11 +1,10 @@
 """The end of a run for end.json, and the copy of its record beside the gathered checkpoints."""
 
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from tfprov.atomic_write import private_directory
+from tfprov.atomic_write import private_directory, replace
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.kept_logs import kept_tasks, lines_of
@@ -144,7 +143,4 @@ def keep_beside_checkpoints(context: Context, directory: RunDir) -> None:
         private_directory(to)
         for path in (directory.run_file, directory.end_file, directory.progress):
             if path.exists():
-                part = to / f".{path.name}.part"
-                shutil.copyfile(path, part)
-                part.chmod(0o600)
-                part.replace(to / path.name)
+                replace(to / path.name, path.read_bytes(), mode=0o600)

@@ -71,7 +71,7 @@ class UpResult:
 class Checkpoint:
     """A gathered checkpoint: its path without the extension, its step, and how many tensors were read to verify it.
 
-    `tensors` is None where TensorFlow was not installed to read them.
+    `tensors` is None if an earlier version gathered it without TensorFlow, which it needed to read them.
     """
 
     path: Path
@@ -98,7 +98,7 @@ class SavedCheckpoint(Protocol):
 
     @property
     def tensors(self) -> int | None:
-        """Return how many tensors were read; None without TensorFlow."""
+        """Return how many tensors were read; None if they were not."""
         ...
 
 

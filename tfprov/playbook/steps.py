@@ -143,8 +143,8 @@ def report_gathered(context: Context, gathered: Gathered) -> None:
         what = f"{format_count(gathered.files, 'file')}, {format_size(gathered.size)}"
         if gathered.new:
             newest = gathered.new[-1]
-            read = "TensorFlow is not installed here, so its tensors were not read"
-            tensors = f"{format_count(newest.tensors, 'tensor')} read" if newest.tensors is not None else read
+            unread = "its tensors were not read"
+            tensors = f"{format_count(newest.tensors, 'tensor')} read" if newest.tensors is not None else unread
             what = f"{newest.prefix} ({tensors}); {what}"
         context.report.note(f"gathered into {gathered.directory}: {what}")
     elif gathered.newest:

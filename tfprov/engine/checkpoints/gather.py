@@ -1,7 +1,7 @@
 """Copies the chief's new checkpoints and event files to the controller, whole and verified.
 
-A checkpoint that the program's saver left with a ps is copied from there. Files are written into `.part/`, fsynced, read
-back if TensorFlow is installed, and renamed into place; the `checkpoint` file and the manifest are written last. An
+A checkpoint that the program's saver left with a ps is copied from there. Files are written into `.part/`, fsynced, their
+tensors read back, and renamed into place; the `checkpoint` file and the manifest are written last. An
 interrupted gather leaves the earlier files as they were.
 """
 

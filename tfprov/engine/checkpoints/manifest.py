@@ -18,7 +18,7 @@ LOGS = "logs"
 
 @dataclass(frozen=True)
 class GatheredCheckpoint:
-    """A gathered checkpoint. `tensors` is how many were read back, None without TensorFlow.
+    """A gathered checkpoint. `tensors` is how many were read back, None if none was.
 
     With `from_ps`, its index and shards were on a ps, where the program's TensorFlow restores them from.
     """

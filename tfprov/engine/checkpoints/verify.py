@@ -1,13 +1,11 @@
-"""Reads every tensor of a gathered checkpoint in a separate process: the controller never imports TensorFlow."""
+"""Reads every tensor of a gathered checkpoint, without TensorFlow."""
 
-import importlib.util
-import json
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tfprov.formats.sstable import CheckpointError
+from tfprov.formats.tensor_bundle import verify as read_tensors
 
 
 @dataclass(frozen=True)
@@ -23,35 +21,19 @@ Verify = Callable[[Sequence[Path]], Mapping[str, Verification]]
 
 
 def verify(prefixes: Sequence[Path]) -> Mapping[str, Verification]:
-    """Verify checkpoints, by the last part of each prefix; an empty mapping if TensorFlow is not installed.
+    """Verify checkpoints, by the last part of each prefix.
 
     Damage to the data shows only when the tensors are read: the names and sizes of the files can be right (measured).
     """
-    if not prefixes or importlib.util.find_spec("tensorflow") is None:
-        return {}
-    command = [sys.executable, "-m", "tfprov.runtime.verify", *map(str, prefixes)]
-    code, output, errors = _run(command)
-    verdicts = {}
-    for line in output.splitlines():
-        if line.startswith("{"):
-            facts = json.loads(line)
-            verdicts[Path(facts["prefix"]).name] = Verification(facts["tensors"], facts["error"])
-    unread = f"the reader ended with {code}: {(errors.strip().splitlines() or ['no reason'])[-1]}"
-    return {prefix.name: verdicts.get(prefix.name, Verification(0, unread)) for prefix in prefixes}
+    return {prefix.name: _verified(prefix) for prefix in prefixes}
 
 
-def _run(command: Sequence[str]) -> tuple[int, str, str]:
-    """Run a command; return its exit code and outputs. Ctrl-C kills it at once: `subprocess.run` waits 0.25 s."""
-    with (
-        tempfile.TemporaryFile("w+", errors="replace") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True) as process,
-    ):
-        assert process.stdout is not None
-        try:
-            output = process.stdout.read()
-            code = process.wait()
-        except BaseException:
-            process.kill()
-            raise
-        errors.seek(0)
-        return code, output, errors.read()
+def _verified(prefix: Path) -> Verification:
+    import google_crc32c  # noqa: PLC0415  loaded once there is a checkpoint
+
+    try:
+        return Verification(read_tensors(prefix, google_crc32c.extend))
+    except CheckpointError as error:
+        return Verification(0, str(error))
+    except OSError as error:
+        return Verification(0, f"{Path(error.filename or prefix).name}: {error.strerror}")

@@ -1,35 +1,23 @@
-"""What becomes of the reader of gathered tensors: its verdicts, and its own end."""
+"""The verdicts on gathered checkpoints; what each damage is called is in unit/formats/test_tensor_bundle.py."""
 
 from pathlib import Path
 
-import pytest
-
+from tests.support.bundles import write_bundle
 from tfprov.engine.checkpoints.verify import Verification, verify
 
 
-@pytest.fixture
-def tensorflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in for TensorFlow, which the reader imports instead; what it does is to be written into it."""
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    return tmp_path / "tensorflow.py"
-
-
-PREFIXES = [Path("/nowhere/model.ckpt-5"), Path("/nowhere/model.ckpt-9")]
-
-
-def test_each_prefix_has_its_verdict(tensorflow: Path) -> None:
-    tensorflow.write_text("raise ImportError('no such luck')")
-    assert verify(PREFIXES) == {
-        "model.ckpt-5": Verification(0, "ImportError: no such luck"),
-        "model.ckpt-9": Verification(0, "ImportError: no such luck"),
+def test_each_prefix_has_its_verdict(tmp_path: Path) -> None:
+    whole, damaged, missing = (tmp_path / name for name in ("model.ckpt-5", "model.ckpt-9", "model.ckpt-12"))
+    for prefix in (whole, damaged):
+        write_bundle(prefix, {"w": b"1234", "b": b"5678"})
+    data = tmp_path / "model.ckpt-9.data-00000-of-00001"
+    data.write_bytes(b"56781235")
+    assert verify([whole, damaged, missing]) == {
+        "model.ckpt-5": Verification(2),
+        "model.ckpt-9": Verification(0, f"{data.name}: tensor w: its data do not match their checksum"),
+        "model.ckpt-12": Verification(0, "model.ckpt-12.index: No such file or directory"),
     }
 
 
-def test_a_reader_that_is_killed_has_verified_nothing_more(tensorflow: Path) -> None:
-    tensorflow.write_text("import os, sys\nprint('out of memory', file=sys.stderr, flush=True)\nos._exit(9)")
-    unread = Verification(0, "the reader ended with 9: out of memory")
-    assert verify(PREFIXES) == {"model.ckpt-5": unread, "model.ckpt-9": unread}
-
-
-def test_without_prefixes_nothing_is_started() -> None:
+def test_without_prefixes_nothing_is_read() -> None:
     assert verify([]) == {}

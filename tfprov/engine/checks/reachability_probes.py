@@ -2,7 +2,7 @@
 
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -76,14 +76,16 @@ class Probed:
 
 @dataclass(frozen=True)
 class Probing:
-    """One round from all `sources`, which are by host, to all `aims`, with `forks` hosts at a time.
+    """One round from all `sources`, which are by host, to `aims`, with `forks` hosts at a time.
 
-    With `alone`, which requires the cluster's lock, it first removes the containers of earlier rounds.
+    `tried` are the names of the tasks to try, by host. With `alone`, which requires the cluster's lock, it first removes
+    the containers of earlier rounds.
     """
 
     cluster: str
     sources: Mapping[str, ProbeSource]
     aims: Sequence[Aim]
+    tried: Mapping[str, Collection[str]]
     forks: int
     alone: bool
     token: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -91,10 +93,10 @@ class Probing:
     _stopping: threading.Event = field(default_factory=threading.Event, init=False)
 
     def run(self) -> Probed:
-        """Probe every pair; return the outcomes in the order of the hosts, then of the tasks."""
+        """Probe the pairs; return the outcomes in the order of the hosts, then of the tasks."""
         silent = {aim.task.name: aim.why for aim in self.aims if aim.why is not None}
         if len(silent) == len(self.aims):  # nothing is started where nothing can be tried
-            return Probed([Cell(host, aim.task, UNTRIED, aim.why) for host in self.sources for aim in self.aims])
+            return Probed([Cell(host, aim.task, UNTRIED, aim.why) for host in self.sources for aim in self._aims(host)])
         probed = Probed()
         if self.alone:
             self._sweep(everything=True)
@@ -181,7 +183,7 @@ class Probing:
         return Endpoint(aim.task.address, aim.task.port, greeting)
 
     def _row(self, host: str, source: ProbeSource, ready: _Ready, silent: Mapping[str, Reason]) -> list[Cell]:
-        there = [aim for aim in self.aims if aim.task.name not in silent]
+        there = [aim for aim in self._aims(host) if aim.task.name not in silent]
         outcomes: dict[str, str] = {}
         why = ready.why
         if why is None:
@@ -193,8 +195,11 @@ class Probing:
             Cell(host, aim.task, outcomes[aim.task.name])
             if aim.task.name in outcomes
             else Cell(host, aim.task, UNTRIED, why or silent[aim.task.name])
-            for aim in self.aims
+            for aim in self._aims(host)
         ]
+
+    def _aims(self, host: str) -> Iterable[Aim]:
+        return (aim for aim in self.aims if aim.task.name in self.tried[host])
 
     def _tried(self, source: ProbeSource, ready: _Ready, aims: Sequence[Aim]) -> list[str]:
         machine = source.machine

@@ -494,6 +494,22 @@ def test_a_checkpoint_is_verified_before_it_is_put_in_place(chief: Fixture) -> N
     assert not (chief.target / ".part").exists()
 
 
+def test_a_second_gather_reads_only_the_tensors_of_new_checkpoints(chief: Fixture) -> None:
+    read: list[str] = []
+
+    def verify(prefixes: Sequence[Path]) -> Mapping[str, Verification]:
+        read.extend(prefix.name for prefix in prefixes)
+        return {}
+
+    chief.saves(100)
+    gather(chief.context, verify)
+    gather(chief.context, verify)
+    assert read == ["model.ckpt-100"]
+    chief.saves(200)
+    gather(chief.context, verify)
+    assert read == ["model.ckpt-100", "model.ckpt-200"]
+
+
 def test_what_a_gather_brought_is_reported_with_its_files_and_tensors(chief: Fixture) -> None:
     chief.saves(100)
     report_gathered(chief.context, gather(chief.context, lambda prefixes: {prefixes[-1].name: Verification(1)}))

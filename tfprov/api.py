@@ -78,6 +78,7 @@ class Cluster:
         limit: str | None = None,
         forks: int = DEFAULT_FORKS,
         accept_new: bool = False,
+        fold: bool = False,
         vault: "Vault | None" = None,
         lookup_dirs: Sequence[str] = (),
         on_event: OnEvent | None = None,
@@ -90,15 +91,15 @@ class Cluster:
         `sources` are files, directories, scripts or host lists, of which later ones win; without any it is
         $TFPROV_INVENTORY, else ./inventory.yml. `extra` are variables as with `-e`: a mapping, or the options' texts.
         `limit` is a host pattern, `forks` the number of hosts to work on at the same time. `accept_new` records the keys of
-        hosts that known_hosts lacks. `vault` decrypts what ansible-vault encrypted. Templates may look up files below
-        `lookup_dirs`. `on_event` is called with each event of tfprov.engine.events, from several threads; `on_warning` with
-        warnings about the inventory. For tests, `factory` makes the hosts of the process runtime, and `verify` reads the
+        hosts that known_hosts lacks. `fold` prints many actions of a plan that are alike in one line. `vault` decrypts what
+        ansible-vault encrypted. Templates may look up files below `lookup_dirs`. `on_event` is called with each event of
+        tfprov.engine.events, from several threads; `on_warning` with warnings about the inventory. For tests, `factory` makes the hosts of the process runtime, and `verify` reads the
         tensors of a gathered checkpoint.
         """
         named = [str(source) for source in sources] or [os.environ.get("TFPROV_INVENTORY") or INVENTORY]
         texts = [json.dumps(dict(extra))] if isinstance(extra, Mapping) else list(extra)
         definition = Definition.load(named, texts, vault, on_warning, lookup_dirs)
-        return cls(definition, Options(limit, forks, accept_new), on_event, factory, verify)
+        return cls(definition, Options(limit, forks, accept_new, fold=fold), on_event, factory, verify)
 
     @property
     def name(self) -> str:

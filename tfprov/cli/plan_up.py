@@ -35,6 +35,6 @@ def up_command(as_json: bool, partial: bool, resume: bool, **options: Any) -> No
     All or nothing: what was started is taken back when not all of it comes up, unless you say `--partial`.
     """
     with JsonEvents() if as_json else Printer() as printer:
-        cluster = cluster_of(options, printer.handle, connect=True)
+        cluster = cluster_of(options, printer.handle, connect=True, as_json=as_json)
         printer.align(cluster.tasks)
         printer.result(cluster.up(partial=partial, resume=resume))

@@ -187,7 +187,8 @@ def _plan(context: Context) -> tuple[PlanResult, Observation]:
         return PlanResult(actions, title, (NOTHING,), uncomparable=uncomparable), observation
     from tfprov.engine.checkpoints.forecast import forecast  # noqa: PLC0415
 
-    text, consequence = tuple(plan_lines(actions, context.wanted)), forecast(context, actions, observation)
+    text = tuple(plan_lines(actions, context.wanted, fold=context.fold))
+    consequence = forecast(context, actions, observation)
     return PlanResult(actions, title, text, consequence, uncomparable=uncomparable), observation
 
 

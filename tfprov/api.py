@@ -90,11 +90,11 @@ class Cluster:
 
         `sources` are files, directories, scripts or host lists, of which later ones win; without any it is
         $TFPROV_INVENTORY, else ./inventory.yml. `extra` are variables as with `-e`: a mapping, or the options' texts.
-        `limit` is a host pattern, `forks` the number of hosts to work on at the same time. `accept_new` records the keys of
-        hosts that known_hosts lacks. `fold` prints many actions of a plan that are alike in one line. `vault` decrypts what
-        ansible-vault encrypted. Templates may look up files below `lookup_dirs`. `on_event` is called with each event of
-        tfprov.engine.events, from several threads; `on_warning` with warnings about the inventory. For tests, `factory` makes the hosts of the process runtime, and `verify` reads the
-        tensors of a gathered checkpoint.
+        `limit` is a host pattern, `forks` how many hosts to work on at once. `accept_new` records the keys of hosts that
+        known_hosts lacks. `fold` has one line for like actions of a plan. `vault` decrypts what ansible-vault encrypted.
+        Templates may look up files below `lookup_dirs`. `on_event` is called with each event of tfprov.engine.events, from
+        several threads; `on_warning` with the inventory's warnings. `factory` makes the hosts, and `verify` reads a
+        checkpoint's tensors, for tests.
         """
         named = [str(source) for source in sources] or [os.environ.get("TFPROV_INVENTORY") or INVENTORY]
         texts = [json.dumps(dict(extra))] if isinstance(extra, Mapping) else list(extra)
@@ -181,7 +181,8 @@ class Cluster:
 
         `tags` plays only what has one of them; `check` says what each step would do, and changes nothing.
         """
-        from tfprov.playbook.run import PlayOptions, read_tagged  # noqa: PLC0415
+        from tfprov.playbook.player import PlayOptions  # noqa: PLC0415
+        from tfprov.playbook.run import read_tagged  # noqa: PLC0415
 
         options = PlayOptions(f"play {playbook}", frozenset(tags), check, partial=partial)
         verbs.play(self._context(resume=resume), read_tagged(str(playbook), tags), options)

@@ -249,7 +249,7 @@ def _chosen(context: Context, arguments: Stop) -> Callable[[Observed], bool]:
 
 
 def _command(context: Context, arguments: Command, _discard: bool) -> None:
-    lost = observe(context).unreachable
+    lost = (context.seen or observe(context)).unreachable
     for host, runtime in context.runtimes.items():
         if not context.allows(host) or host in lost:
             continue

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tfprov.engine.monitoring.status import Status
     from tfprov.model.playbook import Play
-    from tfprov.playbook.run import PlayOptions
+    from tfprov.playbook.player import PlayOptions
 
 # Modules that only a plan with something to do needs are imported by the functions that use them: 50 ms of a no-op `up`.
 
@@ -40,7 +40,8 @@ def up(context: Context, *, partial: bool) -> UpResult:
         return UpResult(result.plan)
     from tfprov.engine.checkpoints.gather import check_target  # noqa: PLC0415
     from tfprov.history.session import chief_run, recording  # noqa: PLC0415
-    from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
+    from tfprov.playbook.player import PlayOptions  # noqa: PLC0415
+    from tfprov.playbook.run import play_shipped  # noqa: PLC0415
 
     check_target(context)
     _check_programs(context, result)
@@ -55,7 +56,8 @@ def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
     from tfprov.engine.checkpoints.gather import check_target  # noqa: PLC0415
     from tfprov.engine.monitoring.follow import check_ends  # noqa: PLC0415
     from tfprov.history.session import chief_run, recording  # noqa: PLC0415
-    from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
+    from tfprov.playbook.player import PlayOptions  # noqa: PLC0415
+    from tfprov.playbook.run import play_shipped  # noqa: PLC0415
 
     begun = context.clock.now()
     check_ends(context)
@@ -89,7 +91,8 @@ def run_result(context: Context, begun: float) -> RunResult:
 def down(context: Context, *, discard: bool) -> DownResult:
     """Gather, stop and remove everything; with nothing there, remove what hosts still keep of the cluster."""
     from tfprov.history.session import chief_run, recording  # noqa: PLC0415
-    from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
+    from tfprov.playbook.player import PlayOptions  # noqa: PLC0415
+    from tfprov.playbook.run import play_shipped  # noqa: PLC0415
 
     name, observation = context.cluster.name, observe(context)
     tasks = tuple(container.task for container in observation.containers())

@@ -291,8 +291,7 @@ class Cluster:
     def render(self, target: str, settings: Iterable[str] = (), *, template_dir: Path | None = None) -> Rendering:
         """Return the cluster as files for another engine, such as `kubernetes` or `slurm`; no host is contacted.
 
-        `settings` are the target's options, each as `NAME=VALUE`. `template_dir` has templates that
-        replace those of the same names.
+        `settings` are the target's options, as `NAME=VALUE`; templates in `template_dir` replace those of the same names.
         """
         from tfprov.render.render import render_cluster  # noqa: PLC0415
 

@@ -147,12 +147,12 @@ class Cluster:
         """Return what `up` would do, and change nothing. `resume`: a start goes on from the newest gathered checkpoint."""
         return verbs.plan_changes(self._context(resume=resume, connect=True))
 
-    def up(self, *, partial: bool = False, resume: bool = False) -> UpResult:
+    def up(self, *, partial: bool = False, resume: bool = False, canary: int | None = None) -> UpResult:
         """Build, deliver and start what is missing, and wait until every task serves. With nothing to do, do nothing.
 
-        If a task does not come up, everything that was started is taken back, unless `partial`.
+        If a task fails, what was started is taken back, unless `partial`. `canary`: so many hosts first, then the others.
         """
-        return verbs.up(self._context(resume=resume, connect=True), partial=partial)
+        return verbs.up(self._context(resume=resume, connect=True), partial=partial, canary=canary)
 
     def run(self, *, partial: bool = False, discard: bool = False, resume: bool = False) -> RunResult:
         """`up`, follow the training to its end, gather, `down`. TaskFailed carries the chief's exit code if it failed.

@@ -1,9 +1,10 @@
-"""Batches of hosts: a play's `serial:` and `max_fail_percentage:`, read and applied. Pure."""
+"""Batches of hosts: a play's `serial:` and `max_fail_percentage:`, read and applied; canaries. Pure."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 
 from tfprov.errors import InvalidInput, Position, Problem, printable
+from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.playbook import BatchSize
 from tfprov.model.yaml_node import Items, Node, Scalar
 
@@ -69,6 +70,18 @@ def split(hosts: Sequence[str], sizes: Sequence[BatchSize]) -> Iterator[tuple[st
 
 def _count(size: BatchSize, hosts: int) -> int:
     return max(1, hosts * size.number // 100) if size.percent else size.number
+
+
+def canary_hosts(plan: Plan, number: int) -> tuple[str, ...]:
+    """Return the first `number` hosts on which `plan` starts tasks, and those from which these tasks move.
+
+    A task that moves is stopped on its old host first, or it would run twice. Empty if nothing starts.
+    """
+    starts = [action for action in plan.actions if action.kind == ActionKind.START]
+    first = list(dict.fromkeys(action.host for action in starts))[:number]
+    tasks = {action.subject for action in starts if action.host in first}
+    left = [action.host for action in plan.actions if action.kind == ActionKind.REMOVE and action.subject in tasks]
+    return tuple(dict.fromkeys([*first, *left]))
 
 
 def is_exceeded(failed: int, size: int, percentage: float) -> bool:

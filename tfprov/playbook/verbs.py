@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING
 
 from tfprov.engine.context import Context, chief_of
 from tfprov.engine.observe import locate, missing, observe, plan
-from tfprov.errors import combine_errors
+from tfprov.errors import TfprovError, Usage, combine_errors
+from tfprov.model.plan import Plan
 from tfprov.model.sections import span_seconds
 from tfprov.model.state import Observation
+from tfprov.planning.name_ranges import host_names
 from tfprov.planning.plan_text import NOTHING, plan_lines, summary
 from tfprov.planning.reconcile import incomparable_secrets
 from tfprov.results import DownResult, GatherResult, PlanResult, RunResult, UpResult, checkpoint
@@ -32,8 +34,13 @@ def plan_changes(context: Context) -> PlanResult:
     return result.with_obstacles(taken(context, result.plan, observation, tolerant=True))
 
 
-def up(context: Context, *, partial: bool) -> UpResult:
-    """Start what is missing and wait until every task serves; without `partial`, a failure takes everything back."""
+def up(context: Context, *, partial: bool, canary: int | None = None) -> UpResult:
+    """Start what is missing and wait until every task serves; without `partial`, a failure takes everything back.
+
+    With `canary`, so many hosts come first, and the others follow once their tasks serve; Usage if it is below 1.
+    """
+    if canary is not None and canary < 1:
+        raise Usage(f"a canary of {canary} hosts", "it is 1 host at least")
     result, observation = _plan(context)
     if not result:
         _announce(context, result)
@@ -47,8 +54,28 @@ def up(context: Context, *, partial: bool) -> UpResult:
     _check_programs(context, result)
     with recording(context, "up", chief_run(context, observation)) as session:
         _announce(session.context, result)
+        if canary is not None:
+            _play_canary(session.context, result.plan, canary, PlayOptions("up", partial=partial))
         play_shipped(session.context, PlayOptions("up", partial=partial))
     return UpResult(result.plan)
+
+
+def _play_canary(context: Context, plan: Plan, number: int, options: "PlayOptions") -> None:
+    """Bring up the first hosts of a plan; an error of theirs comes before anything is done on the others."""
+    from tfprov.playbook.batches import canary_hosts  # noqa: PLC0415
+    from tfprov.playbook.run import play_shipped  # noqa: PLC0415
+
+    hosts = canary_hosts(plan, number)
+    if not hosts:
+        context.report.note("no canary: nothing starts")
+        return
+    context.report.note(f"canary: {host_names(hosts)}")
+    try:
+        play_shipped(context.limited(hosts), options)
+    except TfprovError:
+        context.report.note("the canary failed: nothing was changed on the other hosts")
+        raise
+    context.report.note("the canary serves: the other hosts follow")
 
 
 def run(context: Context, *, partial: bool, discard: bool) -> RunResult:

@@ -45,10 +45,10 @@ from tfprov.results import (
 
 if TYPE_CHECKING:
     from tfprov.engine.checks.check import CheckReport
+    from tfprov.engine.checks.collect import Ask
     from tfprov.engine.image_artifacts import ClusterImages
     from tfprov.engine.monitoring.overview import Overview
     from tfprov.engine.monitoring.status import Placement, Status
-    from tfprov.hosts.ssh.host_keys import UnknownHostKey
     from tfprov.vault.decrypt import Vault
 
 
@@ -93,8 +93,7 @@ class Cluster:
         `limit` is a host pattern, `forks` how many hosts to work on at once. `accept_new` records the keys of hosts that
         known_hosts lacks. `fold` has one line for like actions of a plan. `vault` decrypts what ansible-vault encrypted.
         Templates may look up files below `lookup_dirs`. `on_event` is called with each event of tfprov.engine.events, from
-        several threads; `on_warning` with the inventory's warnings. `factory` makes the hosts, and `verify` reads a
-        checkpoint's tensors, for tests.
+        several threads; `on_warning` with the inventory's warnings. `factory` and `verify` are for tests.
         """
         named = [str(source) for source in sources] or [os.environ.get("TFPROV_INVENTORY") or INVENTORY]
         texts = [json.dumps(dict(extra))] if isinstance(extra, Mapping) else list(extra)
@@ -272,14 +271,15 @@ class Cluster:
 
         return open_web_server(self.prepare(), job, port)
 
-    def check(self, *, deliver: bool = False, trust: "Callable[[UnknownHostKey], bool] | None" = None) -> "CheckReport":
+    def check(self, *, deliver: bool = False, trust: "Ask | None" = None, all_pairs: bool = False) -> "CheckReport":
         """Check whether every host can run its tasks. `deliver` first delivers missing images, to try addresses with.
 
-        `trust` is called with each host key that known_hosts lacks, and returns whether to record it.
+        `trust` is called with each unknown host key, and returns whether to record it. With `all_pairs`, every address is
+        tried from every host in large clusters, too; by default, those that the strategy uses.
         """
         from tfprov.engine.checks.cluster_check import check_cluster  # noqa: PLC0415
 
-        return check_cluster(self.prepare(), deliver=deliver, trust=trust)
+        return check_cluster(self.prepare(), deliver=deliver, trust=trust, all_pairs=all_pairs)
 
     @property
     def images(self) -> "ClusterImages":

@@ -13,7 +13,7 @@ from tfprov.cli.output import Printer
 from tfprov.cli.output import table as aligned
 from tfprov.engine.checks.check import CheckReport
 from tfprov.engine.checks.host_rules import CHECKS, Finding, Verdict
-from tfprov.engine.checks.reachability import OK, UNTRIED, failures, reasons, table
+from tfprov.engine.checks.reachability import OK, UNTRIED, failures, is_whole, reasons, summary, table
 from tfprov.errors import Usage
 
 if TYPE_CHECKING:
@@ -31,13 +31,16 @@ _NAMED = 4
 @click.option(
     "--trust", is_flag=True, help="Show the keys of hosts that known_hosts does not have, and ask about each."
 )
+@click.option(
+    "--all-pairs", is_flag=True, help="Try every address from every host; default in large clusters: those in use."
+)
 @json_option
 @change_options
-def check_command(deliver: bool, trust: bool, as_json: bool, **options: Any) -> int:
+def check_command(deliver: bool, trust: bool, all_pairs: bool, as_json: bool, **options: Any) -> int:
     """Containers that try the addresses are removed again. Ends with 1 when something failed, 4 when a host is lost."""
     with _Aside(live=False) if as_json else Printer() as printer:
         cluster = cluster_of(options, printer.handle)
-        checked = cluster.check(deliver=deliver, trust=_ask if trust else None)
+        checked = cluster.check(deliver=deliver, trust=_ask if trust else None, all_pairs=all_pairs)
         if as_json:
             click.echo(json_screened(json.dumps(checked.to_dict(), indent=2)))
         else:
@@ -100,8 +103,10 @@ def _some(hosts: list[str], all_of: int = 0) -> str:
 
 def _matrix(checked: CheckReport, printer: Printer) -> Iterator[str]:
     is_tried = any(cell.outcome != UNTRIED for cell in checked.cells)
-    if is_tried:
+    if is_tried and is_whole(checked.cells):
         yield from ("every task's address, tried from every host:", "", *aligned(table(checked.cells)))
+    elif is_tried:
+        yield summary(checked.cells)
     remarks = [(Verdict.FAILED, f"{_some(hosts)} does not reach {it}") for hosts, it in failures(checked.cells)]
     for text, hosts in reasons(checked.cells).items():
         remarks.append((Verdict.NOTE, f"not tried: {_some(hosts)}: {text}" if hosts else f"not tried: {text}"))

@@ -5,10 +5,21 @@ ever. Its asynchronous form can be cancelled, which closes the connection.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
 
 from fsspec.asyn import get_loop, sync
+
+_KEPT = 16
+"""Clients that are kept. One lasts until a request has no answer, so that the oldest has been idle for minutes."""
+
+_clients: "deque[Client]" = deque()
+"""The newest clients of this process, used or not.
+
+Each owns a Tokio runtime, which panics when it ends on a thread of a runtime. That is where a client ends when a cancelled
+request holds it last, or when Python collects a cycle of references with it while an answer arrives.
+"""
 
 
 class Client(Protocol):
@@ -59,6 +70,9 @@ class HdfsFiles:
     def _connected(self) -> Client:
         if self._client is None:
             self._client = self._connect()
+            _clients.append(self._client)
+            while len(_clients) > _KEPT:
+                _clients.popleft()
         return self._client
 
     def _wait(self, request: Callable[[], Awaitable[Any]]) -> Any:

@@ -1,4 +1,4 @@
-"""`check` for clusters in Docker: collects facts, then tries every task's address from every host."""
+"""`check` for clusters in Docker: collects facts, then tries the tasks' addresses from the hosts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tfprov.engine.checks.check import CheckReport, in_order, split_error
 from tfprov.engine.checks.collect import Collected, collect_facts
+from tfprov.engine.checks.connections import connections, every
 from tfprov.engine.checks.docker_host_rules import BRING
 from tfprov.engine.checks.host_rules import IMPORTING, Finding, Verdict, failed, note, warning
 from tfprov.engine.checks.image_programs import of_images
@@ -27,7 +28,7 @@ MISSING = f"the image is not there: {BRING}"
 Findings = dict[str, list[Finding]]
 
 
-def check_machines(context: Context, *, deliver: bool) -> CheckReport:
+def check_machines(context: Context, *, deliver: bool, all_pairs: bool) -> CheckReport:
     """Check every machine; with `deliver`, deliver missing images before addresses are tried.
 
     Raises Locked if another run holds the cluster and an image has to be delivered.
@@ -44,7 +45,7 @@ def check_machines(context: Context, *, deliver: bool) -> CheckReport:
         context.report.awaiting("")
         for host, of_programs in programs.items():
             more.setdefault(host, []).extend(of_programs)
-        cells = _try(collected, more, why, alone=is_needed and why is None)
+        cells = _try(collected, more, why, alone=is_needed and why is None, all_pairs=all_pairs)
     findings = {host: [*of_host, *more.get(host, [])] for host, of_host in collected.findings().items()}
     ordered = {host: in_order(of_host) for host, of_host in findings.items() if of_host}
     return CheckReport(context.cluster.name, ordered, tuple(cells), collected.unreachable)
@@ -108,15 +109,22 @@ def _actions(context: Context, lacking: Mapping[str, Sequence[str]]) -> Iterator
 # -- addresses --------------------------------------------------------------------------------------------------------
 
 
-def _try(collected: Collected, more: Findings, why: Reason | None, *, alone: bool) -> list[Cell]:
-    """Try every address of the ClusterSpec from every host with a task in it; `why` is the reason for no stand-ins."""
+def _try(collected: Collected, more: Findings, why: Reason | None, *, alone: bool, all_pairs: bool) -> list[Cell]:
+    """Try the addresses of the ClusterSpec from the hosts with a task in it; `why` is the reason for no stand-ins."""
     aims = [replace(aim, why=aim.why or why) if aim.stands_in else aim for aim in _aims(collected)]
     sources = {
         host: _source(collected, host)
         for host in dict.fromkeys(aim.task.host for aim in aims)
         if host in collected.facts
     }
-    probed = Probing(collected.context.cluster.name, sources, aims, collected.context.forks, alone).run()
+    context, names = collected.context, [aim.task.name for aim in aims]
+    chief = context.container(context.cluster.chief.name)
+    tried = (
+        every(list(sources), names)
+        if all_pairs
+        else connections(context.cluster, list(sources), names, chief.strategy if chief else "")
+    )
+    probed = Probing(context.cluster.name, sources, aims, tried, context.forks, alone).run()
     for host in probed.from_host:
         _add(more, host, note("network", f"{NO_PYTHON}, so the host itself tried the addresses"))
     for host, left in probed.left.items():

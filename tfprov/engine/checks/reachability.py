@@ -55,6 +55,21 @@ def table(cells: Sequence[Cell]) -> list[tuple[str, ...]]:
     return [("FROM", *tasks), *((host, *(outcomes.get((host, task), UNTRIED) for task in tasks)) for host in hosts)]
 
 
+def is_whole(cells: Sequence[Cell]) -> bool:
+    """Whether each task has a cell for every host."""
+    return len(cells) == len({cell.host for cell in cells}) * len({cell.task.name for cell in cells})
+
+
+def summary(cells: Sequence[Cell]) -> str:
+    """Return a line on `cells` of a cluster that is too large for all pairs, in place of the table."""
+    tasks, hosts = len({cell.task.name for cell in cells}), len({cell.host for cell in cells})
+    reached = sum(cell.outcome == OK for cell in cells)
+    return (
+        f"addresses of {tasks:,} tasks from {hosts:,} hosts: {reached:,} of {len(cells):,} pairs connect; only those of "
+        "the strategy and of neighbours were tried"
+    )
+
+
 def failures(cells: Sequence[Cell]) -> list[tuple[list[str], Finding]]:
     """Return each failure with the hosts that have it."""
     same: dict[tuple[str, Finding], list[str]] = {}

@@ -2,7 +2,7 @@
 
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,8 +14,9 @@ from tfprov.hosts.docker.reachability_probe import CHECK, ROUND, Endpoint, NoPyt
 from tfprov.hosts.machine import Machine
 from tfprov.model.cluster import Task
 
-_HURRY = 10.0
-"""Seconds after Ctrl-C for the removal of probe containers; on a silent host they end by themselves."""
+_HURRY = 30.0
+"""Seconds after Ctrl-C for the removal of probe containers: a start in flight on a busy host takes some 10 s. On a silent
+host they end by themselves; a second Ctrl-C does not wait."""
 NO_PYTHON = "the image has no python3"
 
 Result = TypeVar("Result")
@@ -75,24 +76,27 @@ class Probed:
 
 @dataclass(frozen=True)
 class Probing:
-    """One round from all `sources`, which are by host, to all `aims`, with `forks` hosts at a time.
+    """One round from all `sources`, which are by host, to `aims`, with `forks` hosts at a time.
 
-    With `alone`, which requires the cluster's lock, it first removes the containers of earlier rounds.
+    `tried` are the names of the tasks to try, by host. With `alone`, which requires the cluster's lock, it first removes
+    the containers of earlier rounds.
     """
 
     cluster: str
     sources: Mapping[str, ProbeSource]
     aims: Sequence[Aim]
+    tried: Mapping[str, Collection[str]]
     forks: int
     alone: bool
     token: str = field(default_factory=lambda: secrets.token_hex(8))
     """Identifies this round's listeners: an address may lead to another program."""
+    _stopping: threading.Event = field(default_factory=threading.Event, init=False)
 
     def run(self) -> Probed:
-        """Probe every pair; return the outcomes in the order of the hosts, then of the tasks."""
+        """Probe the pairs; return the outcomes in the order of the hosts, then of the tasks."""
         silent = {aim.task.name: aim.why for aim in self.aims if aim.why is not None}
         if len(silent) == len(self.aims):  # nothing is started where nothing can be tried
-            return Probed([Cell(host, aim.task, UNTRIED, aim.why) for host in self.sources for aim in self.aims])
+            return Probed([Cell(host, aim.task, UNTRIED, aim.why) for host in self.sources for aim in self._aims(host)])
         probed = Probed()
         if self.alone:
             self._sweep(everything=True)
@@ -103,19 +107,21 @@ class Probing:
             silent |= {task: why for it in ready.values() for task, why in it.silent.items()}
             rows = self._each(pool, lambda host, source: self._row(host, source, ready[host], silent))
             probed.cells += [cell for row in rows.values() for cell in row]
+            probed.left |= self._sweep()
         except BaseException as error:
             ending = threading.Thread(target=self._end, args=(pool,), daemon=True)
             ending.start()
             ending.join(None if isinstance(error, Exception) else _HURRY)
             raise
         pool.shutdown()
-        probed.left |= self._sweep()
         return probed
 
     def _end(self, pool: ThreadPoolExecutor) -> None:
-        """Remove this round's containers, also those that running threads start meanwhile."""
+        """Start no more containers, and remove this round's, also those that are being started."""
+        self._stopping.set()
+        pool.shutdown(wait=False, cancel_futures=True)
         self._sweep()
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.shutdown(wait=True)
         self._sweep()
 
     def _each(self, pool: ThreadPoolExecutor, do: Callable[[str, ProbeSource], Result]) -> dict[str, Result]:
@@ -141,9 +147,11 @@ class Probing:
     def _prepare(self, host: str, source: ProbeSource) -> _Ready:
         ready = _Ready(why=source.why)
         for aim in self.aims:
+            if self._stopping.is_set():
+                return ready
             if aim.task.host == host and aim.why is None and (why := self._stand_in(source.machine, aim)) is not None:
                 ready.silent[aim.task.name] = why
-        if source.why is None:
+        if source.why is None and not self._stopping.is_set():
             try:
                 ready.prober = start_prober(source.machine.engine, source.image, self._labels)
             except NoPython:
@@ -175,7 +183,7 @@ class Probing:
         return Endpoint(aim.task.address, aim.task.port, greeting)
 
     def _row(self, host: str, source: ProbeSource, ready: _Ready, silent: Mapping[str, Reason]) -> list[Cell]:
-        there = [aim for aim in self.aims if aim.task.name not in silent]
+        there = [aim for aim in self._aims(host) if aim.task.name not in silent]
         outcomes: dict[str, str] = {}
         why = ready.why
         if why is None:
@@ -187,8 +195,11 @@ class Probing:
             Cell(host, aim.task, outcomes[aim.task.name])
             if aim.task.name in outcomes
             else Cell(host, aim.task, UNTRIED, why or silent[aim.task.name])
-            for aim in self.aims
+            for aim in self._aims(host)
         ]
+
+    def _aims(self, host: str) -> Iterable[Aim]:
+        return (aim for aim in self.aims if aim.task.name in self.tried[host])
 
     def _tried(self, source: ProbeSource, ready: _Ready, aims: Sequence[Aim]) -> list[str]:
         machine = source.machine

@@ -78,6 +78,7 @@ class Cluster:
         limit: str | None = None,
         forks: int = DEFAULT_FORKS,
         accept_new: bool = False,
+        fold: bool = False,
         vault: "Vault | None" = None,
         lookup_dirs: Sequence[str] = (),
         on_event: OnEvent | None = None,
@@ -89,16 +90,15 @@ class Cluster:
 
         `sources` are files, directories, scripts or host lists, of which later ones win; without any it is
         $TFPROV_INVENTORY, else ./inventory.yml. `extra` are variables as with `-e`: a mapping, or the options' texts.
-        `limit` is a host pattern, `forks` the number of hosts to work on at the same time. `accept_new` records the keys of
-        hosts that known_hosts lacks. `vault` decrypts what ansible-vault encrypted. Templates may look up files below
-        `lookup_dirs`. `on_event` is called with each event of tfprov.engine.events, from several threads; `on_warning` with
-        warnings about the inventory. For tests, `factory` makes the hosts of the process runtime, and `verify` reads the
-        tensors of a gathered checkpoint.
+        `limit` is a host pattern, `forks` how many hosts to work on at once. `accept_new` records the keys of hosts that
+        known_hosts lacks. `fold` has one line for like actions of a plan. `vault` decrypts what ansible-vault encrypted.
+        Templates may look up files below `lookup_dirs`. `on_event` is called with each event of tfprov.engine.events, from
+        several threads; `on_warning` with the inventory's warnings. `factory` and `verify` are for tests.
         """
         named = [str(source) for source in sources] or [os.environ.get("TFPROV_INVENTORY") or INVENTORY]
         texts = [json.dumps(dict(extra))] if isinstance(extra, Mapping) else list(extra)
         definition = Definition.load(named, texts, vault, on_warning, lookup_dirs)
-        return cls(definition, Options(limit, forks, accept_new), on_event, factory, verify)
+        return cls(definition, Options(limit, forks, accept_new, fold=fold), on_event, factory, verify)
 
     @property
     def name(self) -> str:
@@ -146,12 +146,12 @@ class Cluster:
         """Return what `up` would do, and change nothing. `resume`: a start goes on from the newest gathered checkpoint."""
         return verbs.plan_changes(self._context(resume=resume, connect=True))
 
-    def up(self, *, partial: bool = False, resume: bool = False) -> UpResult:
+    def up(self, *, partial: bool = False, resume: bool = False, canary: int | None = None) -> UpResult:
         """Build, deliver and start what is missing, and wait until every task serves. With nothing to do, do nothing.
 
-        If a task does not come up, everything that was started is taken back, unless `partial`.
+        If a task fails, what was started is taken back, unless `partial`. `canary`: so many hosts first, then the others.
         """
-        return verbs.up(self._context(resume=resume, connect=True), partial=partial)
+        return verbs.up(self._context(resume=resume, connect=True), partial=partial, canary=canary)
 
     def run(self, *, partial: bool = False, discard: bool = False, resume: bool = False) -> RunResult:
         """`up`, follow the training to its end, gather, `down`. TaskFailed carries the chief's exit code if it failed.
@@ -180,7 +180,8 @@ class Cluster:
 
         `tags` plays only what has one of them; `check` says what each step would do, and changes nothing.
         """
-        from tfprov.playbook.run import PlayOptions, read_tagged  # noqa: PLC0415
+        from tfprov.playbook.player import PlayOptions  # noqa: PLC0415
+        from tfprov.playbook.run import read_tagged  # noqa: PLC0415
 
         options = PlayOptions(f"play {playbook}", frozenset(tags), check, partial=partial)
         verbs.play(self._context(resume=resume), read_tagged(str(playbook), tags), options)
@@ -290,8 +291,7 @@ class Cluster:
     def render(self, target: str, settings: Iterable[str] = (), *, template_dir: Path | None = None) -> Rendering:
         """Return the cluster as files for another engine, such as `kubernetes` or `slurm`; no host is contacted.
 
-        `settings` are the target's options, each as `NAME=VALUE`. `template_dir` has templates that
-        replace those of the same names.
+        `settings` are the target's options, as `NAME=VALUE`; templates in `template_dir` replace those of the same names.
         """
         from tfprov.render.render import render_cluster  # noqa: PLC0415
 

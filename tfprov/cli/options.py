@@ -152,10 +152,13 @@ def inventory_of(options: dict[str, Any]) -> "Inventory":
     return load_inventory(sources_of(options), options["extra"], vault_of(options), warn, options["lookup_dirs"])
 
 
-def cluster_of(options: dict[str, Any], on_event: "OnEvent | None" = None, *, connect: bool = False) -> "Cluster":
+def cluster_of(
+    options: dict[str, Any], on_event: "OnEvent | None" = None, *, connect: bool = False, as_json: bool = False
+) -> "Cluster":
     """Return the cluster of the options, ready for its verbs.
 
-    `connect` opens the connections to all hosts at once, for a verb that uses every host.
+    `connect` opens the connections to all hosts at once, for a verb that uses every host. Plans are folded for people, and
+    whole with `-v` and `as_json`.
     """
     from tfprov.api import Cluster  # noqa: PLC0415  commands that only read an inventory need none of it
     from tfprov.engine.context import DEFAULT_FORKS  # noqa: PLC0415
@@ -166,6 +169,7 @@ def cluster_of(options: dict[str, Any], on_event: "OnEvent | None" = None, *, co
         limit=options.get("limit"),
         forks=options.get("forks") or DEFAULT_FORKS,
         accept_new=bool(options.get("accept_new")),
+        fold=not (as_json or options.get("verbose")),
         vault=vault_of(options),
         lookup_dirs=options["lookup_dirs"],
         on_event=on_event,

@@ -26,15 +26,21 @@ def plan_command(as_json: bool, resume: bool, **options: Any) -> None:
 
 @click.command("up")
 @events_option
+@click.option(
+    "--canary",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Change the first N hosts, wait until their tasks serve, then change the others.",
+)
 @partial_option
 @resume_option
 @change_options
-def up_command(as_json: bool, partial: bool, resume: bool, **options: Any) -> None:
+def up_command(as_json: bool, canary: int | None, partial: bool, resume: bool, **options: Any) -> None:
     """A second run changes nothing. Tasks keep running after the command has ended.
 
     All or nothing: what was started is taken back when not all of it comes up, unless you say `--partial`.
     """
     with JsonEvents() if as_json else Printer() as printer:
-        cluster = cluster_of(options, printer.handle, connect=True)
+        cluster = cluster_of(options, printer.handle, connect=True, as_json=as_json)
         printer.align(cluster.tasks)
-        printer.result(cluster.up(partial=partial, resume=resume))
+        printer.result(cluster.up(partial=partial, resume=resume, canary=canary))

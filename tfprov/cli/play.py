@@ -38,7 +38,7 @@ def run_command(detach: bool, as_json: bool, partial: bool, discard: bool, resum
     """Ctrl-C takes the cluster down too, after the chief has saved. When the terminal is closed, a supervisor goes on."""
     with JsonEvents() if as_json else Printer() as printer:
         handover = RunHandover(options, printer.handle)
-        cluster = cluster_of(options, handover.handle, connect=True)
+        cluster = cluster_of(options, handover.handle, connect=True, as_json=as_json)
         printer.align(cluster.tasks)
         if detach:
             printer.result(cluster.up(partial=partial, resume=resume))

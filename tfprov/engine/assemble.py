@@ -40,12 +40,14 @@ class Options:
     """How to reach the hosts: `limit` is a host pattern, `forks` the number of hosts to work on at the same time.
 
     `accept_new` records unknown host keys. `connect` opens the SSH connections at once, for verbs that use every host.
+    `fold` prints many actions that are alike in one line of a plan.
     """
 
     limit: str | None = None
     forks: int = DEFAULT_FORKS
     accept_new: bool = False
     connect: bool = False
+    fold: bool = False
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,7 @@ def _context(assembly: _Assembly, tasks: _Tasks, runtimes: Mapping[str, Runtime]
         saves=chief_of(cluster, roles).values.saves,
         report=assembly.report,
         forks=assembly.options.forks,
+        fold=assembly.options.fold,
         hosts=assembly.limit,
         **fields,
     )

@@ -91,6 +91,8 @@ class Context:
     open_remote: OpenRemote = open_remote
     """Opens the chief's remote directory."""
     forks: int = DEFAULT_FORKS
+    fold: bool = False
+    """Whether many actions of a plan that are alike have one line."""
     hosts: frozenset[str] | None = None
     """The hosts that may be changed (`--limit`, a play's `hosts:`); None for all, also those not in the inventory."""
     machines: "Mapping[str, Machine]" = field(default_factory=dict)

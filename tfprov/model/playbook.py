@@ -81,6 +81,14 @@ class KeyDoc:
     example: Any
 
 
+@dataclass(frozen=True)
+class BatchSize:
+    """An entry of a play's `serial:`: a number of hosts, or with `percent` a share of the play's hosts; above 0."""
+
+    number: int
+    percent: bool = False
+
+
 IMPORT = "import_playbook"
 PLAY_KEYS = {
     "name": KeyDoc("What the play is for, for people.", "train"),
@@ -88,6 +96,15 @@ PLAY_KEYS = {
     "tasks": KeyDoc("The steps, in order.", [{"start": None}]),
     "when": KeyDoc("Roles that the inventory must have, or the play is left out.", ["evaluator"]),
     "tags": KeyDoc("Names by which `tfprov play -t` picks the play.", ["train"]),
+    "serial": KeyDoc(
+        "How many hosts play all steps before the next ones begin: a number, a share such as `30%`, or a list of them, "
+        "whose last one repeats.",
+        [1, "30%"],
+    ),
+    "max_fail_percentage": KeyDoc(
+        "Continue without hosts that fail, until more than this share of a batch has failed. Default: stop at a failure.",
+        25,
+    ),
     "always": KeyDoc("Play it also after a failure or Ctrl-C, and try each of its steps. Default: false.", True),
 }
 IMPORT_KEYS = {
@@ -127,7 +144,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Play:
-    """Steps for the hosts that match the pattern `hosts`. With `always`, it runs also after a failure."""
+    """Steps for the hosts that match the pattern `hosts`. With `always`, it runs also after a failure.
+
+    `serial` has the sizes of its batches, none for one batch of all hosts. `max_fail_percentage` is the share of a batch
+    that may fail, 0 to 100; None if a failure stops the play.
+    """
 
     name: str
     hosts: str
@@ -136,3 +157,5 @@ class Play:
     when: tuple[str, ...] = ()
     tags: frozenset[str] = field(default_factory=frozenset)
     always: bool = False
+    serial: tuple[BatchSize, ...] = ()
+    max_fail_percentage: float | None = None

@@ -1,13 +1,22 @@
 """A plan as text, one line per task, and the formatting of sizes, durations and lists."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 from tfprov.model.cluster import Cluster, job_counts
 from tfprov.model.plan import Action, ActionKind, Plan
 from tfprov.model.state import Container
+from tfprov.planning.name_ranges import host_names, ranges
 from tfprov.planning.reconcile import describe_artifact
 
 NOTHING = "nothing to do"
+_ALIKE = 8
+"""Actions that are alike, and still have a line each in a folded plan."""
+_RANGES = 4
+"""Ranges of task indexes in a folded line, which counts the rest."""
+_OF_ARTIFACTS = (ActionKind.BUILD, ActionKind.DELIVER, ActionKind.FETCH)
+_Cells = tuple[str, str, str, str]
+"""A line of a plan: the verb, what it is done to, where, and why."""
 
 
 def summary(cluster: Cluster) -> str:
@@ -20,30 +29,63 @@ def summary(cluster: Cluster) -> str:
     return f"{cluster.name}: {counts} on {hosts} host{'s' if hosts > 1 else ''}"
 
 
-def plan_lines(plan: Plan, wanted: Sequence[Container] = ()) -> list[str]:
-    """Return the plan, a line per task and host: a stop that belongs to a restart or a removal has none."""
+def plan_lines(plan: Plan, wanted: Sequence[Container] = (), *, fold: bool = False) -> list[str]:
+    """Return the plan, a line per task and host: a stop that belongs to a restart or a removal has none.
+
+    With `fold`, more than eight actions that are alike (the same verb, job or artifact, and causes) have one line for all:
+    `start  worker/0-499  on node[1:500]  (not there)`.
+    """
     if not plan:
         return [NOTHING]
     endpoints = {container.task.name: container.task.endpoint for container in wanted if container.task.serves}
-    of_kind = {
-        kind: {(a.subject, a.host) for a in plan.actions if a.kind == kind}
-        for kind in (ActionKind.STOP, ActionKind.REMOVE, ActionKind.START)
-    }
+    entries = list(_entries(plan))
+    groups: defaultdict[tuple[str, ...], list[Action]] = defaultdict(list)
+    for verb, action in entries if fold else ():
+        groups[_likeness(verb, action)].append(action)
     rows = []
-    for action in plan.actions:
-        task_host = action.subject, action.host
-        if action.kind == ActionKind.STOP and task_host in of_kind[ActionKind.START] | of_kind[ActionKind.REMOVE]:
-            continue
-        is_restart = action.kind == ActionKind.START and task_host in of_kind[ActionKind.STOP]
-        rows.append(_row(action, "restart" if is_restart else action.kind, endpoints))
+    for verb, action in entries:
+        alike: Sequence[Action] = groups[_likeness(verb, action)] if fold else ()
+        if len(alike) <= _ALIKE:
+            rows.append(_row(action, verb, endpoints))
+        elif action is alike[0]:
+            rows.append(_folded_row(alike, verb))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)).rstrip() for row in rows
     ]
 
 
-def _row(action: Action, verb: str, endpoints: Mapping[str, str]) -> tuple[str, str, str, str]:
-    if action.kind in (ActionKind.BUILD, ActionKind.DELIVER, ActionKind.FETCH):
+def _entries(plan: Plan) -> Iterator[tuple[str, Action]]:
+    """Yield the actions that are shown, each with its verb."""
+    of_kind = {
+        kind: {(a.subject, a.host) for a in plan.actions if a.kind == kind}
+        for kind in (ActionKind.STOP, ActionKind.REMOVE, ActionKind.START)
+    }
+    shown_otherwise = of_kind[ActionKind.START] | of_kind[ActionKind.REMOVE]
+    for action in plan.actions:
+        task_host = action.subject, action.host
+        if action.kind == ActionKind.STOP and task_host in shown_otherwise:
+            continue
+        is_restart = action.kind == ActionKind.START and task_host in of_kind[ActionKind.STOP]
+        yield "restart" if is_restart else action.kind, action
+
+
+def _likeness(verb: str, action: Action) -> tuple[str, ...]:
+    subject = action.subject if action.kind in _OF_ARTIFACTS else action.subject.partition("/")[0]
+    return verb, subject, *action.causes
+
+
+def _folded_row(alike: Sequence[Action], verb: str) -> _Cells:
+    first, hosts = alike[0], host_names(action.host for action in alike)
+    if first.kind in _OF_ARTIFACTS:
+        return verb, describe_artifact(first.subject), f"to {hosts}", _because(first)
+    job = first.subject.partition("/")[0]
+    indexes = ranges((action.subject.partition("/")[2] for action in alike), limit=_RANGES)
+    return verb, f"{job}/{indexes}", f"on {hosts}", _because(first)
+
+
+def _row(action: Action, verb: str, endpoints: Mapping[str, str]) -> _Cells:
+    if action.kind in _OF_ARTIFACTS:
         where = "" if action.kind == ActionKind.BUILD else f"to {action.host}"
         return verb, describe_artifact(action.subject), where, _because(action)
     endpoint = endpoints.get(action.subject, "") if action.kind == ActionKind.START else ""

@@ -2,10 +2,10 @@
 
 import difflib
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -21,14 +21,17 @@ from tfprov.model.playbook import (
     Command,
     Play,
     Step,
+    WaitFor,
 )
 from tfprov.model.yaml_node import Items, Mapping, Node, Scalar, plain
 from tfprov.paths import shipped_directory
+from tfprov.playbook.batches import read_percentage, read_serial
 from tfprov.settings.pydantic_errors import ErrorExplainer, to_flow_yaml
 from tfprov.templating.host_values import is_template
 from tfprov.yamltext.load import load_file, parse, read_bytes
 from tfprov.yamltext.yaml11 import lint_values
 
+T = TypeVar("T")
 _FIRST = "start each play with `- name:`"
 _TEXTS = {"name": "`name: train`", "hosts": "`hosts: all`", IMPORT: f"`{IMPORT}: up.yml`"}
 
@@ -102,7 +105,9 @@ class _Reader:
         always = item.get("always")
         if always is not None and always.at not in self.ambiguous and not _is_truth(always):
             self.report(item.key_at("always"), "`always` must be true or false", "write `always: true`")
-        return Play(
+        serial = self.read(item, "serial", lambda node: read_serial(node, self.ambiguous.__contains__)) or ()
+        percentage = self.read(item, "max_fail_percentage", read_percentage)
+        play = Play(
             name=self.text(item, "name", ""),
             hosts=self.text(item, "hosts", "all"),
             steps=tuple(steps),
@@ -110,7 +115,32 @@ class _Reader:
             when=self.roles(item),
             tags=frozenset(self.words(item, "tags")),
             always=always is not None and plain(always) is True,
+            serial=serial,
+            max_fail_percentage=percentage,
         )
+        self.check_batches(item, play)
+        return play
+
+    def read(self, item: Mapping, key: str, reader: Callable[[Node], T]) -> T | None:
+        node = item.get(key)
+        if node is None or node.at in self.ambiguous:
+            return None
+        try:
+            return reader(node)
+        except InvalidInput as error:
+            self.problems.extend(error.problems)
+            return None
+
+    def check_batches(self, item: Mapping, play: Play) -> None:
+        """Report steps for the whole training in a play with batches, and `always` beside what stops at failures."""
+        if play.max_fail_percentage is not None and play.always:
+            at = item.key_at("max_fail_percentage")
+            self.report(at, "`max_fail_percentage` in a play with `always`", "remove one: `always` tries each step")
+        for step in play.steps if play.serial else ():
+            if step.module == "gather" or (isinstance(step.arguments, WaitFor) and step.arguments.condition == "done"):
+                name = "gather" if step.module == "gather" else "wait: {for: done}"
+                what = f"`{name}` in a play with `serial`"
+                self.report(step.at, what, "put it into a play of its own: there is one training for all batches")
 
     def step(self, entry: Node) -> Step | None:
         if isinstance(entry, Scalar) and isinstance(entry.data, str):

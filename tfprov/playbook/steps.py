@@ -249,7 +249,7 @@ def _chosen(context: Context, arguments: Stop) -> Callable[[Observed], bool]:
 
 
 def _command(context: Context, arguments: Command, _discard: bool) -> None:
-    lost = observe(context).unreachable
+    lost = (context.seen or observe(context)).unreachable
     for host, runtime in context.runtimes.items():
         if not context.allows(host) or host in lost:
             continue
@@ -275,13 +275,13 @@ def check(context: Context, step: Step) -> None:
     """Report what a step would do, without doing it."""
     if step.module in _KINDS:
         part = _part(context, observe(context), step.module)
-        for line in plan_lines(part, context.wanted):
+        for line in plan_lines(part, context.wanted, fold=context.fold):
             context.report.note(f"{step.module}: would {line}" if part else f"{step.module}: {line}")
     elif isinstance(step.arguments, Stop):
         part = plan_teardown(
             context.cluster.name, observe(context), _chosen(context, step.arguments), remove=step.arguments.remove
         )
-        for line in plan_lines(part):
+        for line in plan_lines(part, fold=context.fold):
             context.report.note(f"stop: would {line}" if part else f"stop: {line}")
     elif isinstance(step.arguments, Command):
         context.report.note(f"command: would run {' '.join(step.arguments.argv)}")

@@ -9,7 +9,8 @@ from tfprov.errors import TfprovError
 from tfprov.history.run_dir import RunDir
 from tfprov.history.session import recording
 from tfprov.model.state import State
-from tfprov.playbook.run import PlayOptions, play_shipped
+from tfprov.playbook.player import PlayOptions
+from tfprov.playbook.run import play_shipped
 from tfprov.playbook.verbs import run_result, with_deadline
 from tfprov.results import RunResult
 

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING
 
 from tfprov.engine.context import Context, chief_of
 from tfprov.engine.observe import locate, missing, observe, plan
-from tfprov.errors import combine_errors
+from tfprov.errors import TfprovError, Usage, combine_errors
+from tfprov.model.plan import Plan
 from tfprov.model.sections import span_seconds
 from tfprov.model.state import Observation
+from tfprov.planning.name_ranges import host_names
 from tfprov.planning.plan_text import NOTHING, plan_lines, summary
 from tfprov.planning.reconcile import incomparable_secrets
 from tfprov.results import DownResult, GatherResult, PlanResult, RunResult, UpResult, checkpoint
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from tfprov.engine.monitoring.status import Status
     from tfprov.model.playbook import Play
-    from tfprov.playbook.run import PlayOptions
+    from tfprov.playbook.player import PlayOptions
 
 # Modules that only a plan with something to do needs are imported by the functions that use them: 50 ms of a no-op `up`.
 
@@ -32,22 +34,48 @@ def plan_changes(context: Context) -> PlanResult:
     return result.with_obstacles(taken(context, result.plan, observation, tolerant=True))
 
 
-def up(context: Context, *, partial: bool) -> UpResult:
-    """Start what is missing and wait until every task serves; without `partial`, a failure takes everything back."""
+def up(context: Context, *, partial: bool, canary: int | None = None) -> UpResult:
+    """Start what is missing and wait until every task serves; without `partial`, a failure takes everything back.
+
+    With `canary`, so many hosts come first, and the others follow once their tasks serve; Usage if it is below 1.
+    """
+    if canary is not None and canary < 1:
+        raise Usage(f"a canary of {canary} hosts", "it is 1 host at least")
     result, observation = _plan(context)
     if not result:
         _announce(context, result)
         return UpResult(result.plan)
     from tfprov.engine.checkpoints.gather import check_target  # noqa: PLC0415
     from tfprov.history.session import chief_run, recording  # noqa: PLC0415
-    from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
+    from tfprov.playbook.player import PlayOptions  # noqa: PLC0415
+    from tfprov.playbook.run import play_shipped  # noqa: PLC0415
 
     check_target(context)
     _check_programs(context, result)
     with recording(context, "up", chief_run(context, observation)) as session:
         _announce(session.context, result)
+        if canary is not None:
+            _play_canary(session.context, result.plan, canary, PlayOptions("up", partial=partial))
         play_shipped(session.context, PlayOptions("up", partial=partial))
     return UpResult(result.plan)
+
+
+def _play_canary(context: Context, plan: Plan, number: int, options: "PlayOptions") -> None:
+    """Bring up the first hosts of a plan; an error of theirs comes before anything is done on the others."""
+    from tfprov.playbook.batches import canary_hosts  # noqa: PLC0415
+    from tfprov.playbook.run import play_shipped  # noqa: PLC0415
+
+    hosts = canary_hosts(plan, number)
+    if not hosts:
+        context.report.note("no canary: nothing starts")
+        return
+    context.report.note(f"canary: {host_names(hosts)}")
+    try:
+        play_shipped(context.limited(hosts), options)
+    except TfprovError:
+        context.report.note("the canary failed: nothing was changed on the other hosts")
+        raise
+    context.report.note("the canary serves: the other hosts follow")
 
 
 def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
@@ -55,7 +83,8 @@ def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
     from tfprov.engine.checkpoints.gather import check_target  # noqa: PLC0415
     from tfprov.engine.monitoring.follow import check_ends  # noqa: PLC0415
     from tfprov.history.session import chief_run, recording  # noqa: PLC0415
-    from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
+    from tfprov.playbook.player import PlayOptions  # noqa: PLC0415
+    from tfprov.playbook.run import play_shipped  # noqa: PLC0415
 
     begun = context.clock.now()
     check_ends(context)
@@ -89,7 +118,8 @@ def run_result(context: Context, begun: float) -> RunResult:
 def down(context: Context, *, discard: bool) -> DownResult:
     """Gather, stop and remove everything; with nothing there, remove what hosts still keep of the cluster."""
     from tfprov.history.session import chief_run, recording  # noqa: PLC0415
-    from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
+    from tfprov.playbook.player import PlayOptions  # noqa: PLC0415
+    from tfprov.playbook.run import play_shipped  # noqa: PLC0415
 
     name, observation = context.cluster.name, observe(context)
     tasks = tuple(container.task for container in observation.containers())
@@ -187,7 +217,8 @@ def _plan(context: Context) -> tuple[PlanResult, Observation]:
         return PlanResult(actions, title, (NOTHING,), uncomparable=uncomparable), observation
     from tfprov.engine.checkpoints.forecast import forecast  # noqa: PLC0415
 
-    text, consequence = tuple(plan_lines(actions, context.wanted)), forecast(context, actions, observation)
+    text = tuple(plan_lines(actions, context.wanted, fold=context.fold))
+    consequence = forecast(context, actions, observation)
     return PlanResult(actions, title, text, consequence, uncomparable=uncomparable), observation
 
 

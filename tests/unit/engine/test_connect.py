@@ -33,7 +33,8 @@ from tfprov.model.playbook import Play, Stop
 from tfprov.model.state import HostState, Observed, State
 from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
-from tfprov.playbook.run import PlayOptions, play
+from tfprov.playbook.player import PlayOptions
+from tfprov.playbook.run import play
 from tfprov.playbook.steps import RUN
 from tfprov.settings.connection import ConnectionSettings
 from tfprov.settings.resolve import resolve

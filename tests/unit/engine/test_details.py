@@ -33,7 +33,8 @@ from tfprov.model.playbook import Command, Stop
 from tfprov.model.state import Observation, Observed, State, describe_exit
 from tfprov.model.yaml_node import Items, Mapping, Scalar, mark_secret, plain, plain_masked, wrap
 from tfprov.playbook.parse import read_playbook
-from tfprov.playbook.run import PlayOptions, play
+from tfprov.playbook.player import PlayOptions
+from tfprov.playbook.run import play
 from tfprov.playbook.steps import RUN
 from tfprov.wiring import STRATEGY_VARIABLE
 

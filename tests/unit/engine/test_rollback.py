@@ -27,7 +27,8 @@ from tfprov.model.plan import ActionKind
 from tfprov.model.state import Observed, State
 from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
-from tfprov.playbook.run import PlayOptions, play
+from tfprov.playbook.player import PlayOptions
+from tfprov.playbook.run import play
 
 INVENTORY = """
 all: {vars: {tfprov: {cluster: lab, command: [python], start_timeout: 60, restart: never}}}

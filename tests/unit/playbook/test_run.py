@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.memory_cluster import make_context
-from tfprov.engine.context import Context
+from tests.support.memory_plays import MemoryPlays
 from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.errors import HostError, InvalidInput, TfprovError
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.playbook.parse import read_playbook
-from tfprov.playbook.run import PlayOptions, play
+from tfprov.playbook.player import PlayOptions
+from tfprov.playbook.run import play
 
 INVENTORY = """
 all: {vars: {tfprov: {cluster: lab, command: [python]}}}
@@ -22,39 +23,17 @@ worker: {hosts: {h2: }}
 """
 
 
-class MemoryLab:
-    """Two hosts whose commands are noted, and fail as they are told to."""
-
-    def __init__(self, directory: Path) -> None:
-        self.hosts: dict[str, MemoryRuntime] = {}
-        self.context: Context = replace(make_context(INVENTORY, (), self.hosts), home=directory)
-        self.ran: list[str] = []
-        self.book = directory / "book.yml"
-        for name, host in self.hosts.items():
-            host.answer = lambda argv, name=name: self.answer(name, argv)  # type: ignore[misc]
-
-    def answer(self, host: str, argv: Sequence[str]) -> tuple[int, str]:
-        self.ran.append(f"{argv[0]} {host}")
-        if argv[0] == "interrupt":
-            raise KeyboardInterrupt
-        return (1 if argv[0] == "fail" else 0), ""
-
-    def play(self, text: str, **options: object) -> None:
-        self.book.write_text(text)
-        play(self.context, read_playbook(self.book), PlayOptions(**options))  # type: ignore[arg-type]
-
-
 @pytest.fixture
-def memory_lab(tmp_path: Path) -> MemoryLab:
-    return MemoryLab(tmp_path)
+def memory_lab(tmp_path: Path) -> MemoryPlays:
+    return MemoryPlays(tmp_path, INVENTORY)
 
 
-def test_steps_run_in_their_order_on_the_hosts_of_their_play(memory_lab: MemoryLab) -> None:
+def test_steps_run_in_their_order_on_the_hosts_of_their_play(memory_lab: MemoryPlays) -> None:
     memory_lab.play("- {hosts: worker, tasks: [command: one, command: two]}\n- {hosts: all, tasks: [command: three]}")
     assert memory_lab.ran == ["one h2", "two h2", "three h1", "three h2"]
 
 
-def test_a_failure_ends_the_plays_but_not_those_that_are_always_played(memory_lab: MemoryLab) -> None:
+def test_a_failure_ends_the_plays_but_not_those_that_are_always_played(memory_lab: MemoryPlays) -> None:
     with pytest.raises(HostError, match="h1: `fail` ended with exit code 1"):
         memory_lab.play(
             "- {hosts: ps, tasks: [command: fail, command: never]}\n- {hosts: ps, tasks: [command: never]}\n"
@@ -64,7 +43,7 @@ def test_a_failure_ends_the_plays_but_not_those_that_are_always_played(memory_la
 
 
 def test_the_first_ctrl_c_still_plays_what_is_always_played_and_the_second_leaves_at_once(
-    memory_lab: MemoryLab,
+    memory_lab: MemoryPlays,
 ) -> None:
     always = "- {hosts: ps, always: true, tasks: [command: clean, command: interrupt, command: never]}"
     with pytest.raises(KeyboardInterrupt):
@@ -72,7 +51,7 @@ def test_the_first_ctrl_c_still_plays_what_is_always_played_and_the_second_leave
     assert memory_lab.ran == ["interrupt h1", "clean h1", "interrupt h1"]
 
 
-def test_plays_and_steps_for_roles_that_are_not_there_are_left_out(memory_lab: MemoryLab) -> None:
+def test_plays_and_steps_for_roles_that_are_not_there_are_left_out(memory_lab: MemoryPlays) -> None:
     memory_lab.play(
         "- {hosts: all, when: evaluator, tasks: [command: never]}\n"
         "- {hosts: ps, tasks: [{command: never, when: tensorboard}, {command: one, when: [ps, worker]}]}"
@@ -80,7 +59,7 @@ def test_plays_and_steps_for_roles_that_are_not_there_are_left_out(memory_lab: M
     assert memory_lab.ran == ["one h1"]
 
 
-def test_tags_choose_plays_and_steps(memory_lab: MemoryLab) -> None:
+def test_tags_choose_plays_and_steps(memory_lab: MemoryPlays) -> None:
     book = (
         "- {hosts: ps, tags: a, tasks: [command: one]}\n- {hosts: ps, tasks: [{command: two, tags: b}, command: never]}"
     )
@@ -88,13 +67,13 @@ def test_tags_choose_plays_and_steps(memory_lab: MemoryLab) -> None:
     assert memory_lab.ran == ["one h1", "two h1"]
 
 
-def test_a_check_changes_nothing(memory_lab: MemoryLab) -> None:
+def test_a_check_changes_nothing(memory_lab: MemoryPlays) -> None:
     memory_lab.play("- {hosts: all, tasks: [start, command: never, stop: {remove: true}]}", check=True)
     assert memory_lab.ran == []
     assert all(host.calls == [] for host in memory_lab.hosts.values())
 
 
-def test_a_pattern_that_matches_nothing_is_reported_before_anything_is_done(memory_lab: MemoryLab) -> None:
+def test_a_pattern_that_matches_nothing_is_reported_before_anything_is_done(memory_lab: MemoryPlays) -> None:
     with pytest.raises(InvalidInput, match=r"book.yml:2:3: error: no host or group matches `nosuch`"):
         memory_lab.play("- {hosts: all, tasks: [command: never]}\n- {hosts: nosuch, tasks: [command: never]}")
     assert memory_lab.ran == []
@@ -111,7 +90,7 @@ class Noted(ClusterLock):
 
 
 def test_what_was_started_is_taken_back_also_when_the_host_of_the_lock_is_lost(
-    memory_lab: MemoryLab, monkeypatch: pytest.MonkeyPatch
+    memory_lab: MemoryPlays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tfprov.playbook.run.ClusterLock", Noted)
     Noted.tolerant = []

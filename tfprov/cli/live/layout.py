@@ -1,6 +1,5 @@
 """The live view as lines: a pure function of an overview and the size of the screen."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,12 +10,11 @@ from tfprov.cli.progress_line import progress_line
 from tfprov.engine.monitoring.overview import Overview
 from tfprov.engine.monitoring.status import Row, Status
 from tfprov.hosts.usage import Usage
+from tfprov.planning.name_ranges import host_names, ranges
 from tfprov.planning.plan_text import format_size, format_span
 
 NARROW = 80
 """Columns for which the widths of cells are made."""
-_FEW = 4
-"""Hosts that a group names; it counts the rest."""
 _BAD = ("failed", "unreachable", "absent", "lost", "restarting")
 """States of tasks that stand first, as somebody has to do something about them."""
 _HEAD = ("TASK", "STATE", "UP", "STEPS/S", "CPU", "MEMORY", "GPU", "HOST")
@@ -192,37 +190,6 @@ def _notes(overview: Overview, columns: int) -> Iterable[str]:
         )
     if overview.last_line:
         yield cut(f"{status.chief} | {overview.last_line.strip()}", columns)
-
-
-def ranges(indexes: Iterable[str]) -> str:
-    """Return numbers as ranges: `0-35,40`; what is no number stays as it is."""
-    numbers = sorted({int(index) for index in indexes if index.isdecimal()})
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
-
-
-_NUMBERED = re.compile(r"(?P<before>.*?)(?P<number>\d+)(?P<after>\D*)", re.ASCII)
-
-
-def host_names(hosts: Iterable[str]) -> str:
-    """Return hosts as Ansible writes ranges, `node[17:52]`, where they are numbered; else a few, and how many more."""
-    names = sorted(set(hosts))
-    if len(names) == 1:
-        return names[0]
-    matches = [_NUMBERED.fullmatch(name) for name in names]
-    shapes = {(match["before"], match["after"]) if match else None for match in matches}
-    if len(shapes) == 1 and None not in shapes:
-        numbers = sorted(int(match["number"]) for match in matches if match)
-        before, after = next(iter(shapes)) or ("", "")
-        if numbers[-1] - numbers[0] + 1 == len(set(numbers)):
-            return f"{before}[{numbers[0]}:{numbers[-1]}]{after}"
-        return f"{before}[{ranges(map(str, numbers))}]{after}"
-    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
 
 
 def cut(text: str, width: int) -> str:

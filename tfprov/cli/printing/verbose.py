@@ -51,7 +51,8 @@ def verbose_option() -> Callable[[F], F]:
         "--verbose",
         count=True,
         callback=_set,
-        help="Say more: commands and changes on hosts, with their times; -vv also every question, and tracebacks.",
+        help="Say more: every line of a plan; commands and changes on hosts, with their times; -vv also every question, "
+        "and tracebacks.",
     )
 
 

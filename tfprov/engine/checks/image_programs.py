@@ -1,6 +1,6 @@
 """Checks the programs in images, on hosts that have the image."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from tfprov.engine.checks import remote_data, remote_dirs
@@ -8,12 +8,12 @@ from tfprov.engine.checks.check import split_error
 from tfprov.engine.checks.collect import Collected
 from tfprov.engine.checks.host_rules import IN_IMAGE, Finding, Verdict, command, failed, note, tensorflow, undelivered
 from tfprov.engine.checks.remote_dirs import chief_with_remote
+from tfprov.engine.checks.temporary_containers import container_pool
 from tfprov.engine.command_checks import Fault, Programs, alternatives, fault_of_image, refuse, tasks_by_program
-from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
 from tfprov.errors import HostError
 from tfprov.hosts.docker.image_contents import ImageLookup, find_programs, image_user, try_import
-from tfprov.hosts.docker.reachability_probe import CHECK, sweep_created
+from tfprov.hosts.docker.reachability_probe import sweep_created, temporary
 from tfprov.hosts.machine import Machine
 from tfprov.hosts.program_checks import ImportResult
 from tfprov.model.state import Container
@@ -41,8 +41,9 @@ def refuse_images(context: Context, programs: Programs, containers: Iterable[Con
         with suppress(HostError):
             sweep_created(context.machines[host].engine, context.cluster.name)
 
-    with pool(context.forks) as looks:
-        list(looks.map(sweep, {container.task.host for container, _ in groups}))
+    machines = {container.task.host: context.machines[container.task.host] for container, _ in groups}
+    with container_pool(context.cluster.name, machines, context.forks) as looks:
+        list(looks.map(sweep, machines))
         seen_faults = list(looks.map(look_up, [container for container, _ in groups]))
     for (_, tasks), fault in zip(groups, seen_faults, strict=True):
         faults |= dict.fromkeys(tasks, fault)
@@ -54,7 +55,7 @@ def image_fault(machine: Machine, programs: Programs, container: Container, clus
     needs = programs.needs(container)
     if not needs:
         return None
-    labels = look_labels(cluster)
+    labels = temporary(cluster)
     looked = find_programs(machine.engine, container, labels, needs)
     fault = fault_of_image(programs, container, looked)
     more = [name for name in alternatives(needs) if name not in looked.present] if fault else []
@@ -66,16 +67,12 @@ def image_fault(machine: Machine, programs: Programs, container: Container, clus
     return fault
 
 
-def look_labels(cluster: str) -> Mapping[str, str]:
-    """Return the labels of throw-away containers that look into an image."""
-    return {CHECK: cluster}
-
-
 def of_images(collected: Collected) -> dict[str, list[Finding]]:
     """Return the findings on the programs of every host, also of unreachable ones."""
     programs = Programs.of(collected.context)
     hosts = [host for host in collected.answers if host not in collected.context.left]
-    with pool(collected.context.forks) as executor:
+    machines = {host: collected.context.machines[host] for host, facts in collected.facts.items() if facts.engine}
+    with container_pool(collected.context.cluster.name, machines, collected.context.forks) as executor:
         return dict(zip(hosts, executor.map(lambda host: _of_host(collected, programs, host), hosts), strict=True))
 
 
@@ -118,7 +115,7 @@ def _in_image(
             return
         key = container.docker.image, python
         if key not in imported:
-            imported[key] = try_import(machine.engine, container, look_labels(cluster), python)
+            imported[key] = try_import(machine.engine, container, temporary(cluster), python)
         yield tensorflow(imported[key], python, IN_IMAGE, is_sure=bool(uses))
     except HostError as error:
         yield failed("command", *split_error(error))

@@ -3,20 +3,17 @@
 import secrets
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeVar
 
 from tfprov.engine.checks.reachability import NOT_FROM_HOST, OK, UNTRIED, Cell, Reason
+from tfprov.engine.checks.temporary_containers import container_pool, sweep_hosts
 from tfprov.errors import HostError
-from tfprov.hosts.docker.reachability_probe import CHECK, ROUND, Endpoint, NoPython, listen, probe, start_prober, sweep
+from tfprov.hosts.docker.reachability_probe import Endpoint, NoPython, listen, probe, start_prober, temporary
 from tfprov.hosts.machine import Machine
 from tfprov.model.cluster import Task
 
-_HURRY = 30.0
-"""Seconds after Ctrl-C for the removal of probe containers: a start in flight on a busy host takes some 10 s. On a silent
-host they end by themselves; a second Ctrl-C does not wait."""
 NO_PYTHON = "the image has no python3"
 
 Result = TypeVar("Result")
@@ -98,51 +95,20 @@ class Probing:
         if len(silent) == len(self.aims):  # nothing is started where nothing can be tried
             return Probed([Cell(host, aim.task, UNTRIED, aim.why) for host in self.sources for aim in self._aims(host)])
         probed = Probed()
+        machines = {host: source.machine for host, source in self.sources.items() if source.why is None}
         if self.alone:
-            self._sweep(everything=True)
-        pool = ThreadPoolExecutor(max_workers=self.forks)
-        try:
+            sweep_hosts(self.cluster, machines, self.forks, everything=True)
+        with container_pool(self.cluster, machines, self.forks, self._stopping) as pool:
             ready = self._each(pool, self._prepare)
             probed.from_host += [host for host, it in ready.items() if not it.prober and it.why is None]
             silent |= {task: why for it in ready.values() for task, why in it.silent.items()}
             rows = self._each(pool, lambda host, source: self._row(host, source, ready[host], silent))
             probed.cells += [cell for row in rows.values() for cell in row]
-            probed.left |= self._sweep()
-        except BaseException as error:
-            ending = threading.Thread(target=self._end, args=(pool,), daemon=True)
-            ending.start()
-            ending.join(None if isinstance(error, Exception) else _HURRY)
-            raise
-        pool.shutdown()
+            probed.left |= sweep_hosts(self.cluster, machines, self.forks)
         return probed
 
-    def _end(self, pool: ThreadPoolExecutor) -> None:
-        """Start no more containers, and remove this round's, also those that are being started."""
-        self._stopping.set()
-        pool.shutdown(wait=False, cancel_futures=True)
-        self._sweep()
-        pool.shutdown(wait=True)
-        self._sweep()
-
-    def _each(self, pool: ThreadPoolExecutor, do: Callable[[str, ProbeSource], Result]) -> dict[str, Result]:
+    def _each(self, pool: Executor, do: Callable[[str, ProbeSource], Result]) -> dict[str, Result]:
         return dict(zip(self.sources, pool.map(do, self.sources, self.sources.values()), strict=True))
-
-    def _sweep(self, *, everything: bool = False) -> dict[str, str]:
-        """Remove this round's containers, or with `everything` those of all rounds; return a warning by host."""
-        word = "" if everything else self.token
-        with ThreadPoolExecutor(max_workers=self.forks) as pool:
-            return {
-                host: remainder for host, remainder in self._each(pool, partial(self._swept, word)).items() if remainder
-            }
-
-    def _swept(self, word: str, _host: str, source: ProbeSource) -> str:
-        if source.why is not None:  # nothing of ours can be there
-            return ""
-        try:
-            sweep(source.machine.engine, self.cluster, word)
-        except HostError as error:
-            return f"what was started there may run for two minutes more: {error.reason}"
-        return ""
 
     def _prepare(self, host: str, source: ProbeSource) -> _Ready:
         ready = _Ready(why=source.why)
@@ -175,8 +141,8 @@ class Probing:
         return None
 
     @property
-    def _labels(self) -> dict[str, str]:
-        return {CHECK: self.cluster, ROUND: self.token}
+    def _labels(self) -> Mapping[str, str]:
+        return temporary(self.cluster)
 
     def _target(self, aim: Aim) -> Endpoint:
         greeting = "" if aim.runs else f"tfprov-check {self.token} {aim.task.name}"

@@ -12,7 +12,7 @@ from tfprov.engine.context import Context
 from tfprov.errors import HostError, InvalidInput, Problem, one_line
 from tfprov.filesystems.urls import SCHEMES, Scheme, scheme_of
 from tfprov.hosts.docker.image_contents import run_in_image
-from tfprov.hosts.docker.reachability_probe import CHECK as REACHABILITY_CHECK
+from tfprov.hosts.docker.reachability_probe import temporary
 from tfprov.hosts.docker.remote_probe import probe_in_container
 from tfprov.hosts.machine import Machine
 from tfprov.hosts.process.spec import environment
@@ -88,7 +88,7 @@ def _has_client(context: Context, container: Container, scheme: Scheme) -> bool:
     machine = context.machines.get(container.task.host)
     if machine is None:
         return True
-    labels = {REACHABILITY_CHECK: context.cluster.name}
+    labels = temporary(context.cluster.name)
     try:
         return run_in_image(machine.engine, container, labels, [container.argv[0], "-c", find]) != _NO_CLIENT
     except HostError:

@@ -5,8 +5,11 @@ by themselves after two minutes, in case the controller is killed.
 """
 
 import json
+import os
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import docker
@@ -18,7 +21,7 @@ from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.engine import Engine
 
 CHECK, ROUND = "tfprov.check", "tfprov.check.round"
-"""Labels with the cluster's name and the round; without a task's labels, so that they do not count as tasks."""
+"""Labels with the cluster's name and its maker's token; without a task's labels, so that it does not count as a task."""
 
 Labels = Mapping[str, str]
 
@@ -107,8 +110,23 @@ class NoPython(Exception):
     """The image has no Python, which probing needs."""
 
 
+def token() -> str:
+    """Return the word that identifies the temporary containers of this process."""
+    return _token(os.getpid())
+
+
+@cache
+def _token(_pid: int) -> str:
+    return secrets.token_hex(8)
+
+
+def temporary(cluster: str) -> Labels:
+    """Return the labels of a temporary container."""
+    return {CHECK: cluster, ROUND: token()}
+
+
 def sweep(engine: Engine, cluster: str, word: str = "") -> None:
-    """Remove the containers of `cluster` of one round, or of all rounds. Raises HostError."""
+    """Remove the temporary containers of `cluster` whose maker has the token `word`, or all. Raises HostError."""
     labels = [f"{CHECK}={cluster}", *([f"{ROUND}={word}"] if word else [])]
     with engine.errors():
         for container in engine.api.containers(all=True, filters={"label": labels}):

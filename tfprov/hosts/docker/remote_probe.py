@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.labels import container_name, home_variable
-from tfprov.hosts.docker.reachability_probe import CHECK
+from tfprov.hosts.docker.reachability_probe import temporary
 from tfprov.model.state import Container
 
 _LIMIT = 1 << 20
@@ -32,7 +32,7 @@ def probe_in_container(
             environment={**home_variable(options), **public},
             user=options.user,
             name=f"{container_name(cluster, container.task.name)}-probe-{secrets.token_hex(4)}",
-            labels={CHECK: cluster},
+            labels=dict(temporary(cluster)),
             stdin_open=True,
             host_config=api.create_host_config(
                 cap_drop=["ALL"], security_opt=["no-new-privileges"], pids_limit=_PIDS, mem_limit=_MEMORY

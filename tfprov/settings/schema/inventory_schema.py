@@ -114,13 +114,30 @@ _TEXT = plain({"type": "string", "minLength": 1})
 _TAGS: Schema = {"anyOf": [_TEXT, {"type": "array", "minItems": 1, "items": _TEXT}]}
 _ROLE: Schema = {"enum": list(ROLES)}
 _WHEN: Schema = {"anyOf": [_ROLE, {"type": "array", "minItems": 1, "items": _ROLE}]}
+_SIZE: Schema = {
+    "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^0*([1-9][0-9]*|([1-9][0-9]?|100)%)$"}]
+}
+_SERIAL: Schema = {"anyOf": [*_SIZE["anyOf"], {"type": "array", "minItems": 1, "items": _SIZE}]}
+_SHARE: Schema = {
+    "anyOf": [
+        {"type": "number", "minimum": 0, "maximum": 100},
+        {"type": "string", "pattern": "^0*([0-9]{1,2}(\\.[0-9]+)?|100(\\.0+)?)%?$"},
+    ]
+}
 _COMMON: Schema = {"name": _TEXT, "when": _WHEN, "tags": _TAGS}
 
 
 def playbook_schema() -> Schema:
     """Return the schema of a playbook: a list of plays, and of imports of others."""
     tasks = {"type": "array", "minItems": 1, "items": _step()}
-    play = {**_COMMON, "hosts": _TEXT, "tasks": tasks, "always": {"type": "boolean"}}
+    play = {
+        **_COMMON,
+        "hosts": _TEXT,
+        "tasks": tasks,
+        "serial": _SERIAL,
+        "max_fail_percentage": _SHARE,
+        "always": {"type": "boolean"},
+    }
     return {
         "$schema": DRAFT,
         "description": "Plays, in order; the keys are Ansible's, the modules tfprov's.",

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.terminal import Terminal, terminal
 from tests.support.waiting import until
-from tfprov.cli.live.layout import fitted_table, grouped, host_names, ranges, screen_lines, summary_line
+from tfprov.cli.live.layout import fitted_table, grouped, screen_lines, summary_line
 from tfprov.cli.live.watch import watch
 from tfprov.cli.watch import status_lines
 from tfprov.engine.monitoring.overview import Overview
@@ -92,26 +92,6 @@ def test_a_hostile_line_or_host_cannot_steer_the_terminal() -> None:
     hostile = replace(overview(1), last_line="\x1b[2J\x1b]0;x\x07\nevil\u202e", title="a\x1b[H")
     for line in screen_lines(hostile, 80, 24, 0.0):
         assert line.isprintable(), line
-
-
-@pytest.mark.parametrize(
-    ("names", "shown"),
-    [
-        (["node17", "node18", "node19"], "node[17:19]"),
-        (["node9", "node10", "node11"], "node[9:11]"),
-        (["gpu-1.lab", "gpu-3.lab"], "gpu-[1,3].lab"),
-        (["a"], "a"),
-        (["a", "b", "c", "d", "e", "f"], "a, b, c, d and 2 more"),
-        (["n1", "m2"], "m2, n1"),
-        (["10.0.0.1", "10.0.0.2"], "10.0.0.[1:2]"),
-    ],
-)
-def test_hosts_are_named_as_ranges(names: list[str], shown: str) -> None:
-    assert host_names(names) == shown
-
-
-def test_indexes_are_named_as_ranges() -> None:
-    assert ranges(["0", "1", "2", "4", "10", "9"]) == "0-2,4,9-10"
 
 
 def test_the_summary_of_a_cluster_without_progress() -> None:

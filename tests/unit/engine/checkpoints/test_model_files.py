@@ -18,7 +18,8 @@ from tfprov.formats.checkpoint import model_files, model_roots
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
-from tfprov.playbook.run import PlayOptions, play
+from tfprov.playbook.player import PlayOptions
+from tfprov.playbook.run import play
 
 INVENTORY = """
 all: {vars: {tfprov: {cluster: lab, command: [python], restart: never}}}

@@ -20,7 +20,8 @@ from tfprov.hosts.log_lines import Line, LogTimes
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
-from tfprov.playbook.run import PlayOptions, play
+from tfprov.playbook.player import PlayOptions
+from tfprov.playbook.run import play
 
 INVENTORY = """
 all:

@@ -358,6 +358,10 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
         r"^`image.name` must be at most 255 characters",
         r"must be a whole number, not `\d+\.0`",
     ],
+    "which keys and steps of a play exclude each other": [
+        r"^`(gather|wait: \{for: done\})` in a play with `serial`",
+        r"^`max_fail_percentage` in a play with `always`",
+    ],
     "what an imported playbook says": [
         r"^no module `strat`",
         r"^`wait` must be a mapping, not `1`",

@@ -1,0 +1,173 @@
+"""`serial:` and `max_fail_percentage:`: which hosts play together, and when failures stop a play."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.memory_plays import MemoryPlays
+from tfprov.errors import HostError, TaskFailed, TfprovError, Unreachable
+from tfprov.model.playbook import BatchSize
+from tfprov.playbook.batches import is_exceeded, split
+
+INVENTORY = """
+all: {vars: {tfprov: {cluster: lab, command: [python], start_timeout: 2, restart: never}}}
+ps: {hosts: {h1: }}
+worker: {hosts: {h2: , h3: , h4: , h5: }}
+"""
+UP = "[start, wait: {for: serving}]"
+
+
+@pytest.fixture
+def plays(tmp_path: Path) -> MemoryPlays:
+    return MemoryPlays(tmp_path, INVENTORY)
+
+
+def fails(plays: MemoryPlays, text: str, **options: object) -> TfprovError:
+    with pytest.raises(TfprovError) as caught:
+        plays.play(text, **options)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([], [10]),
+        ([BatchSize(3)], [3, 3, 3, 1]),
+        ([BatchSize(30, percent=True)], [3, 3, 3, 1]),
+        ([BatchSize(1), BatchSize(5), BatchSize(10)], [1, 5, 4]),
+        ([BatchSize(1), BatchSize(4)], [1, 4, 4, 1]),
+        ([BatchSize(1, percent=True)], [1] * 10),
+        ([BatchSize(25, percent=True)], [2] * 5),
+        ([BatchSize(100, percent=True)], [10]),
+        ([BatchSize(1000)], [10]),
+    ],
+)
+def test_hosts_are_split_as_ansible_splits_them(sizes: list[BatchSize], expected: list[int]) -> None:
+    hosts = [f"h{n}" for n in range(10)]
+    batches = list(split(hosts, sizes))
+    assert [len(batch) for batch in batches] == expected
+    assert [host for batch in batches for host in batch] == hosts
+    assert list(split([], sizes)) == []
+
+
+def test_a_share_must_be_exceeded_not_reached_and_all_hosts_are_always_too_many() -> None:
+    assert not is_exceeded(1, 4, 25)
+    assert is_exceeded(2, 4, 25)
+    assert is_exceeded(1, 4, 24.9)
+    assert is_exceeded(1, 4, 0)
+    assert not is_exceeded(3, 4, 100)
+    assert is_exceeded(4, 4, 100)
+
+
+def test_a_batch_plays_all_steps_before_the_next_begins(plays: MemoryPlays) -> None:
+    plays.play("- {hosts: worker, serial: [1, '50%'], tasks: [command: one, command: two]}")
+    assert plays.ran == [
+        "one h2", "two h2", "one h3", "one h4", "two h3", "two h4", "one h5", "two h5"
+    ]  # fmt: skip
+    assert plays.report.notes == ["batch 1 of 3: h2", "batch 2 of 3: h[3:4]", "batch 3 of 3: h5"]
+
+
+def test_a_failure_stops_the_play_before_the_later_batches(plays: MemoryPlays) -> None:
+    error = fails(plays, "- {hosts: worker, serial: 2, tasks: [command: fail h3, command: two]}")
+    assert str(error).startswith("h3: `fail` ended with exit code 1")
+    assert plays.ran == ["fail h2", "fail h3"]
+    assert plays.report.notes[-1] == "the play stops before 2 hosts: h[4:5]"
+
+
+def test_a_start_is_taken_back_in_its_batch_alone(plays: MemoryPlays) -> None:
+    plays.hosts["h5"].refuses["start worker/3"] = "its disk is full"
+    error = fails(plays, f"- {{hosts: all, serial: [3, 2], tasks: {UP}}}")
+    assert str(error) == "h5: its disk is full"
+    assert plays.running() == ["ps/0", "worker/0", "worker/1"]
+    assert "nothing was left half-started: stopped worker/2" in plays.report.notes
+
+
+def test_a_batch_that_does_not_serve_stops_the_play(plays: MemoryPlays) -> None:
+    plays.hosts["h2"].silent.add("worker/0")
+    error = fails(plays, f"- {{hosts: all, serial: 2, tasks: {UP}}}")
+    assert isinstance(error, TaskFailed)
+    assert plays.running() == []
+    assert all(not plays.hosts[name].calls for name in ("h3", "h4", "h5"))
+
+
+def test_hosts_that_fail_are_left_out_while_they_are_few(plays: MemoryPlays) -> None:
+    error = fails(
+        plays,
+        "- {hosts: worker, serial: 2, max_fail_percentage: 50, tasks: [command: fail h3, command: two]}\n"
+        "- {hosts: all, tasks: [command: last]}\n- {hosts: ps:h3, always: true, tasks: [command: clean]}",
+    )
+    assert isinstance(error, HostError)
+    assert error.host == "h3"
+    assert plays.ran == [
+        "fail h2", "fail h3", "two h2", "fail h4", "fail h5", "two h4", "two h5",
+        "last h1", "last h2", "last h4", "last h5", "clean h1", "clean h3",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("percentage", ["49.5", "0", "'49%'"])
+def test_more_failures_than_allowed_stop_the_play_after_the_step(plays: MemoryPlays, percentage: str) -> None:
+    book = f"- {{hosts: worker, serial: 2, max_fail_percentage: {percentage}, tasks: [command: fail h2, command: two]}}"
+    fails(plays, book)
+    assert plays.ran == ["fail h2", "fail h3"]
+    allowed = percentage.strip("'%")
+    assert f"1 of 2 hosts failed, and max_fail_percentage is {allowed}: h2" in plays.report.notes
+
+
+def test_each_batch_is_counted_by_itself_and_a_batch_that_fails_whole_stops_the_play(plays: MemoryPlays) -> None:
+    fails(plays, "- {hosts: worker, serial: 2, max_fail_percentage: 50, tasks: [command: fail h2 h4 h5]}")
+    assert plays.ran == ["fail h2", "fail h3", "fail h4", "fail h5"]
+    plays.ran.clear()
+    fails(plays, "- {hosts: worker, serial: 1, max_fail_percentage: 100, tasks: [command: fail h2]}")
+    assert plays.ran == ["fail h2"]
+
+
+def test_the_failures_of_several_steps_of_a_batch_add_up(plays: MemoryPlays) -> None:
+    fails(
+        plays, "- {hosts: worker, max_fail_percentage: 25, tasks: [command: fail h2, command: fail h3, command: three]}"
+    )
+    assert plays.ran == ["fail h2", "fail h3", "fail h4", "fail h5", "fail h3", "fail h4", "fail h5"]
+
+
+def test_tasks_that_do_not_start_or_serve_are_taken_back_and_the_others_stay(plays: MemoryPlays) -> None:
+    plays.hosts["h3"].refuses["start worker/1"] = "its disk is full"
+    plays.hosts["h4"].silent.add("worker/2")
+    error = fails(plays, f"- {{hosts: all, max_fail_percentage: 40, tasks: {UP}}}")
+    assert "h3: its disk is full" in str(error)
+    assert "worker/2: does not serve" in str(error)
+    assert plays.running() == ["ps/0", "worker/0", "worker/3"]
+
+
+def test_too_many_that_do_not_serve_take_the_whole_batch_back(plays: MemoryPlays) -> None:
+    plays.hosts["h3"].silent.add("worker/1")
+    plays.hosts["h4"].silent.add("worker/2")
+    fails(plays, f"- {{hosts: all, max_fail_percentage: 20, tasks: {UP}}}")
+    assert plays.running() == []
+
+
+def test_hosts_out_of_reach_count_as_failed(plays: MemoryPlays) -> None:
+    plays.hosts["h5"].failure = Unreachable("h5", "no answer")
+    error = fails(plays, "- {hosts: all, max_fail_percentage: 20, tasks: [start, wait, command: one]}")
+    assert isinstance(error, Unreachable)
+    assert plays.running() == ["ps/0", "worker/0", "worker/1", "worker/2"]
+    assert plays.ran == ["one h1", "one h2", "one h3", "one h4"]
+    plays.hosts["h4"].silent.add("worker/2")
+    plays.hosts["h4"].exits("worker/2", 1)
+    fails(plays, f"- {{hosts: all, max_fail_percentage: 20, tasks: {UP}}}")
+    assert plays.running() == ["ps/0", "worker/0", "worker/1"]
+
+
+def test_ctrl_c_stops_all_batches(plays: MemoryPlays) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        plays.play("- {hosts: worker, serial: 1, max_fail_percentage: 100, tasks: [command: interrupt]}")
+    assert plays.ran == ["interrupt h2"]
+
+
+def test_a_check_shows_the_batches_and_changes_nothing(plays: MemoryPlays) -> None:
+    plays.play("- {hosts: worker, serial: '50%', tasks: [start]}", check=True)
+    assert [note.split()[0] for note in plays.report.notes] == ["batch", "start:", "start:"] * 2
+    assert all(host.calls == [] for host in plays.hosts.values())
+
+
+def test_an_always_play_goes_through_all_its_batches(plays: MemoryPlays) -> None:
+    fails(plays, "- {hosts: worker, serial: 3, always: true, tasks: [command: fail h2, command: two]}")
+    assert plays.ran == ["fail h2", "two h2", "two h3", "two h4", "fail h5", "two h5"]

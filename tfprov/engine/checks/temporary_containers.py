@@ -1,0 +1,61 @@
+"""A pool of threads that make temporary containers on hosts, and leave none of them behind after Ctrl-C."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from tfprov.errors import HostError
+from tfprov.hosts.docker.reachability_probe import sweep, token
+from tfprov.hosts.machine import Machine
+
+_HURRY = 20.0
+"""Seconds after Ctrl-C for the removal of temporary containers: a start in flight on a busy host takes some 10 s. On a
+silent host those that were started end by themselves; a second Ctrl-C does not wait."""
+
+
+@contextmanager
+def container_pool(
+    cluster: str, machines: Mapping[str, Machine], forks: int, stopping: threading.Event | None = None
+) -> Iterator[ThreadPoolExecutor]:
+    """Yield a pool of `forks` threads, and wait for them at the end.
+
+    After an error, and after Ctrl-C, nothing more is begun, `stopping` is set, and the containers that this process made
+    on `machines` are removed, also those that are being made.
+    """
+    pool = ThreadPoolExecutor(max_workers=max(1, forks))
+
+    def end() -> None:
+        pool.shutdown(wait=False, cancel_futures=True)
+        sweep_hosts(cluster, machines, forks)
+        pool.shutdown(wait=True)
+        sweep_hosts(cluster, machines, forks)
+
+    try:
+        yield pool
+    except BaseException as error:
+        if stopping is not None:
+            stopping.set()
+        ending = threading.Thread(target=end, daemon=True)
+        ending.start()
+        ending.join(None if isinstance(error, Exception) else _HURRY)
+        raise
+    pool.shutdown()
+
+
+def sweep_hosts(
+    cluster: str, machines: Mapping[str, Machine], forks: int, *, everything: bool = False
+) -> dict[str, str]:
+    """Remove the temporary containers of this process, or with `everything` those of any; return a warning by host."""
+    word = "" if everything else token()
+    with ThreadPoolExecutor(max_workers=max(1, forks)) as pool:
+        done = pool.map(lambda machine: _swept(machine, cluster, word), machines.values())
+        return {host: remainder for host, remainder in zip(machines, done, strict=True) if remainder}
+
+
+def _swept(machine: Machine, cluster: str, word: str) -> str:
+    try:
+        sweep(machine.engine, cluster, word)
+    except HostError as error:
+        return f"what was started there may run for two minutes more: {error.reason}"
+    return ""

@@ -1,0 +1,89 @@
+"""Batches of hosts: a play's `serial:` and `max_fail_percentage:`, read and applied; canaries. Pure."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from tfprov.errors import InvalidInput, Position, Problem, printable
+from tfprov.model.plan import ActionKind, Plan
+from tfprov.model.playbook import BatchSize
+from tfprov.model.yaml_node import Items, Node, Scalar
+
+_SIZE = re.compile(r"(?P<number>[0-9]{1,9})(?P<percent>%?)")
+_SHARE = re.compile(r"(?P<number>[0-9]{1,3}(?:\.[0-9]{1,9})?)%?")
+_SERIAL_FIX = 'write a number from 1, a share from "1%" to "100%", or a list of them'
+_SHARE_FIX = "write a number from 0 to 100"
+
+
+def read_serial(node: Node, skipped: Callable[[Position], bool]) -> tuple[BatchSize, ...]:
+    """Return the sizes of the batches; InvalidInput for each wrong one, except at `skipped` positions."""
+    entries = node.items if isinstance(node, Items) else (node,)
+    if not entries:
+        raise InvalidInput([Problem(node.at, "`serial` is an empty list", _SERIAL_FIX)])
+    sizes = [(entry, _size(entry)) for entry in entries if not skipped(entry.at)]
+    wrong = [
+        Problem(entry.at, f"`serial: {_spelled(entry)}` is no batch size", _SERIAL_FIX)
+        for entry, size in sizes
+        if size is None
+    ]
+    if wrong:
+        raise InvalidInput(wrong)
+    return tuple(size for _, size in sizes if size is not None)
+
+
+def _size(node: Node) -> BatchSize | None:
+    if not isinstance(node, Scalar) or isinstance(node.data, bool) or not isinstance(node.data, int | str):
+        return None
+    match = _SIZE.fullmatch(str(node.data))
+    if match is None:
+        return None
+    number, percent = int(match["number"]), bool(match["percent"])
+    return BatchSize(number, percent) if number > 0 and not (percent and number > 100) else None
+
+
+def read_percentage(node: Node) -> float:
+    """Return the share of a batch that may fail, 0 to 100; InvalidInput if it is none."""
+    if isinstance(node, Scalar) and isinstance(node.data, int | float | str) and not isinstance(node.data, bool):
+        match = _SHARE.fullmatch(node.data) if isinstance(node.data, str) else None
+        share = float(match["number"]) if match else -1.0 if isinstance(node.data, str) else float(node.data)
+        if 0 <= share <= 100:
+            return share
+    raise InvalidInput([Problem(node.at, f"`max_fail_percentage: {_spelled(node)}` is no percentage", _SHARE_FIX)])
+
+
+def _spelled(node: Node) -> str:
+    if not isinstance(node, Scalar):
+        return "…"
+    return "null" if node.data is None else printable(node.text or str(node.data))
+
+
+def split(hosts: Sequence[str], sizes: Sequence[BatchSize]) -> Iterator[tuple[str, ...]]:
+    """Yield the batches of `hosts`; the last size repeats, and without sizes all hosts are one batch.
+
+    A share counts from all hosts, is rounded down, and is one host at least, as in Ansible.
+    """
+    begin, number = 0, 0
+    while begin < len(hosts):
+        end = begin + _count(sizes[min(number, len(sizes) - 1)], len(hosts)) if sizes else len(hosts)
+        yield tuple(hosts[begin:end])
+        begin, number = end, number + 1
+
+
+def _count(size: BatchSize, hosts: int) -> int:
+    return max(1, hosts * size.number // 100) if size.percent else size.number
+
+
+def canary_hosts(plan: Plan, number: int) -> tuple[str, ...]:
+    """Return the first `number` hosts on which `plan` starts tasks, and those from which these tasks move.
+
+    A task that moves is stopped on its old host first, or it would run twice. Empty if nothing starts.
+    """
+    starts = [action for action in plan.actions if action.kind == ActionKind.START]
+    first = list(dict.fromkeys(action.host for action in starts))[:number]
+    tasks = {action.subject for action in starts if action.host in first}
+    left = [action.host for action in plan.actions if action.kind == ActionKind.REMOVE and action.subject in tasks]
+    return tuple(dict.fromkeys([*first, *left]))
+
+
+def is_exceeded(failed: int, size: int, percentage: float) -> bool:
+    """Whether a play stops after `failed` of the `size` hosts of a batch: more than `percentage`, or all of them."""
+    return failed >= size or 100 * failed > percentage * size

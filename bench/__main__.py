@@ -1,7 +1,7 @@
 """All figures in one table, peers beside tfprov on the same hosts.
 
     python -m bench [--peers DIRECTORY] [--small] [--rounds N] [startup] [inventory] [render] [throughput] [noop] [delivery]
-                    [tfrecord] [spark]
+                    [tfrecord] [spark] [scale]
 
 The machine's noise is met by measuring contenders in turn and telling medians; nothing here fails because of a time.
 """
@@ -14,12 +14,12 @@ from types import FrameType
 
 from tests.support import engine
 
-from . import delivery, inventory, joining, noop, render, spark, startup, tfrecord, throughput
+from . import delivery, inventory, joining, noop, render, scale, spark, startup, tfrecord, throughput
 from .bed import bed
 from .measure import Figure, machine, say, table
 
 _CPU = "CPU: the same ratio of CPU time, of controller and hosts together; other work on the machine disturbs it less."
-PARTS = ("startup", "inventory", "render", "throughput", "noop", "delivery", "tfrecord", "spark")
+PARTS = ("startup", "inventory", "render", "throughput", "noop", "delivery", "tfrecord", "spark", "scale")
 
 
 def main() -> None:
@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="of the cheap figures; %(default)s")
     parser.add_argument("--deliveries", type=int, default=2, help="rounds of first deliveries; %(default)s")
     parser.add_argument("--trainings", type=int, default=3, help="rounds of each training; %(default)s")
+    parser.add_argument("--hosts", type=int, nargs="+", default=scale.SIZES, help="of `scale`; %(default)s")
     given = parser.parse_args()
     if wrong := set(given.parts) - set(PARTS):
         parser.error(f"unknown: {', '.join(sorted(wrong))}")
@@ -56,6 +57,8 @@ def _figures(given: argparse.Namespace, parts: "list[str] | tuple[str, ...]") ->
         found += tfrecord.figures(given.rounds, given.peers.resolve())
     if "spark" in parts:
         found += spark.figures(min(given.rounds, 5))
+    if "scale" in parts:
+        found += scale.figures(given.hosts, min(given.rounds, 3), given.peers.resolve())
     if "throughput" in parts:
         found += [*joining.figures(given.trainings), *throughput.figures(given.trainings)]
     if not {"noop", "delivery"} & set(parts):

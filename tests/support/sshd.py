@@ -43,6 +43,7 @@ class Sshd:
     directory: Path
     options: tuple[str, ...] = ()
     port: int = field(default_factory=free_port)
+    address: str = "127.0.0.1"
     process: "subprocess.Popen[bytes] | None" = None
 
     @property
@@ -76,7 +77,7 @@ class Sshd:
 
     def configuration(self) -> str:
         ours = (
-            f"ListenAddress 127.0.0.1:{self.port}",
+            f"ListenAddress {self.address}:{self.port}",
             f"HostKey {self.host_key}",
             f"AuthorizedKeysFile {self.directory / 'authorized_keys'}",
             f"PidFile {self.directory / 'pid'}",

@@ -1,0 +1,67 @@
+"""Inventories of simulated hosts, for each contender."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.sshd import Sshd
+
+_ANSIBLE = """\
+[defaults]
+forks = 32
+[ssh_connection]
+pipelining = True
+ssh_args = -F /dev/null -o UserKnownHostsFile={known_hosts} -o ControlMaster=no
+"""
+_PLAYBOOK = "- {hosts: all, gather_facts: false, tasks: [{raw: docker ps}]}\n"
+_DEPLOY = "from pyinfra.operations import server\n\nserver.shell(commands=['docker ps'])\n"
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The files of a number of hosts: tfprov's `inventory`, and the directory of the `peers`."""
+
+    peers: Path
+    inventory: Path
+
+
+def write_hosts(directory: Path, server: Sshd, number: int) -> Hosts:
+    """Write the inventories of `number` hosts, each an address of the loopback where `server` answers."""
+    directory.mkdir()
+    addresses = [f"127.1.{host // 250}.{host % 250 + 1}" for host in range(number)]
+    known_hosts = directory / "known_hosts"
+    known_hosts.write_text("".join(f"[{address}]:{server.port} {server.public()}\n" for address in addresses))
+    connection = {
+        "ansible_port": server.port,
+        "ansible_user": "root",
+        "ansible_ssh_private_key_file": str(server.user_key),
+        "ansible_ssh_common_args": f"-F /dev/null -o UserKnownHostsFile={known_hosts}",
+    }
+    hosts = {f"h{n}": {"ansible_host": address, "net": f"10{address[3:]}"} for n, address in enumerate(addresses)}
+    settings = {
+        "cluster": f"scale{number}", "image": {"name": "debian:12"}, "code": None, "command": ["sleep", "1000"],
+        "address": "{{ net }}",
+    }  # fmt: skip
+    names = list(hosts)
+    inventory = {
+        "all": {
+            "vars": {**connection, "tfprov": settings},
+            "children": {
+                "ps": {"hosts": {names[0]: hosts[names[0]]}},
+                "worker": {"hosts": {name: hosts[name] for name in names[1:]}},
+            },
+        }
+    }
+    (directory / "inventory.yml").write_text(json.dumps(inventory))
+    peers = directory / "peers"  # tfprov would read ansible.cfg beside its inventory
+    peers.mkdir()
+    (peers / "ansible.json").write_text(json.dumps({"all": {"vars": connection, "hosts": hosts}}))
+    (peers / "ansible.cfg").write_text(_ANSIBLE.format(known_hosts=known_hosts))
+    (peers / "playbook.yml").write_text(_PLAYBOOK)
+    common = {
+        "ssh_user": "root", "ssh_port": server.port, "ssh_key": str(server.user_key),
+        "ssh_known_hosts_file": str(known_hosts), "ssh_strict_host_key_checking": "yes",
+    }  # fmt: skip
+    (peers / "pyinfra_hosts.py").write_text(f"hosts = ({addresses!r}, {common!r})\n")
+    (peers / "deploy.py").write_text(_DEPLOY)
+    return Hosts(peers, directory / "inventory.yml")

@@ -6,26 +6,22 @@ from pathlib import Path
 
 import google_crc32c
 
-from tfprov.formats.sstable import mask
+from tests.support.event_files import varint
+from tfprov.formats.tfrecord import mask_crc
 
 UINT8 = 4
 HEADER = b"\x08\x01\x1a\x02\x08\x01"
 """A BundleHeaderProto: one data file, little-endian, version 1."""
 
 
-def varint(number: int) -> bytes:
-    """Return a number as 7 bits a byte."""
-    return bytes((number & 127 | 128,)) + varint(number >> 7) if number > 127 else bytes((number,))
-
-
 def entry(
     data: bytes, *, dtype: int = UINT8, dims: tuple[int, ...] | None = None, offset: int = 0, size: int | None = None
 ) -> bytes:
     """Return the BundleEntryProto of a tensor."""
-    dim_protos = [b"\x08" + varint(dim & 0xFFFFFFFFFFFFFFFF) for dim in ((len(data),) if dims is None else dims)]
+    dim_protos = [b"\x08" + varint(dim) for dim in ((len(data),) if dims is None else dims)]
     shape = b"".join(b"\x12" + varint(len(dim)) + dim for dim in dim_protos)
     place = b"\x20" + varint(offset) + b"\x28" + varint(len(data) if size is None else size)
-    crc = struct.pack("<I", mask(google_crc32c.value(data)))
+    crc = struct.pack("<I", mask_crc(google_crc32c.value(data)))
     return b"\x08" + varint(dtype) + b"\x12" + varint(len(shape)) + shape + place + b"\x35" + crc
 
 
@@ -37,7 +33,7 @@ def write_table(path: Path, values: Mapping[bytes, bytes], *, per_block: int = 2
         nonlocal content
         handle = varint(len(content)) + varint(len(block))
         block += bytes((compression,))
-        content += block + struct.pack("<I", mask(google_crc32c.value(block)))
+        content += block + struct.pack("<I", mask_crc(google_crc32c.value(block)))
         return handle
 
     items = list(values.items())

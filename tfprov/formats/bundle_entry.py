@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tfprov.formats.sstable import CheckpointError, varint
+from tfprov.formats import protobuf
+from tfprov.formats.sstable import CheckpointError
 
 STRING, VARIANT = 7, 21
 _SIZES = (
@@ -70,7 +71,7 @@ class Entry:
 
 
 def parse_header(data: bytes) -> Header:
-    """Parse a BundleHeaderProto. Raises CheckpointError."""
+    """Parse a BundleHeaderProto. Raises ValueError."""
     fields = _fields(data)
     shards, order = _number(fields, 1), _number(fields, 2)
     needs = _number(_fields(_bytes(fields, 3)), 2)
@@ -82,7 +83,7 @@ def parse_header(data: bytes) -> Header:
 
 
 def parse_entry(data: bytes) -> Entry:
-    """Parse a BundleEntryProto. Raises CheckpointError."""
+    """Parse a BundleEntryProto. Raises ValueError."""
     fields = _fields(data)
     shape_fields = _fields(_bytes(fields, 2))
     shape = tuple(_number(_fields(_message(dim)), 1) for dim in shape_fields.get(2, ()))
@@ -124,23 +125,10 @@ def _slice(data: bytes) -> Slice:
 
 def _fields(data: bytes) -> Mapping[int, Sequence[int | bytes]]:
     """Return the values of a protobuf message by the numbers of the fields."""
-    fields: dict[int, list[int | bytes]] = defaultdict(list)
-    position = 0
-    while position < len(data):
-        tag, position = varint(data, position)
-        value: int | bytes
-        if tag & 7 == 0:
-            value, position = varint(data, position)
-        else:
-            size, position = (
-                varint(data, position) if tag & 7 == 2 else ({1: 8, 5: 4}.get(tag & 7, len(data)), position)
-            )
-            value = data[position : position + size]
-            position += size
-        if position > len(data):
-            raise CheckpointError("an entry of the index is no protobuf message")
-        fields[tag >> 3].append(value)
-    return fields
+    values: dict[int, list[int | bytes]] = defaultdict(list)
+    for key, number, content in protobuf.fields(data):
+        values[key >> 3].append(content if key & 7 else number)
+    return values
 
 
 def _number(fields: Mapping[int, Sequence[int | bytes]], number: int) -> int:
@@ -150,7 +138,7 @@ def _number(fields: Mapping[int, Sequence[int | bytes]], number: int) -> int:
         if len(value) != 4:
             raise CheckpointError("an entry of the index has a field of another type")
         return int(struct.unpack("<I", value)[0])
-    return value - (1 << 64) if value >> 63 else value
+    return protobuf.signed(value)
 
 
 def _bytes(fields: Mapping[int, Sequence[int | bytes]], number: int) -> bytes:

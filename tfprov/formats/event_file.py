@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import BinaryIO
 
+from tfprov.formats.protobuf import fields, signed, varint
 from tfprov.formats.tfrecord import last_records, read_records, verify_body
 
 
@@ -153,8 +154,7 @@ def _speed(before: _Event | None, newest: _Event) -> float | None:
 
 # --- the messages ---------------------------------------------------------------------------------------------------
 
-# A protobuf field starts with a key: its number, and in the low three bits how its value is written: 0 as a varint,
-# 1 in eight bytes, 2 as bytes after their length, 5 in four bytes.
+# How a field's value is written, in the low three bits of its key.
 _VARINT, _BYTES = 0, 2
 _DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
 
@@ -170,12 +170,12 @@ _NUMBERS = {
 def _event(data: bytes) -> _Event | None:
     """Parse an Event; None if it belongs to no step. Raises ValueError for invalid bytes."""
     wall_time, step, summary, has_step = 0.0, 0, b"", False
-    for key, number, content in _fields(data):
+    for key, number, content in fields(data):
         match key >> 3, key & 7:
             case 1, 1:
                 wall_time = _DOUBLE.unpack(content)[0]
             case 2, 0:
-                step = _signed(number)
+                step = signed(number)
             case 5, 2:
                 summary, has_step = content, True
             case 7, 2:  # session_log: a checkpoint was saved
@@ -185,7 +185,7 @@ def _event(data: bytes) -> _Event | None:
 
 def _values(summary: bytes) -> Iterator[tuple[str, float]]:
     """Yield (tag, number) for the scalar values of a Summary."""
-    for key, _, content in _fields(summary):
+    for key, _, content in fields(summary):
         if key == 1 << 3 | _BYTES:
             tag, value = _value(content)
             if value is not None:
@@ -194,7 +194,7 @@ def _values(summary: bytes) -> Iterator[tuple[str, float]]:
 
 def _value(data: bytes) -> tuple[str, float | None]:
     tag, value = "", None
-    for key, _, content in _fields(data):
+    for key, _, content in fields(data):
         match key >> 3, key & 7:
             case 1, 2:
                 tag = content.decode("utf-8", "replace")
@@ -210,69 +210,27 @@ def _number(tensor: bytes) -> float | None:
 
     TensorFlow fills up a tensor with fewer values than its shape with zeros.
     """
-    fields = {key >> 3: (number, content) for key, number, content in _fields(tensor)}
-    (dtype, _), (_, shape), (_, content) = (fields.get(field, (0, b"")) for field in (1, 2, 4))
+    by_number = {key >> 3: (number, content) for key, number, content in fields(tensor)}
+    (dtype, _), (_, shape), (_, content) = (by_number.get(field, (0, b"")) for field in (1, 2, 4))
     if dtype not in _NUMBERS or _elements(shape) != 1:
         return None
     form, listed = _NUMBERS[dtype]
     if content:
         return float(form.unpack(content)[0]) if len(content) == form.size else None
-    return _listed(form, *fields.get(listed, (0, b"")))
+    return _listed(form, *by_number.get(listed, (0, b"")))
 
 
 def _listed(form: struct.Struct, number: int, content: bytes) -> float:
     """Parse the first value of a repeated field, packed or not: floats have a fixed width, integers are varints."""
     if form in (_FLOAT, _DOUBLE):
         return float(form.unpack_from(content)[0]) if len(content) >= form.size else 0.0
-    return float(_signed(_varint(content, 0)[0] if content else number))
+    return float(signed(varint(content, 0)[0] if content else number))
 
 
 def _elements(shape: bytes) -> int:
     """Return the product of the dimensions in a TensorShapeProto; a scalar has none."""
     return prod(
-        next((number for key, number, _ in _fields(content) if key == 1 << 3 | _VARINT), 0)
-        for key, _, content in _fields(shape)
+        next((number for key, number, _ in fields(content) if key == 1 << 3 | _VARINT), 0)
+        for key, _, content in fields(shape)
         if key == 2 << 3 | _BYTES
     )
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield (key, number, content) of each field: a varint has a number, other fields have content.
-
-    Raises ValueError for a message that ends inside a field, and for groups, which these messages never have.
-    """
-    at, end = 0, len(message)
-    while at < end:
-        key, at = _varint(message, at)
-        number, size = 0, 0
-        match key & 7:
-            case 0:
-                number, at = _varint(message, at)
-            case 1:
-                size = 8
-            case 2:
-                size, at = _varint(message, at)
-            case 5:
-                size = 4
-            case _:
-                raise ValueError(f"unknown wire type {key & 7}")
-        if at + size > end:
-            raise ValueError("the message ends inside a field")
-        yield key, number, message[at : at + size]
-        at += size
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return the number at `at`, 7 bits a byte and the lowest first, and the offset of the next field."""
-    value = 0
-    for shift, byte in enumerate(message[at : at + 10]):
-        value |= (byte & 127) << 7 * shift
-        if byte < 128:
-            return value, at + shift + 1
-    raise ValueError("the message ends inside a number")
-
-
-def _signed(number: int) -> int:
-    """Return the int64 of a varint: two's complement of 64 bits."""
-    number &= (1 << 64) - 1
-    return number - (1 << 64) if number >> 63 else number

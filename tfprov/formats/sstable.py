@@ -10,6 +10,9 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
+from tfprov.formats.protobuf import varint
+from tfprov.formats.tfrecord import mask_crc
+
 Extend = Callable[[int, bytes], int]
 """Returns the CRC-32C of a prefix, of which the CRC is known, and more bytes: `google_crc32c.extend`."""
 
@@ -35,29 +38,10 @@ class _Handle(NamedTuple):
         return self.offset + self.size + _TRAILER.size
 
 
-def mask(crc: int) -> int:
-    """Return a CRC as TensorFlow stores it: rotated by 15 bits, and a constant added."""
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return the integer of 7 bits a byte at `position`, and the position behind it. Raises CheckpointError."""
-    value = 0
-    for shift in range(0, 70, 7):
-        if position >= len(data):
-            break
-        byte = data[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value & 0xFFFFFFFFFFFFFFFF, position
-    raise CheckpointError("a number has no end")
-
-
 def entries(stream: BinaryIO, extend: Extend) -> Iterator[tuple[bytes, bytes]]:
     """Yield the keys and values of a table file, in order; one block is in memory at a time.
 
-    Raises CheckpointError for the first damage, without the name of the file.
+    Raises ValueError for the first damage, without the name of the file.
     """
     size = stream.seek(0, os.SEEK_END)
     others, index = _footer(stream, size)
@@ -118,7 +102,7 @@ def _block(stream: BinaryIO, handle: _Handle, extend: Extend, size: int) -> byte
     stream.seek(handle.offset)
     data = stream.read(handle.size + _TRAILER.size)
     compression, crc = _TRAILER.unpack(data[handle.size :])
-    if mask(extend(0, data[: handle.size + 1])) != crc:
+    if mask_crc(extend(0, data[: handle.size + 1])) != crc:
         raise CheckpointError(f"the block at byte {handle.offset} does not match its checksum")
     if compression != _NO_COMPRESSION:
         how = "snappy" if compression == _SNAPPY else f"method {compression}"

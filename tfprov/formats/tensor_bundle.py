@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tfprov.formats.bundle_entry import STRING, VARIANT, Entry, Header, parse_entry, parse_header, readable, slice_key
-from tfprov.formats.sstable import CheckpointError, Extend, entries, mask
+from tfprov.formats.sstable import CheckpointError, Extend, entries
+from tfprov.formats.tfrecord import mask_crc
 
 _PIECE = 1 << 20
 _HEADER_KEY = b""
@@ -29,7 +30,7 @@ def verify(prefix: Path, extend: Extend) -> int:
         with index.open("rb") as stream:
             header, tensors = _index(stream, extend)
         _check_slices(tensors)
-    except CheckpointError as error:
+    except ValueError as error:
         raise CheckpointError(f"{index.name}: {error}") from None
     with ExitStack() as files:
         shards: dict[int, BinaryIO] = {}
@@ -55,7 +56,7 @@ def _index(stream: BinaryIO, extend: Extend) -> tuple[Header, Mapping[bytes, Ent
             continue
         try:
             tensors[key] = entry = parse_entry(value)
-        except CheckpointError as error:
+        except ValueError as error:
             raise CheckpointError(f"tensor {readable(key)}: {error}") from None
         if header is not None and entry.shard >= header.shards:
             raise CheckpointError(f"tensor {readable(key)}: its data are in file {entry.shard} of {header.shards}")
@@ -107,7 +108,7 @@ class _Tensor:
             self.checked(self.left)
         if self.left:
             raise CheckpointError(f"{self.left} bytes follow its last element")
-        if mask(self.crc) != entry.crc:
+        if mask_crc(self.crc) != entry.crc:
             raise CheckpointError("its data do not match their checksum")
 
     def read_strings(self) -> None:
@@ -120,7 +121,7 @@ class _Tensor:
             total += length
             self.crc = self.extend(self.crc, self.number(length, wide=length > 0xFFFFFFFF))
         stored = self.raw(4)
-        if stored != self.number(mask(self.crc)):
+        if stored != self.number(mask_crc(self.crc)):
             raise CheckpointError("the lengths of its strings do not match their checksum")
         self.crc = self.extend(self.crc, stored)
         self.checked(total)
@@ -132,7 +133,7 @@ class _Tensor:
             self.crc = self.extend(self.crc, self.number(length, wide=True))
             self.checked(length)
             stored = self.raw(4)
-            if stored != self.number(mask(self.crc)):
+            if stored != self.number(mask_crc(self.crc)):
                 raise CheckpointError("an element does not match its checksum")
             self.crc = self.extend(self.crc, stored)
 

@@ -83,7 +83,11 @@ def masked_crc(data: bytes) -> int:
 
     Without the mask, a CRC over data that contains CRCs would be weak.
     """
-    crc = crc32c(data)
+    return mask_crc(crc32c(data))
+
+
+def mask_crc(crc: int) -> int:
+    """Return a CRC, masked; see masked_crc."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 

@@ -7,6 +7,8 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from tfprov.formats.tfrecord import mask_crc
+
 _DELTA = 0xA282EAD8
 crc32c: Callable[[bytes], int] = google_crc32c.value
 
@@ -14,11 +16,6 @@ crc32c: Callable[[bytes], int] = google_crc32c.value
 def masked(crcs: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Mask CRCs as TensorFlow does: rotate right by 15 bits and add a constant."""
     return (crcs >> np.uint32(15) | crcs << np.uint32(17)) + np.uint32(_DELTA)
-
-
-def mask(crc: int) -> int:
-    """Mask one CRC."""
-    return ((crc >> 15 | crc << 17) + _DELTA) & 0xFFFFFFFF
 
 
 @cache
@@ -46,4 +43,4 @@ def length_crcs(lengths: NDArray[np.int64]) -> NDArray[np.uint32]:
 
 def length_crc(header: bytes) -> int:
     """Return the masked CRC of the 8 bytes of one length."""
-    return mask(crc32c(header))
+    return mask_crc(crc32c(header))

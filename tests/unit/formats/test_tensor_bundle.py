@@ -89,8 +89,8 @@ def test_a_missing_data_file_is_an_error_of_the_system(prefix: Path) -> None:
             {b"": HEADER, b"w": entry(b"12345678", dims=(1 << 62,), dtype=STRING)},
             f"{DATA}: tensor w: its data are cut short",
         ),
-        ({b"": HEADER, b"w": b"\x12\xff"}, "m-1.index: tensor w: a number has no end"),
-        ({b"": HEADER, b"w": b"\x12\x7f"}, "m-1.index: tensor w: an entry of the index is no protobuf message"),
+        ({b"": HEADER, b"w": b"\x12\xff"}, "m-1.index: tensor w: the message ends inside a number"),
+        ({b"": HEADER, b"w": b"\x12\x7f"}, "m-1.index: tensor w: the message ends inside a field"),
         ({b"": HEADER, b"w": b"\x10\x01"}, "m-1.index: tensor w: an entry of the index has a field of another type"),
         ({b"": HEADER, b"w": entry(b"12345678") + b"\x18\x05"}, "m-1.index: tensor w: its data are in file 5 of 1"),
         (

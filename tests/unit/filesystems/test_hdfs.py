@@ -29,33 +29,33 @@ class SilentClient:
         return False
 
 
-def test_a_client_outlives_its_requests_and_its_files() -> None:
-    made: list[weakref.ref[SilentClient]] = []
+@pytest.fixture
+def made() -> list[weakref.ref[SilentClient]]:
+    """The clients that a test has made, alive or not."""
+    return []
 
+
+@pytest.fixture
+def files(made: list[weakref.ref[SilentClient]]) -> HdfsFiles:
     def connect() -> SilentClient:
         client = SilentClient()
         made.append(weakref.ref(client))
         return client
 
-    files = HdfsFiles(connect, None, 0.01)
+    return HdfsFiles(connect, None, 0.001)
+
+
+def test_a_client_outlives_a_request_without_an_answer(files: HdfsFiles, made: list[weakref.ref[SilentClient]]) -> None:
     with pytest.raises(TimeoutError):
         files.find("/checkpoints")
-    del files
     gc.collect()
     assert made[0]() is not None, "its runtime would end wherever the last reference to it ends"
 
 
-def test_few_clients_are_kept() -> None:
-    made: list[weakref.ref[SilentClient]] = []
-
-    def connect() -> SilentClient:
-        client = SilentClient()
-        made.append(weakref.ref(client))
-        return client
-
-    files = HdfsFiles(connect, None, 0.001)
+def test_few_clients_are_kept(files: HdfsFiles, made: list[weakref.ref[SilentClient]]) -> None:
     for _ in range(40):
         with pytest.raises(TimeoutError):
             files.find("/checkpoints")
     gc.collect()
-    assert sum(it() is not None for it in made) <= 16
+    assert len(made) == 40
+    assert sum(it() is not None for it in made) == 16

@@ -20,7 +20,7 @@ from tfprov.hosts.docker import api_types
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.engine import Engine
 
-CHECK, ROUND = "tfprov.check", "tfprov.check.round"
+CHECK, MAKER = "tfprov.check", "tfprov.check.maker"
 """Labels with the cluster's name and its maker's token; without a task's labels, so that it does not count as a task."""
 
 Labels = Mapping[str, str]
@@ -122,12 +122,12 @@ def _token(_pid: int) -> str:
 
 def temporary(cluster: str) -> Labels:
     """Return the labels of a temporary container."""
-    return {CHECK: cluster, ROUND: token()}
+    return {CHECK: cluster, MAKER: token()}
 
 
 def sweep(engine: Engine, cluster: str, word: str = "") -> None:
     """Remove the temporary containers of `cluster` whose maker has the token `word`, or all. Raises HostError."""
-    labels = [f"{CHECK}={cluster}", *([f"{ROUND}={word}"] if word else [])]
+    labels = [f"{CHECK}={cluster}", *([f"{MAKER}={word}"] if word else [])]
     with engine.errors():
         for container in engine.api.containers(all=True, filters={"label": labels}):
             _remove(engine.api, container["Id"])

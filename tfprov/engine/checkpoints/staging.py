@@ -22,7 +22,7 @@ from tfprov.hosts.base import File, SparseReader
 from tfprov.hosts.held_checkpoints import FOLDER
 from tfprov.model.state import Observation, Observed, State
 
-_CHUNK = 1024 * 1024
+_CHUNK = 256 * 1024
 """Bytes copied at a time."""
 _ZEROS = bytes(_CHUNK)
 _BATCH_FILES, _BATCH_BYTES = 1000, 256 * 1024 * 1024
@@ -181,9 +181,9 @@ def stays_below(name: str) -> bool:
     return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
 
 
-def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes]:
+def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes | memoryview]:
     """Yield up to `size` bytes of a file without reading its holes."""
-    left = size
+    left, buffer = size, memoryview(bytearray(min(size, _CHUNK)))
     while left:
         gap = stream.hole() if left >= _CHUNK and isinstance(stream, SparseReader) else 0
         if gap >= _CHUNK:
@@ -191,9 +191,9 @@ def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes]:
             stream.seek(gap, os.SEEK_CUR)
             left -= gap
             yield from repeat(_ZEROS, gap // _CHUNK)
-        elif piece := stream.read(min(_CHUNK, left)):
-            left -= len(piece)
-            yield piece
+        elif size := stream.readinto(buffer[: min(_CHUNK, left)]):  # type: ignore[attr-defined]
+            left -= size
+            yield buffer[:size]
         else:
             return
 

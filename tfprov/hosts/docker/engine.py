@@ -102,6 +102,8 @@ class _RawDialStream(io.RawIOBase):
         self.sock = dial
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # io.BufferedReader asks for one at every read
+            raise AttributeError(name)
         return getattr(self.sock, name)
 
     def readable(self) -> bool:

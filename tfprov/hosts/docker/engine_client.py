@@ -21,6 +21,7 @@ import urllib3
 from tfprov.hosts import bounds
 from tfprov.hosts.docker import api_types
 from tfprov.hosts.docker.api_types import MalformedAnswer
+from tfprov.hosts.http_body import iter_chunked
 from tfprov.hosts.trace import traced
 
 _HEADER = struct.Struct(">BxxxL")
@@ -151,9 +152,12 @@ class Client(_Client):  # type: ignore[misc]
                     raise AnswerTooLong(f"a log longer than {bounds.format_size(bounds.LOG)}")
                 yield piece
 
-    def _stream_raw_result(self, response: requests.Response, *_sizes: Any, **_options: Any) -> Iterator[bytes]:
+    def _stream_raw_result(self, response: requests.Response, *_sizes: Any, **_options: Any) -> Iterator[Any]:
         self._log_limit(response)
-        yield from bounds.read_chunks(lambda size: _read_available(response, size))
+        if "/archive" in response.url and (pieces := iter_chunked(response)) is not None:
+            yield from pieces
+        else:
+            yield from bounds.read_chunks(lambda size: _read_available(response, size))
 
     def _log_limit(self, response: requests.Response) -> float:
         """Return the size limit of a log in bytes; a followed one gets none, and no time limit."""
@@ -202,7 +206,7 @@ def _read_available(response: requests.Response, size: int) -> bytes:
     """Return available data, at most `size` bytes: a followed line must not wait for a full chunk."""
     if getattr(response, "_content_consumed", False):
         return b""
-    data: bytes = response.raw.read1(size)
+    data: bytes = response.raw.read1(size, decode_content=False)
     return data
 
 

@@ -27,6 +27,7 @@ from tfprov.hosts.docker.archive_stream import (
     ArchiveStream,
     ArchiveTooLong,
     archive_errors,
+    is_plain,
     iter_members,
     last_bytes,
     open_archive,
@@ -188,11 +189,10 @@ def _open_archived(engine: Engine, container: str, path: str) -> tuple[int, Bina
             member = next(iter_members(archive, chunks), None)
             if member is None and not _is_utf8(path):  # the engine sends such a file only with its whole directory
                 raise HostError(engine.host, f"{path!a} cannot be read: its name is not UTF-8")
-            content = archive.extractfile(member) if member is not None and member.isreg() else None
-        if member is None or content is None:
+        if member is None or not is_plain(member):
             raise HostError(engine.host, f"{path} is not a regular file")
         stack.pop_all()
-    return member.size, cast(BinaryIO, io.BufferedReader(ArchiveFile(engine.host, path, chunks, content)))
+    return member.size, cast(BinaryIO, io.BufferedReader(ArchiveFile(engine.host, path, chunks, member)))
 
 
 def open_tree(
@@ -209,10 +209,10 @@ def open_tree(
                 if member.islnk() and not skip_links:  # its content came with an earlier name
                     problem = f"{member.name} is a hard link to another file"
                     raise HostError(engine.host, problem, "replace it by a copy")
-                if (content := archive.extractfile(member) if member.isreg() else None) is not None:
+                if is_plain(member):
                     name = member.name.removeprefix(top).lstrip("/")
                     file = File(member.size, float(int(member.mtime)))
-                    archived = ArchiveFile(engine.host, path, chunks, content, owns_stream=False)
+                    archived = ArchiveFile(engine.host, path, chunks, member, owns_stream=False)
                     yield name, file, io.BufferedReader(archived)
         if not chunks.is_complete(archive.offset):
             raise HostError(engine.host, f"{path} was not sent completely", "run this again")

@@ -98,20 +98,28 @@ def _read_uint32(raw: bytes, at: int) -> int:
     return number
 
 
+_RECEIVE = 256 * 1024
+"""Bytes received at once: paramiko asks for the head and the rest of every packet, of 32 KiB at most."""
+
+
 class SocketClock:
-    """A socket that records when it last received data, for the keepalive."""
+    """A socket that receives many packets at once, and records when it last received data, for the keepalive."""
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
+        self._received, self._at = b"", 0
         self.last_received = time.monotonic()
         if isinstance(sock, socket.socket) and sock.family != socket.AF_UNIX:
             # Otherwise a request of two packets waits 40 ms for the acknowledgement of the first.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def recv(self, size: int) -> bytes:
-        """Receive, and record the time."""
-        data: bytes = self._sock.recv(size)
-        self.last_received = time.monotonic()
+        """Receive 1 to `size` bytes, and record the time; b"" at the end."""
+        if self._at == len(self._received):
+            self._received, self._at = self._sock.recv(max(size, _RECEIVE)), 0
+            self.last_received = time.monotonic()
+        data = self._received[self._at : self._at + size]
+        self._at += len(data)
         return data
 
     def __getattr__(self, name: str) -> Any:

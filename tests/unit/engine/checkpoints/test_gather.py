@@ -7,7 +7,7 @@ import os
 import resource
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pytest
 
@@ -455,11 +455,13 @@ class Hole(io.RawIOBase):
     def hole(self) -> int:
         return max(0, self.host.size - 3 - self.at) if self.at >= 3 * MIB else 0
 
-    def read(self, size: int = -1) -> bytes:
+    def readinto(self, buffer: Any) -> int:
+        size = len(buffer)
         self.host.read += size
         begin, self.at = self.at, self.at + size
         last = b"end" if self.at == self.host.size else b""
-        return bytes([begin // MIB != 1 and begin < 3 * MIB]) * (size - len(last)) + last
+        buffer[:] = bytes([begin // MIB != 1 and begin < 3 * MIB]) * (size - len(last)) + last
+        return size
 
 
 def test_of_a_sparse_file_the_holes_are_neither_read_nor_written(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import docker
 
 from tfprov.errors import HostError
 from tfprov.hosts import held_checkpoints
-from tfprov.hosts.base import NO_FILES, File, OnProgress, ignore_progress
+from tfprov.hosts.base import NO_FILES, File, OnProgress, Prefix, ignore_progress
 from tfprov.hosts.data_download import FetchProgress, missing_data_error
 from tfprov.hosts.docker import archive as docker_archive
 from tfprov.hosts.docker import exec as docker_exec
@@ -22,7 +22,7 @@ from tfprov.hosts.docker.copy_in import put_into
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries, split_by_delivery, wrong_image_reason
 from tfprov.hosts.docker.labels import CLUSTER, STOPPED, TASK, container_config, container_name
-from tfprov.hosts.docker.state import ContainerUsage, ExitHistory, checkpoint_directory, parse_container
+from tfprov.hosts.docker.state import ContainerUsage, ExitHistory, checkpoint_directory, has_used, parse_container
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.terminal import NO_INPUT, ExecMode
 from tfprov.hosts.usage import Usage
@@ -137,7 +137,7 @@ class DockerRuntime:
             entry = preconditions.place_secrets(self.engine, self.cluster, container, image)
             config = container_config(api, container, options, self.cluster, run, image, entry)
             created: str = api.create_container(**config)["Id"]
-            if not options.only_reads and (previous is None or not self._has_used(previous, volume)):
+            if not options.only_reads and (previous is None or not has_used(previous, volume)):
                 preconditions.make_writable(self.engine, container, volume, image, created)
             if restore:
                 files = docker_archive.pack_files(self.host, restore, on_progress)
@@ -153,11 +153,6 @@ class DockerRuntime:
         if facts is not None and parse_container(facts, self.host).state is State.RUNNING:
             raise HostError(self.host, f"{task} {problem} (container {facts['Id'][:12]})", "stop it first")
         return facts
-
-    def _has_used(self, facts: Mapping[str, Any], volume: str) -> bool:
-        """Whether a container was started with `volume`, which was made writable before."""
-        mounted = any(mount.get("Name") == volume for mount in facts.get("Mounts") or ())
-        return mounted and parse_container(facts, self.host).started_at is not None
 
     def stop(self, task: str, grace: float) -> None:
         """See Runtime."""
@@ -250,6 +245,11 @@ class DockerRuntime:
         """See Runtime."""
         facts = self._require(task)
         return docker_files.open_file(self.engine, facts, f"{checkpoint_directory(facts)}/{name}")
+
+    def open_rest(self, task: str, name: str, before: Prefix) -> BinaryIO | None:
+        """See Runtime. Needs a shell and sha256sum in the image."""
+        facts = self._require(task)
+        return docker_archive.open_rest(self.engine, facts, f"{checkpoint_directory(facts)}/{name}", before)
 
     def open_each(self, task: str, names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, BinaryIO]]:
         """See Runtime. Directories of which most files are requested are read as one archive each."""

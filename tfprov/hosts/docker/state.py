@@ -135,6 +135,12 @@ _DEFAULT_DIRECTORY = "/checkpoints"
 """A container's checkpoint directory without a label for it."""
 
 
+def has_used(facts: Mapping[str, Any], volume: str) -> bool:
+    """Whether a container was started with `volume`, which was made writable before."""
+    mounted = any(mount.get("Name") == volume for mount in facts.get("Mounts") or ())
+    return mounted and parse_container(facts, "").started_at is not None
+
+
 def checkpoint_directory(facts: Mapping[str, Any] | None) -> str:
     """Return the checkpoint directory of an inspected container; None is one that does not exist yet."""
     labels = facts["Config"].get("Labels") if facts is not None else None

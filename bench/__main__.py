@@ -1,7 +1,7 @@
 """All figures in one table, peers beside tfprov on the same hosts.
 
     python -m bench [--peers DIRECTORY] [--small] [--rounds N] [startup] [inventory] [render] [throughput] [noop] [delivery]
-                    [tfrecord] [spark] [scale]
+                    [tfrecord] [spark] [scale] [gather]
 
 The machine's noise is met by measuring contenders in turn and telling medians; nothing here fails because of a time.
 """
@@ -14,12 +14,12 @@ from types import FrameType
 
 from tests.support import engine
 
-from . import delivery, inventory, joining, noop, render, scale, spark, startup, tfrecord, throughput
+from . import delivery, gather, inventory, joining, noop, render, scale, spark, startup, tfrecord, throughput
 from .bed import bed
 from .measure import Figure, machine, say, table
 
 _CPU = "CPU: the same ratio of CPU time, of controller and hosts together; other work on the machine disturbs it less."
-PARTS = ("startup", "inventory", "render", "throughput", "noop", "delivery", "tfrecord", "spark", "scale")
+PARTS = ("startup", "inventory", "render", "throughput", "noop", "delivery", "tfrecord", "spark", "scale", "gather")
 
 
 def main() -> None:
@@ -61,10 +61,17 @@ def _figures(given: argparse.Namespace, parts: "list[str] | tuple[str, ...]") ->
         found += scale.figures(given.hosts, min(given.rounds, 3), given.peers.resolve())
     if "throughput" in parts:
         found += [*joining.figures(given.trainings), *throughput.figures(given.trainings)]
-    if not {"noop", "delivery"} & set(parts):
+    return found + _with_engine(given, {"noop", "delivery", "gather"}.intersection(parts))
+
+
+def _with_engine(given: argparse.Namespace, parts: set[str]) -> list[Figure]:
+    found: list[Figure] = []
+    if parts and (reason := engine.unavailable()):
+        say(f"not measured, {', '.join(sorted(parts))}: {reason}")
         return found
-    if reason := engine.unavailable():
-        say(f"not measured, noop and delivery: {reason}")
+    if "gather" in parts:
+        found += gather.figures(min(given.rounds, 5), small=given.small)
+    if not parts - {"gather"}:
         return found
     with bed() as made:
         if "noop" in parts:

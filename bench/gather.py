@@ -253,9 +253,8 @@ def _cut(made: Site, size: int, rounds: int, cuts: int) -> list[Figure]:
     sent: list[int] = []
     with cutting(made.port) as proxy:
         through = replace(made, address="127.0.0.1", port=proxy.port)
-        runs = in_turn(
-            {"tfprov": lambda: _gather_cut(through, proxy, size // (cuts + 1), cuts, sent), "scp": through.scp}, rounds
-        )
+        ours = partial(_gather_cut, through, proxy, size // (cuts + 1), cuts, sent)
+        runs = in_turn({"tfprov": ours, "scp": through.scp}, rounds)
     made.check()
     ratio = max(sent) / size
     includes = f"the same over a proxy that cuts the connection {cuts} times; peer: scp through it, not cut"

@@ -6,7 +6,7 @@ interrupted gather leaves the earlier files as they were.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
@@ -16,7 +16,7 @@ from pathlib import Path
 from tfprov.atomic_write import replace, sync
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, Manifest
-from tfprov.engine.checkpoints.shards import REMEDY, Survey, WholeCheckpoint, survey, unmerged
+from tfprov.engine.checkpoints.shards import REMEDY, Survey, WholeCheckpoint, group_by_state, survey, unmerged
 from tfprov.engine.checkpoints.staging import Staging, set_aside, stays_below, survey_held
 from tfprov.engine.checkpoints.ungathered import is_new
 from tfprov.engine.checkpoints.verify import Verify
@@ -34,6 +34,7 @@ from tfprov.formats.checkpoint import (
     parse_state,
     step_of,
 )
+from tfprov.hosts.base import File
 from tfprov.model.state import Observation, Observed
 
 _TRIES = 3
@@ -41,22 +42,19 @@ _TRIES = 3
 _LEFTOVER = re.compile(r"\.tempstate|_temp(_[0-9a-f]+)?(/|\Z)|\.part(/|\Z)")
 
 
-def _group_by_state(names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Return the independent files, and the groups to copy as a whole: folders with a `checkpoint` file."""
-    kept = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] == STATE}
-    groups = [[name for name in names if name.rpartition("/")[0] == folder] for folder in sorted(kept)]
-    return [name for name in names if name.rpartition("/")[0] not in kept], groups
-
-
 @dataclass(frozen=True)
 class Gathered:
-    """The result of a gather: the `new` checkpoints, and the number and bytes of all copied files."""
+    """The result of a gather: the `new` checkpoints, and the number and bytes of all copied files.
+
+    `listed` are the files at the source, where nothing was copied since it was listed.
+    """
 
     directory: Path
     newest: GatheredCheckpoint | None
     new: tuple[GatheredCheckpoint, ...] = ()
     files: int = 0
     size: int = 0
+    listed: Mapping[str, File] | None = None
 
 
 def gather(
@@ -121,7 +119,7 @@ class _Gather:
         foreign = before is not None and kept is None
         # An earlier run's checkpoints give way to checkpoints, and to other models, only.
         if not new and not (model_files(others) if foreign else others):
-            return Gathered(self.target, before.newest if before else None)
+            return Gathered(self.target, before.newest if before else None, listed=surveyed.chief.files)
         if foreign and before is not None:
             set_aside(self.context, before, self.staging.directory)
         after = kept or Manifest(self.context.cluster.name, self.observed.run)
@@ -136,7 +134,7 @@ class _Gather:
 
     def bring_others(self, names: Sequence[str], surveyed: Survey, kept: Manifest) -> Manifest:
         """Copy all files that are not the chief's checkpoints, and update the manifest in between: they may be many."""
-        alone, folders = _group_by_state(names)
+        alone, folders = group_by_state(names)
         copied = 0
         for batch in self.staging.fetch_each(alone, surveyed.chief):
             self.staging.place(batch, self.target)

@@ -225,8 +225,9 @@ def stays_below(name: str) -> bool:
 def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes | memoryview]:
     """Yield up to `size` bytes of a file without reading its holes."""
     left, buffer = size, memoryview(bytearray(min(size, _CHUNK)))
+    hole = stream.hole if isinstance(stream, SparseReader) else lambda: 0
     while left:
-        gap = stream.hole() if left >= _CHUNK and isinstance(stream, SparseReader) else 0
+        gap = hole() if left >= _CHUNK else 0
         if gap >= _CHUNK:
             gap = min(gap, left) // _CHUNK * _CHUNK
             stream.seek(gap, os.SEEK_CUR)

@@ -79,9 +79,8 @@ def test_a_client_is_one_more_task_of_the_running_servers() -> None:
         "ps": ["10.0.0.1:2222"], "worker": ["10.0.0.2:2222", "10.0.0.3:2222"], "chief": ["10.0.0.9:5000"],
     }  # fmt: skip
     assert config["task"] == {"type": "chief", "index": 0}
-    here = make_context(
-        INVENTORY.partition("worker:")[0].replace("10.0.0.1", "127.0.0.1") + "worker: {hosts: {h1: }}\n"
-    )
+    in_processes = INVENTORY.partition("worker:")[0].replace('image: {name: "train:1.0"}, ', "")
+    here = make_context(in_processes.replace("10.0.0.1", "127.0.0.1") + "worker: {hosts: {h1: }}\n")
     run_up(here)[1].check()
     assert json.loads(client_config(here, 5000))["cluster"]["chief"] == ["127.0.0.1:5000"]
 

@@ -14,8 +14,8 @@ from tests.support.kubernetes_objects import files_of, roles_of
 from tfprov.errors import InvalidInput
 from tfprov.images.code import Code
 from tfprov.render.render import render
-from tfprov.render.target import find_target
 from tfprov.render.spark import CHECKPOINTS, DOMAIN
+from tfprov.render.target import find_target
 
 INVENTORY = """
 all:

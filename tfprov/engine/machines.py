@@ -79,8 +79,7 @@ def with_default_addresses(roles: Sequence[RoleSettings]) -> tuple[RoleSettings,
 
 
 def _gateway(engine: Engine) -> str:
-    with engine.errors():
-        facts: dict[str, Any] = engine.api.inspect_network("bridge")
+    facts: dict[str, Any] = engine.ask("/networks/bridge")[0]
     gateway = next((entry["Gateway"] for entry in facts["IPAM"].get("Config") or () if entry.get("Gateway")), None)
     if gateway is None:
         fix = "set `address` under `tfprov:` to an address of this machine"

@@ -104,8 +104,8 @@ class Pipeline:
             sock.deadline = time.monotonic() + bounds.TOTAL_FACTOR * self._timeouts.query
             response = HTTPResponse(cast(Any, reader), method="GET")
             response.begin()
-            sock.deadline = None
             body = _read_body(response)
+            sock.deadline = None
             yield Answer(path, response.status, body), response.isclosed() and not response.will_close
 
     def _keep(self, sock: Any) -> None:

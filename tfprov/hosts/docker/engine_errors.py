@@ -125,7 +125,10 @@ def engine_errors(host: str, user: str = "") -> Iterator[None]:
     except Exception as error:
         if (translated := _translated(host, error, user)) is None:
             raise
-        raise translated from error
+        try:
+            raise translated from error
+        finally:
+            del translated  # its cause's traceback has this frame: a circle would keep the connection
 
 
 def _translated(host: str, error: Exception, user: str) -> HostError | None:

@@ -140,11 +140,12 @@ def _short(path: str) -> str:
     return re.sub(r"^/v[0-9.]+|\?.*", "", path)
 
 
-class _Reader(io.BufferedReader):
+class _Reader:
     """What one connection sends, for the responses that follow one another; none of them closes it."""
 
     def __init__(self, sock: Any, is_busy: Callable[[], bool]) -> None:
-        super().__init__(_Raw(sock, is_busy), bounds.CHUNK)
+        buffered = io.BufferedReader(_Raw(sock, is_busy), bounds.CHUNK)
+        self.read, self.readline, self.readinto = buffered.read, buffered.readline, buffered.readinto
 
     def makefile(self, *_: Any) -> "_Reader":
         """Return this: HTTPResponse takes it for a socket."""

@@ -259,6 +259,7 @@ def _assemble_docker(assembly: _Assembly, connections: "Connections") -> Context
         runtimes,
         artifacts=images.artifacts,
         machines=by_host,
+        changes=machines.changes(hosts, cluster.name),
         left=frozenset(connections.recorded),
         registry=HostRegistry(home),
         connections=connections.present,

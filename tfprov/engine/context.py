@@ -13,7 +13,7 @@ from tfprov.engine.host_registry import HostRegistry
 from tfprov.engine.reporter import Reporter
 from tfprov.errors import HostError, Usage, Warn, ignore_warning
 from tfprov.filesystems.remote_dir import OpenRemote, open_remote
-from tfprov.hosts.base import Runtime
+from tfprov.hosts.base import Changes, Runtime
 from tfprov.images.code import Code
 from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
@@ -92,6 +92,8 @@ class Context:
     """Whether many actions of a plan that are alike have one line."""
     hosts: frozenset[str] | None = None
     """The hosts that may be changed (`--limit`, a play's `hosts:`); None for all, also those not in the inventory."""
+    changes: Mapping[str, Callable[[], Changes]] = field(default_factory=dict)
+    """Begins to report the changes on a host, for hosts that can; it raises HostError. Others are looked at."""
     machines: "Mapping[str, Machine]" = field(default_factory=dict)
     """Every host with a Docker engine; none under the process runtime."""
     left: frozenset[str] = frozenset()

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 from tfprov.engine.connect import Connections
 from tfprov.engine.host_registry import DeliveredImages
 from tfprov.errors import HostError, InvalidInput, Problem, Usage, printable
+from tfprov.hosts.base import Changes
 from tfprov.hosts.docker.engine import LOCAL, Engine
+from tfprov.hosts.docker.labels import CLUSTER, TASK
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.machine import LocalMachine, Machine, SSHMachine
 from tfprov.planning.desired import RoleHost
@@ -54,6 +57,11 @@ def runtimes(
         )
 
     return {host: runtime(machine) for host, machine in by_host.items()}
+
+
+def changes(by_host: Mapping[str, Machine], cluster: str) -> dict[str, Callable[[], Changes]]:
+    """Return, for every machine, the function that begins to report the changes of the cluster's containers."""
+    return {host: partial(machine.engine.changes, f"{CLUSTER}={cluster}", TASK) for host, machine in by_host.items()}
 
 
 def with_gateway_addresses(roles: Sequence[RoleSettings], by_host: Mapping[str, Machine]) -> tuple[RoleSettings, ...]:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from tfprov.errors import HostError
 from tfprov.hosts import bounds
+from tfprov.hosts.base import Changes
 from tfprov.hosts.docker.engine_api.answers import error_message, parse_answer
 from tfprov.hosts.docker.engine_api.dial import DialStream, EngineTimeouts, connect_unix
+from tfprov.hosts.docker.engine_api.events import EngineChanges, events_path
 from tfprov.hosts.docker.engine_api.pipeline import Answer, Pipeline
 from tfprov.hosts.docker.engine_errors import MIN_API, engine_errors, explain, too_old_error, version_numbers
 from tfprov.hosts.ssh.connection import MAX_SESSIONS
@@ -112,6 +114,14 @@ class Engine:
         if answer.status >= 400:
             raise HostError(self.host, *explain(error_message(answer.body), self._user()))
         return parse_answer("GET", answer.path, answer.body)
+
+    def changes(self, *labels: str) -> Changes:
+        """Begin to report changes of the containers with all `labels`. Raises HostError."""
+        with self.errors():
+            if not self._version:
+                self.ask()
+            path = f"/v{self._version}{events_path(labels)}"
+            return EngineChanges(self.host, self._dial(), path, self._timeouts)
 
     @property
     def api(self) -> "docker.APIClient":

@@ -15,6 +15,7 @@ from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.dial import DeadlineSocket, EngineTimeouts
 from tfprov.hosts.docker.runtime import DockerRuntime
 
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 Respond = Callable[[str], bytes]
 
 
@@ -24,6 +25,7 @@ class Scripted:
     def __init__(self, respond: Respond, requests_per_connection: int = 1_000) -> None:
         self.connections: list[list[str]] = []
         self.trips: list[int] = []
+        self.sockets: list[socket.socket] = []
         self._respond, self._most = respond, requests_per_connection
         self._stack = ExitStack()
 
@@ -38,6 +40,7 @@ class Scripted:
         near, far = socket.socketpair()
         asked: list[str] = []
         self.connections.append(asked)
+        self.sockets.append(far)
         thread = threading.Thread(target=self._serve, args=(far, asked))
         thread.start()
         self._stack.callback(thread.join)
@@ -146,3 +149,30 @@ def test_many_containers_are_asked_for_in_bounded_batches(scripted: Callable[...
     host = scripted(respond)
     assert [container.id for container in runtime(host.engine).observe().containers] == names
     assert host.connections[1:] == []
+
+
+def test_the_changes_of_an_engine_are_noticed_without_waiting(scripted: Callable[..., Scripted]) -> None:
+    host = scripted(lambda path: EVENTS if "/events" in path else recorded(path))
+    changes = host.engine.changes("tfprov.cluster=lab")
+    assert host.connections == [["/version"], ["/v1.41/events"]]
+    assert not changes.happened()
+    host.sockets[1].sendall(b'7\r\n{"a":1}\r\n')
+    assert [changes.happened(), changes.happened(), changes.is_open] == [True, False, True]
+    host.sockets[1].shutdown(socket.SHUT_WR)
+    assert [changes.happened(), changes.is_open] == [True, False]
+    assert changes.happened(), "until somebody looks without it"
+    changes.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (answered(b'{"message": "page not found"}', 404), "its Docker engine does not report events (status 404)"),
+        (b"SSH-2.0-x\r\n\r\n", "its Docker engine closed the connection, outcome unknown: SSH-2.0-x"),
+    ],
+)
+def test_an_engine_without_events_is_an_error(scripted: Callable[..., Scripted], answer: bytes, reason: str) -> None:
+    engine = scripted(lambda path: answer if "/events" in path else recorded(path)).engine
+    with pytest.raises(HostError) as raised:
+        engine.changes("tfprov.cluster=lab")
+    assert raised.value.reason.startswith(reason)

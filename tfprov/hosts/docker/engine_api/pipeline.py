@@ -21,7 +21,8 @@ from tfprov.hosts.docker.engine_api.dial import EngineTimeouts
 from tfprov.hosts.ssh.errors import TimedOut
 from tfprov.hosts.trace import traced
 
-_REQUEST = "GET {} HTTP/1.1\r\nHost: engine\r\nUser-Agent: tfprov\r\nAccept-Encoding: identity\r\n\r\n"
+REQUEST = "GET {} HTTP/1.1\r\nHost: engine\r\nUser-Agent: tfprov\r\nAccept-Encoding: identity\r\n\r\n"
+"""What is sent for a path."""
 _AT_ONCE = 50
 """Questions sent before the first answer is read: some 10 kB, which any socket takes while its other end writes."""
 
@@ -82,8 +83,8 @@ class Pipeline:
         result: list[Answer] = []
         try:
             sock.settimeout(self._timeouts.query)
-            reader = _Reader(sock, lambda: self._allow_busy(sock))
-            sock.sendall("".join(map(_REQUEST.format, paths)).encode())
+            reader = Reader(sock, lambda: self._allow_busy(sock))
+            sock.sendall("".join(map(REQUEST.format, paths)).encode())
             for answer, stays_open in self._answers(sock, reader, paths):
                 result.append(answer)
                 if not stays_open:
@@ -98,7 +99,7 @@ class Pipeline:
         self._keep(sock)
         return result
 
-    def _answers(self, sock: Any, reader: "_Reader", paths: Sequence[str]) -> Iterator[tuple[Answer, bool]]:
+    def _answers(self, sock: Any, reader: "Reader", paths: Sequence[str]) -> Iterator[tuple[Answer, bool]]:
         """Yield each answer, and whether another may follow."""
         for path in paths:
             sock.deadline = time.monotonic() + bounds.TOTAL_FACTOR * self._timeouts.query
@@ -123,8 +124,8 @@ class Pipeline:
         try:
             ping.settimeout(self._timeouts.ping)
             ping.deadline = time.monotonic() + self._timeouts.ping
-            ping.sendall(_REQUEST.format("/_ping").encode())
-            response = HTTPResponse(cast(Any, _Reader(ping, lambda: False)), method="GET")
+            ping.sendall(REQUEST.format("/_ping").encode())
+            response = HTTPResponse(cast(Any, Reader(ping, lambda: False)), method="GET")
             response.begin()
         except (HTTPException, OSError, HostError):
             return False
@@ -140,14 +141,14 @@ def _short(path: str) -> str:
     return re.sub(r"^/v[0-9.]+|\?.*", "", path)
 
 
-class _Reader:
+class Reader:
     """What one connection sends, for the responses that follow one another; none of them closes it."""
 
     def __init__(self, sock: Any, is_busy: Callable[[], bool]) -> None:
         buffered = io.BufferedReader(_Raw(sock, is_busy), bounds.CHUNK)
         self.read, self.readline, self.readinto = buffered.read, buffered.readline, buffered.readinto
 
-    def makefile(self, *_: Any) -> "_Reader":
+    def makefile(self, *_: Any) -> "Reader":
         """Return this: HTTPResponse takes it for a socket."""
         return self
 

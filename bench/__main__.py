@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("--deliveries", type=int, default=2, help="rounds of first deliveries; %(default)s")
     parser.add_argument("--trainings", type=int, default=3, help="rounds of each training; %(default)s")
     parser.add_argument("--hosts", type=int, nargs="+", default=scale.SIZES, help="of `scale`; %(default)s")
+    parser.add_argument("--picture", type=Path, help="an SVG file for the curves of `scale`")
     given = parser.parse_args()
     if wrong := set(given.parts) - set(PARTS):
         parser.error(f"unknown: {', '.join(sorted(wrong))}")
@@ -58,7 +59,7 @@ def _figures(given: argparse.Namespace, parts: "list[str] | tuple[str, ...]") ->
     if "spark" in parts:
         found += spark.figures(min(given.rounds, 5))
     if "scale" in parts:
-        found += scale.figures(given.hosts, min(given.rounds, 3), given.peers.resolve())
+        found += scale.figures(given.hosts, min(given.rounds, 3), given.peers.resolve(), given.picture)
     if "throughput" in parts:
         found += [*joining.figures(given.trainings), *throughput.figures(given.trainings)]
     return found + _with_engine(given, {"noop", "delivery", "gather"}.intersection(parts))

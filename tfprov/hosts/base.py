@@ -88,6 +88,20 @@ class OutsideFiles(Protocol):
         """
 
 
+class Changes(Protocol):
+    """Whether the containers of a cluster on a host have changed, without asking it."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether changes are still reported: not after the connection was lost."""
+
+    def happened(self) -> bool:
+        """Return whether something may have changed since the last call; True if it is not open. Never blocks."""
+
+    def close(self) -> None:
+        """End it. Idempotent."""
+
+
 class Runtime(Protocol):
     """Runs the tasks of one cluster on one host. Methods raise only HostError and its subclasses."""
 

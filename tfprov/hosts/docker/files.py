@@ -14,8 +14,6 @@ from contextlib import ExitStack
 from datetime import datetime
 from typing import Any, BinaryIO, cast
 
-import docker
-
 from tfprov.errors import HostError
 from tfprov.formats.checkpoint import model_files
 from tfprov.hosts import bounds
@@ -34,6 +32,7 @@ from tfprov.hosts.docker.archive_stream import (
     request_archive,
 )
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.sdk import docker
 
 _LIST_PROGRAM = (
     "import json, os, stat, sys\n"
@@ -125,7 +124,7 @@ def _parse_listing(output: bytes, directory: str) -> dict[str, File] | None:
         return None
 
 
-def run_program(api: docker.APIClient, container: str, argv: list[str]) -> tuple[int | None, bytes, bytes]:
+def run_program(api: "docker.APIClient", container: str, argv: list[str]) -> tuple[int | None, bytes, bytes]:
     """Run a program inside a container; return its exit code, standard output and standard error.
 
     The exit code is None if the image has no such program, _NOT_RUNNING if the container is gone or restarting.

@@ -6,14 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-import docker
-from docker.utils import version_lt
-
 from tfprov.errors import HostError
 from tfprov.hosts.crash import LINES, last_words
-from tfprov.hosts.docker.api_types import parse_time
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.engine_errors import explain
+from tfprov.hosts.docker.engine_api.answers import parse_time
+from tfprov.hosts.docker.engine_api.sdk import docker
+from tfprov.hosts.docker.engine_errors import explain, version_numbers
 from tfprov.hosts.docker.labels import DIRECTORY, RUN, SPEC, STOPPED, TASK
 from tfprov.hosts.log_file import split_lines
 from tfprov.hosts.usage import GPU_QUERY, CpuMeter, Usage, parse_gpu_memory
@@ -159,7 +157,7 @@ class ContainerUsage:
         self._has_gpus = True
 
     def read(
-        self, api: docker.APIClient, label: str, run: Callable[[Sequence[str]], tuple[int, str]]
+        self, api: "docker.APIClient", label: str, run: Callable[[Sequence[str]], tuple[int, str]]
     ) -> Mapping[str, Usage]:
         """Return the usage of the running containers with `label`, by task."""
         listed = api.containers(filters={"label": [label, TASK]})
@@ -167,7 +165,7 @@ class ContainerUsage:
         result = {}
         for entry in listed:
             with suppress(docker.errors.APIError):  # it has ended
-                once = {} if version_lt(api.api_version, _ONE_SHOT) else {"one_shot": True}
+                once = {} if version_numbers(api.api_version) < version_numbers(_ONE_SHOT) else {"one_shot": True}
                 figures = api.stats(entry["Id"], decode=None, stream=False, **once)
                 used = self._parse(entry["Labels"][TASK], figures)
                 result[entry["Labels"][TASK]] = replace(used, gpu_memory=_of_container(api, entry["Id"], gpu))
@@ -191,7 +189,7 @@ class ContainerUsage:
         return parse_gpu_memory(output) if code == 0 else {}
 
 
-def _of_container(api: docker.APIClient, container: str, gpu: Mapping[int, int]) -> int | None:
+def _of_container(api: "docker.APIClient", container: str, gpu: Mapping[int, int]) -> int | None:
     """Return the GPU memory of the processes of a container, which the engine knows by the host's own pids."""
     if not gpu:
         return None

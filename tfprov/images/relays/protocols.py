@@ -1,0 +1,36 @@
+"""What a delivery needs of relays; `relays` has them, and delivers their image itself."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from tfprov.hosts.machine import Machine
+from tfprov.images.oci_spec import Descriptor, OciImage
+from tfprov.images.registry_server import PushRegistry
+
+Received = Callable[[str, int], None]
+"""Called with the name of a host that sent a layer to another, and bytes; from any thread."""
+
+
+class Relay(Protocol):
+    """A relay on a host: its engine pulls from `port` of the host's loopback while it is `alive`."""
+
+    @property
+    def port(self) -> int: ...  # noqa: D102
+
+    @property
+    def alive(self) -> bool: ...  # noqa: D102
+
+
+class Relays(Protocol):
+    """Starts relays, through which hosts get layers from each other."""
+
+    def join(  # noqa: PLR0913, PLR0917
+        self,
+        machine: Machine,
+        image: OciImage,
+        layers: Sequence[Descriptor],
+        registry: PushRegistry,
+        port: int,
+        received: Received,
+    ) -> Relay | None:
+        """Return the relay for the missing `layers` on `machine`, whose registry is at `port`; None without one."""

@@ -8,7 +8,7 @@ layout, is `tfprov/CLUSTER:KEY`.
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -33,8 +33,9 @@ from tfprov.images.engine_images import inspect_image, pull, tag
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
 from tfprov.images.push import list_tags, push, remove_old_tags
+from tfprov.images.relays.protocols import RunRelays
 from tfprov.paths import cache_home
-from tfprov.planning.plan_text import NOTHING
+from tfprov.planning.plan_text import NOTHING, format_size
 from tfprov.planning.reconcile import describe_artifact, plan_deliveries
 from tfprov.results import PruneResult, StoredImage
 
@@ -55,6 +56,8 @@ class Workshop:
     names: set[str]
     """The names of the inventory's images on hosts; a delivery removes none of them."""
     delivered: DeliveredImages
+    relays: RunRelays | None = None
+    """What delivers layers from host to host; None where all come from the controller."""
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -142,6 +145,26 @@ class Layered:
 
     def deliver(self, host: str) -> None:
         """See Artifact."""
+        try:
+            self._deliver(host)
+        finally:
+            if self.workshop.relays is not None:
+                self.workshop.relays.settle()
+
+    @contextmanager
+    def delivering(self, hosts: int) -> Iterator[None]:
+        """See Artifact. The relays of several images are the same."""
+        relays = self.workshop.relays
+        if relays is None:
+            yield
+            return
+        relays.expect(hosts)
+        try:
+            yield
+        finally:
+            relays.close()
+
+    def _deliver(self, host: str) -> None:
         workshop, report = self.workshop, self.workshop.report
         machine, image = workshop.machines[host], self.image()
         with workshop.exclusive(f"to {host}"):  # the second of two images that share layers needs only the others
@@ -152,10 +175,13 @@ class Layered:
                 self.reference,
                 lambda sent, total: report.transferred(host, sent, total),
                 lambda text: report.note(f"{host}: {text}"),
+                relays=workshop.relays,
             )
         workshop.delivered.record(host, self.reference, pushed.image_id)
         if pushed.reason:
             report.note(f"{host}: {pushed.reason}")
+        if pushed.from_hosts:
+            report.note(f"{host}: {describe_sources(pushed.from_hosts, pushed.sent)}")
         with suppress(HostError):  # the delivery succeeded; old images can be removed by the next one
             remove_old_tags(machine.engine, self.reference.rpartition(":")[0], KEPT + len(workshop.names))
 
@@ -200,6 +226,10 @@ class Named:
                 return True
         return False
 
+    def delivering(self, hosts: int) -> AbstractContextManager[None]:
+        """See Artifact."""
+        return nullcontext()
+
     def _pull(self, host: str, name: str) -> None:
         machine, note = self.workshop.machines[host], self.workshop.report.note
         image_id, _ = pull(machine.engine, name, self.reference, lambda text: note(f"{host}: {text}"))
@@ -213,6 +243,12 @@ class Named:
                 if digest := _digest_form(machine.engine, deliveries, self.reference, self.name):
                     return digest
         return None
+
+
+def describe_sources(from_hosts: Mapping[str, int], sent: int) -> str:
+    """Return which of the `sent` bytes came from which hosts."""
+    parts = [f"{format_size(size)} from {host}" for host, size in sorted(from_hosts.items())]
+    return ", ".join([*parts, f"{format_size(max(0, sent - sum(from_hosts.values())))} from this machine"])
 
 
 def stored_images() -> list[StoredImage]:

@@ -11,6 +11,7 @@ from tfprov.model.sections import (
     ClusterName,
     Count,
     DataService,
+    Deliver,
     End,
     EnvName,
     ExitCode,
@@ -44,6 +45,11 @@ class Settings(StrictModel):
         description="The image of all containers of the cluster. With an image, tasks run in containers. Default: "
         "none.",
         examples=[{"build": "../images/train"}],
+    )
+    deliver: Deliver = Field(
+        default_factory=Deliver,
+        description="How the image gets to the hosts. Default: the default of `from_hosts`.",
+        examples=[{"from_hosts": "auto"}],
     )
     runtime: Literal["docker", "process"] = Field(
         "process",

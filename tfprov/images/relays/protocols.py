@@ -1,6 +1,7 @@
 """What a delivery needs of relays; `relays` has them, and delivers their image itself."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from tfprov.hosts.machine import Machine
@@ -9,6 +10,14 @@ from tfprov.images.registry_server import PushRegistry
 
 Received = Callable[[str, int], None]
 """Called with the name of a host that sent a layer to another, and bytes; from any thread."""
+
+
+@dataclass(frozen=True)
+class HostAddresses:
+    """Where the relay of a host listens, and the name or address under which the other hosts reach it."""
+
+    bind: str
+    address: str
 
 
 class Relay(Protocol):
@@ -34,3 +43,16 @@ class Relays(Protocol):
         received: Received,
     ) -> Relay | None:
         """Return the relay for the missing `layers` on `machine`, whose registry is at `port`; None without one."""
+
+
+class RunRelays(Relays, Protocol):
+    """The relays of one run, which end together."""
+
+    def expect(self, number: int) -> None:
+        """So many deliveries are about to begin; each is settled once."""
+
+    def settle(self) -> None:
+        """A delivery is over. After the last one, the relays end."""
+
+    def close(self) -> None:
+        """End all relays. Idempotent."""

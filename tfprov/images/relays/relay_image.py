@@ -89,18 +89,22 @@ def _find_python(files: ImageFiles, directories: Sequence[str]) -> _Python | Non
     """Return the first Python of PATH that has all that the relay imports; None when there is none so far."""
     for directory in directories:
         path = files.resolve(f"{directory}/python3")
-        version = _VERSION.search(path) if path else None
-        if path and version and (modules := _modules(files, path, version[1])):
+        if path and (modules := _modules(files, path)):
             linked = _linked(files, [path, *(name for name in modules if ".so" in name)])
             if linked is not None:
                 return _Python(path, {name: files.read(name) for name in (path, *modules)} | linked)
     return None
 
 
-def _modules(files: ImageFiles, path: str, version: str) -> list[str]:
-    """Return the modules of the standard library; none when it is incomplete, as in `python3-minimal`."""
+def _modules(files: ImageFiles, path: str) -> list[str]:
+    """Return the modules of the standard library; none when it is incomplete, as in `python3-minimal`.
+
+    The interpreter's file may be called `python3` only, in an image that has one version.
+    """
     prefix = posixpath.dirname(posixpath.dirname(path))
-    library = rf"{re.escape(prefix)}{'/' if prefix else ''}lib(?:64)?/python{re.escape(version)}"
+    named = _VERSION.search(path)
+    version = re.escape(named[1]) if named else "3\\.[0-9]+"
+    library = rf"{re.escape(prefix)}{'/' if prefix else ''}lib(?:64)?/python{version}"
     pure = rf"(?:(?:{_PACKAGES})/)?[a-z_0-9A-Z]+\.pyc?"
     compiled = rf"lib-dynload/(?:{_MODULES})\.[^/]*so"
     nested = r"(?:collections|importlib)/[a-z_]+/[a-z_0-9]+\.pyc?"

@@ -22,7 +22,7 @@ from tfprov.images.registry_server import PushRegistry
 from tfprov.images.relays.certificate import make_certificate
 from tfprov.images.relays.line import Answers, Line
 from tfprov.images.relays.program.main import CERTIFICATE, CONFIG
-from tfprov.images.relays.protocols import Received
+from tfprov.images.relays.protocols import HostAddresses, Received
 from tfprov.images.relays.relay_image import DIRECTORY, REPOSITORY, USER, relay_image
 from tfprov.images.relays.sources import MIN_MISSING, Peer, Sources, worth_it
 
@@ -33,14 +33,6 @@ _POLL = 0.5
 _SMALL = 256 * 1024
 """Layers below this size come from the controller's registry: to ask for a source takes as long."""
 _FORKS = 32
-
-
-@dataclass(frozen=True)
-class Addresses:
-    """Where the relay of a host listens, and the name or address under which the other hosts reach it."""
-
-    bind: str
-    address: str
 
 
 @dataclass
@@ -73,7 +65,7 @@ class Relays:
         self,
         cluster: str,
         layout: Layout,
-        addresses: Mapping[str, Addresses],
+        addresses: Mapping[str, HostAddresses],
         note: Callable[[str], None],
         least: int = MIN_MISSING,
     ) -> None:

@@ -43,7 +43,9 @@ def figures(bed: Bed, rounds: int, megabytes: int) -> list[Figure]:
     auto, never = times["auto"], times["never"]
     cpu = sum(ran.cpu for ran in auto) / sum(ran.cpu for ran in never)
     ratio = median(auto) / median(never)
-    includes = f"`tfprov image deliver` of {megabytes} MB to {HOSTS} hosts that have no image; both ways on the same hosts"
+    includes = (
+        f"`tfprov image deliver` of {megabytes} MB to {HOSTS} hosts that have no image; both ways on the same hosts"
+    )
     return [
         Figure(
             "from host to host: what leaves the controller", f"{sent['auto']:.2f} x the image", f"{sent['never']:.2f} x",
@@ -87,8 +89,9 @@ class _Cluster:
         each(lambda host: host.run("iptables", "-Z", "INPUT"), self.hosts)
         ran = run(self.cluster.command("image", "deliver"), self.cluster.env, self.directory)
         self.sent.append(sum(_received(host) for host in self.hosts))
-        say(f"{self.directory.name}: {ran.seconds:.1f} s, CPU {ran.cpu:.1f} s, {self.sent[-1] / 10**6:.0f} MB from here")
-        if os.environ.get("SHOW"): print(ran.output)
+        say(
+            f"{self.directory.name}: {ran.seconds:.1f} s, CPU {ran.cpu:.1f} s, {self.sent[-1] / 10**6:.0f} MB from here"
+        )
         return ran
 
 

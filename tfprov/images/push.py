@@ -214,6 +214,7 @@ class _Delivery:
         except HostError as error:
             if registry.has_refused or "no space" in str(error):
                 raise
+            relay.end()  # what it has may be damaged
             self._note("the pull through its relay failed; the rest comes from this machine")
             return False
         return True

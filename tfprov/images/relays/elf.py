@@ -1,5 +1,6 @@
 """What a program or a shared library needs to be loaded: the dynamic section of an ELF file. Pure."""
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ class _Segment:
 
 def read_dynamic(data: bytes) -> Dynamic | None:
     """Return what the ELF file with the content `data` needs; None when it is no ELF file, or a damaged one."""
-    if data[:4] != b"\x7fELF" or data[4:5] not in b"\1\2" or data[5:6] not in b"\1\2":
+    if not re.match(rb"\x7fELF[\x01\x02][\x01\x02]", data):
         return None
     order, wide = "<" if data[5] == 1 else ">", data[4] == 2
     try:
@@ -41,7 +42,7 @@ def read_dynamic(data: bytes) -> Dynamic | None:
         names = {
             tag: tuple(_text(data, start + v) for t, v in entries if t == tag) for tag in (_NEEDED, _RPATH, _RUNPATH)
         }
-    except (struct.error, ValueError):
+    except (struct.error, ValueError, OverflowError):
         return None
     paths = tuple(path for text in (*names[_RPATH], *names[_RUNPATH]) for path in text.split(":") if path)
     return Dynamic(names[_NEEDED], paths, loader)

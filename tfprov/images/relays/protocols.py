@@ -29,6 +29,8 @@ class Relay(Protocol):
     @property
     def alive(self) -> bool: ...  # noqa: D102
 
+    def end(self) -> None: ...  # noqa: D102
+
 
 class Relays(Protocol):
     """Starts relays, through which hosts get layers from each other."""

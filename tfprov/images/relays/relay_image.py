@@ -143,7 +143,7 @@ def _linked(files: ImageFiles, paths: Sequence[str]) -> dict[str, bytes] | None:
 
 def _store(layout: Layout, image: OciImage, python: _Python, name: str) -> OciImage:
     layer = _layer({**python.files, **_program()})
-    compressed = layout.blobs.write(gzip.compress(layer, compresslevel=6, mtime=0), layer_type("gzip"))
+    compressed = layout.blobs.write(gzip.compress(layer, compresslevel=1, mtime=0), layer_type("gzip"))
     os, _, architecture = image.platform.partition("/")
     program = (
         f"import sys; sys.path.insert(0, {DIRECTORY!r}); from tfprov.{_PROGRAM.replace('/', '.')}.main import main"

@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 from tfprov.errors import DeliveryError, HostError, Unreachable
+from tfprov.hosts.docker.reachability_probe import sweep_created
 from tfprov.hosts.docker.relay_container import is_running, remove_relay, start_relay
 from tfprov.hosts.machine import Machine
 from tfprov.images.engine_images import untag
@@ -53,6 +54,10 @@ class _HostRelay:
     def alive(self) -> bool:
         """Whether the relay runs, as far as is known here."""
         return not self.line.has_ended.is_set()
+
+    def end(self) -> None:
+        """End the relay: it sends nothing more."""
+        self.line.end()
 
 
 class Relays:
@@ -135,6 +140,7 @@ class Relays:
     def _launch(self, relay: _HostRelay, image: OciImage, config: Mapping[str, object]) -> None:
         machine, line, ending = relay.machine, relay.line, relay.ending
         try:
+            sweep_created(machine.engine, self._cluster)
             reference = self._deliver_image(machine, image)
             ending.callback(untag, machine.engine, reference)
             control = ending.enter_context(machine.remote_forward(line.serve))

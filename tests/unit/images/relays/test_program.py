@@ -122,13 +122,3 @@ def test_a_host_without_the_address_gets_layers_and_sends_none(relays: LocalRela
     assert relays.peers == {}
     assert "assign" in relays.lines[1].reason
     assert relays.pull(1) == layers(relays)
-
-
-def test_damaged_bytes_of_a_relay_end_the_pull_and_the_next_one_is_right(relays: LocalRelays) -> None:
-    relays.start(1)
-    path = relays.layout.blobs.path(relays.image.layers[1].digest)
-    right = path.read_bytes()
-    path.write_bytes(bytes(len(right)))
-    relays.get(1, f"blobs/{relays.image.layers[1].digest}")
-    path.write_bytes(right)
-    assert relays.get(1, f"blobs/{relays.image.layers[1].digest}") == (200, right)

@@ -13,6 +13,10 @@ MAX_CONNECTIONS = 64
 """Open connections of a listener; further ones are closed at once."""
 
 
+PIECE = 256 * 1024
+"""Bytes received, written and sent at a time."""
+
+
 class Broken(Exception):
     """A source did not send a layer, or a client sent no request; the argument is the reason."""
 
@@ -29,6 +33,61 @@ def read_until(connection: Any, end: bytes, limit: int = MAX_HEAD) -> tuple[byte
         data += piece
     head, _, rest = data.partition(end)
     return head, rest
+
+
+class Secure:
+    """TLS over a connected socket, in large pieces: an SSLSocket asks the kernel for each record of 16 KiB.
+
+    Of its own thread only. The first call makes the handshake.
+    """
+
+    def __init__(self, plain: socket.socket, context: ssl.SSLContext, *, server: bool) -> None:
+        self._plain = plain
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server)
+
+    def recv(self, size: int) -> bytes:
+        """As that of a socket."""
+        return b"" if (data := self._done(lambda: self._tls.read(size))) is None else data
+
+    def recv_into(self, view: memoryview) -> int:
+        """As that of a socket."""
+        return self._done(lambda: self._tls.read(len(view), view)) or 0
+
+    def sendall(self, data: bytes) -> None:
+        """As that of a socket."""
+        self._done(lambda: self._tls.write(data))
+
+    def settimeout(self, seconds: float) -> None:
+        """As that of a socket."""
+        self._plain.settimeout(seconds)
+
+    def _done(self, step: Any) -> Any:
+        """Do a step of TLS, with all that it has to receive and to send; None at the end of the connection."""
+        while True:
+            wants = False
+            result = None
+            try:
+                result = step()
+            except ssl.SSLWantReadError:
+                wants = True
+            except ssl.SSLZeroReturnError:
+                return None
+            finally:
+                if self._outgoing.pending:
+                    self._plain.sendall(self._outgoing.read())
+            if not wants:
+                return result
+            data = self._plain.recv(PIECE)
+            if not data:
+                return None
+            self._incoming.write(data)
+
+    def __enter__(self) -> Secure:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._plain.close()
 
 
 def fill(connection: Any, view: memoryview) -> int:

@@ -3,14 +3,10 @@
 from __future__ import annotations  # for every Python that an image may have
 
 import os
-import socket
-import ssl
 import threading
+from typing import Any
 
-from tfprov.images.relays.program.connections import Broken
-
-CHUNK = 256 * 1024
-"""Bytes written, hashed and sent at a time."""
+from tfprov.images.relays.program.connections import PIECE, Broken, Secure
 
 
 class Layer:
@@ -49,16 +45,17 @@ class Layer:
                 raise Broken(self.error)
             return self.have
 
-    def send(self, connection: socket.socket, offset: int) -> None:
+    def send(self, connection: Any, offset: int) -> None:
         """Send the layer from `offset` on, as it arrives."""
         while offset < self.size:
             have = self.wait_beyond(offset)
             while offset < have:
                 offset += self._send(connection, offset, have - offset)
 
-    def _send(self, connection: socket.socket, offset: int, size: int) -> int:
-        if isinstance(connection, ssl.SSLSocket):
-            data = os.pread(self._file.fileno(), min(CHUNK, size), offset)
+    def _send(self, connection: Any, offset: int, size: int) -> int:
+        if isinstance(connection, Secure):
+            data = os.pread(self._file.fileno(), min(PIECE, size), offset)
             connection.sendall(data)
             return len(data)
-        return connection.sendfile(self._file, offset, size)
+        sent: int = connection.sendfile(self._file, offset, size)
+        return sent

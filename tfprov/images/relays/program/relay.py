@@ -2,7 +2,6 @@
 
 from __future__ import annotations  # for every Python that an image may have
 
-import hashlib
 import hmac
 import re
 import socket
@@ -10,9 +9,9 @@ import ssl
 import threading
 from typing import Any
 
-from tfprov.images.relays.program.connections import Broken, Leading, fill, read_until
+from tfprov.images.relays.program.connections import PIECE, Broken, Leading, Secure, fill, read_until
 from tfprov.images.relays.program.controller import CONNECT, Controller
-from tfprov.images.relays.program.layers import CHUNK, Layer
+from tfprov.images.relays.program.layers import Layer
 
 SILENCE = 20.0
 """Seconds without a byte of another relay after which another source is asked for."""
@@ -55,40 +54,32 @@ class Relay:
         return layer
 
     def _receive(self, layer: Layer) -> None:
-        """Receive a layer from one source after the other. A wrong digest is nobody's in particular: it is an error."""
-        digest = hashlib.sha256()
+        """Receive a layer from one source after the other. Its digest is checked by the engine, which pulls it."""
         failed: list[Any] = []
         try:
             while layer.have < layer.size:
-                answer = self._controller.ask_source(layer.digest, failed)
-                self._receive_from(answer["peer"], layer, digest, failed)
-            right = "sha256:" + digest.hexdigest() == layer.digest
+                peer = self._controller.ask_source(layer.digest, failed)["peer"]
+                self._receive_from(peer, layer, failed)
         except (Broken, OSError) as error:
             layer.end(str(error) or "broken")
-            return
-        if right:
-            return
-        with self._lock:
-            self._layers.pop(layer.digest, None)
-        layer.end("it has another digest")
 
-    def _receive_from(self, peer: Any, layer: Layer, digest: Any, failed: list[Any]) -> None:
+    def _receive_from(self, peer: Any, layer: Layer, failed: list[Any]) -> None:
         """Receive as much of a layer as a source sends. Raises Broken when the controller sends none of it."""
         before = layer.have
         try:
             with self._connect_to_peer(peer, layer) if peer else self._connect_to_controller(layer) as connection:
-                self._copy(connection, layer, digest, peer["number"] if peer else None)
+                self._copy(connection, layer, peer["number"] if peer else None)
         except (Broken, OSError) as error:
             if peer:
                 failed.append([peer["number"], str(error)])
             elif layer.have == before:
                 raise Broken(f"the controller sends nothing: {error}") from error
 
-    def _connect_to_peer(self, peer: Any, layer: Layer) -> Any:
+    def _connect_to_peer(self, peer: Any, layer: Layer) -> Secure:
         plain = socket.create_connection((peer["address"], peer["port"]), CONNECT)
         try:
             plain.settimeout(SILENCE)
-            connection = self._client.wrap_socket(plain)
+            connection = Secure(plain, self._client, server=False)
             connection.sendall(b"%s %d\n" % (layer.digest.encode(), layer.have))
         except BaseException:
             plain.close()
@@ -114,15 +105,14 @@ class Relay:
             raise
         return Leading(connection, rest)
 
-    def _copy(self, connection: Any, layer: Layer, digest: Any, number: int | None) -> None:
-        """Copy to the file what arrives, in large pieces: TLS has records of 16 KiB."""
-        buffer = bytearray(CHUNK)
+    def _copy(self, connection: Any, layer: Layer, number: int | None) -> None:
+        """Copy to the file what arrives."""
+        buffer = bytearray(PIECE)
         view, reported = memoryview(buffer), 0
         while layer.have < layer.size:
             size = fill(connection, view[: layer.size - layer.have])
             if not size:
                 raise Broken("it ended early")
-            digest.update(view[:size])
             layer.write(view[:size])
             reported += size
             if reported >= REPORT or layer.have == layer.size:
@@ -133,18 +123,18 @@ class Relay:
     def serve_peer(self, plain: socket.socket) -> None:
         """Send one layer to another relay that has the certificate of this run."""
         plain.settimeout(SILENCE)
-        with self._server.wrap_socket(plain, server_side=True) as connection:
-            request, _ = read_until(connection, b"\n", 200)
-            digest, _, offset = request.decode("latin-1").partition(" ")
-            with self._lock:
-                layer = self._layers.get(digest)
-            if layer is None or not offset.isdigit() or not self._uploads.acquire(blocking=False):
-                return
-            try:
-                connection.settimeout(PATIENCE)
-                layer.send(connection, int(offset))
-            finally:
-                self._uploads.release()
+        connection = Secure(plain, self._server, server=True)
+        request, _ = read_until(connection, b"\n", 200)
+        digest, _, offset = request.decode("latin-1").partition(" ")
+        with self._lock:
+            layer = self._layers.get(digest)
+        if layer is None or not offset.isdigit() or not self._uploads.acquire(blocking=False):
+            return
+        try:
+            connection.settimeout(PATIENCE)
+            layer.send(connection, int(offset))
+        finally:
+            self._uploads.release()
 
     def serve_engine(self, connection: socket.socket) -> None:
         """Answer one request of our engine: layers from here, anything else by the controller's registry."""
@@ -187,7 +177,7 @@ class Relay:
             lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"connection:")]
             registry.sendall(b"\r\n".join([*lines, b"Connection: close", b"", b""]))
             while True:
-                data = registry.recv(CHUNK)
+                data = registry.recv(PIECE)
                 if not data:
                     return
                 connection.sendall(data)

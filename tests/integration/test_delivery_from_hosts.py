@@ -41,7 +41,7 @@ def cluster(lab: Lab, images: Images, tmp_path: Path) -> Iterator[LabCluster]:
 
 def relays(hosts: list[Host]) -> list[str]:
     """Return the containers of relays and their images: nothing of them outlives the run."""
-    label = {"label": f"{CHECK}=lab"}
+    label: dict[str, Any] = {"label": f"{CHECK}=lab"}
     found = [str(it.name) for host in hosts for it in host.client.containers.list(all=True, filters=label)]
     return found + [
         tag for host in hosts for image in host.client.images.list() for tag in image.tags if "relay" in tag
@@ -85,15 +85,14 @@ def test_layers_leave_the_controller_once_and_a_host_behind_a_firewall_is_served
 
 def test_relays_that_are_killed_cost_no_delivery_and_end_with_the_controller(lab: Lab, cluster: LabCluster) -> None:
     def kill_first(host: Host) -> None:
-        label = {"label": f"{CHECK}=lab"}
+        label: dict[str, Any] = {"label": f"{CHECK}=lab"}
         [relay] = until(lambda: host.client.containers.list(filters=label), f"the relay of {host.name}")
         relay.kill()
 
     delivery = cluster.start("image", "deliver")
     with ThreadPoolExecutor() as pool:
         list(pool.map(kill_first, lab.hosts[:2]))
-    printed, _ = delivery.communicate(timeout=120)
-    assert delivery.returncode == 0, printed
+    assert delivery.wait(120) == 0
     assert len(delivered(lab.hosts)) == 1
     assert "" not in delivered(lab.hosts)
     assert relays(lab.hosts) == []
@@ -102,7 +101,7 @@ def test_relays_that_are_killed_cost_no_delivery_and_end_with_the_controller(lab
     delivery = cluster.start("image", "deliver", fresh=True)
     until(lambda: relays(lab.hosts[:1]), "a relay", of=delivery)
     delivery.send_signal(signal.SIGKILL)
-    delivery.communicate()
+    delivery.wait()
     until(lambda: not any(host.client.containers.list() for host in lab.hosts), "the end of the relays", 90)
     cluster("image", "deliver")
     assert relays(lab.hosts) == [], "also what the killed one created and did not start, and its images"

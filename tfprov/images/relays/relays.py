@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from tfprov.errors import DeliveryError, HostError, Unreachable
 from tfprov.hosts.docker.reachability_probe import sweep_created
-from tfprov.hosts.docker.relay_container import is_running, remove_relay, start_relay
 from tfprov.hosts.machine import Machine
 from tfprov.images.engine_images import untag
 from tfprov.images.oci_layout import Layout
@@ -21,6 +20,7 @@ from tfprov.images.oci_spec import Descriptor, OciImage
 from tfprov.images.push import push
 from tfprov.images.registry_server import PushRegistry
 from tfprov.images.relays.certificate import make_certificate
+from tfprov.images.relays.container import is_running, remove_relay, start_relay
 from tfprov.images.relays.line import Answers, Line
 from tfprov.images.relays.program.main import CERTIFICATE, CONFIG
 from tfprov.images.relays.protocols import HostAddresses, Received

@@ -4,10 +4,9 @@ import io
 import tarfile
 from collections.abc import Mapping
 
-import docker
-
+from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.reachability_probe import temporary
+from tfprov.hosts.docker.reachability_probe import temporary, temporary_host_config
 
 
 def start_relay(  # noqa: PLR0913, PLR0917
@@ -23,15 +22,8 @@ def start_relay(  # noqa: PLR0913, PLR0917
         created: str = api.create_container(
             image,
             labels=dict(temporary(cluster)),
-            host_config=api.create_host_config(
-                network_mode="host",
-                userns_mode="host",  # an engine that maps users shares no network otherwise
-                auto_remove=True,
-                cap_drop=["ALL"],
-                security_opt=["no-new-privileges"],
-                pids_limit=512,
-                log_config=docker.types.LogConfig(type="none"),
-            ),
+            # An engine that maps users shares no network without `userns_mode`.
+            host_config=temporary_host_config(api, network_mode="host", userns_mode="host", pids_limit=512),
         )["Id"]
         try:
             api.put_archive(created, directory, _archive(files, user))
@@ -43,23 +35,20 @@ def start_relay(  # noqa: PLR0913, PLR0917
 
 
 def is_running(engine: Engine, container: str) -> bool:
-    """Whether the container runs. Raises HostError for other faults of the engine than its absence."""
+    """Whether the container runs. Raises HostError."""
     with engine.errors():
-        try:
-            facts = engine.api.inspect_container(container)
-        except docker.errors.NotFound:
-            return False
-    return bool(facts["State"]["Running"])
+        return bool(engine.api.containers(filters={"id": container}))
 
 
 def remove_relay(engine: Engine, container: str) -> None:
-    """Remove the container, unless it is gone or going. Raises HostError."""
-    with engine.errors():
-        try:
+    """Remove the container, unless it is gone or going. Raises Unreachable."""
+    try:
+        with engine.errors():
             engine.api.remove_container(container, force=True, v=True)
-        except docker.errors.APIError as error:
-            if error.status_code not in (404, 409):
-                raise
+    except Unreachable:
+        raise
+    except HostError:
+        return
 
 
 def _archive(files: Mapping[str, bytes], user: int) -> bytes:

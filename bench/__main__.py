@@ -1,7 +1,7 @@
 """All figures in one table, peers beside tfprov on the same hosts.
 
     python -m bench [--peers DIRECTORY] [--small] [--rounds N] [startup] [inventory] [render] [throughput] [noop] [delivery]
-                    [tfrecord] [spark] [scale]
+                    [from_hosts] [tfrecord] [spark] [scale]
 
 The machine's noise is met by measuring contenders in turn and telling medians; nothing here fails because of a time.
 """
@@ -14,12 +14,12 @@ from types import FrameType
 
 from tests.support import engine
 
-from . import delivery, inventory, joining, noop, render, scale, spark, startup, tfrecord, throughput
+from . import delivery, from_hosts, inventory, joining, noop, render, scale, spark, startup, tfrecord, throughput
 from .bed import bed
 from .measure import Figure, machine, say, table
 
 _CPU = "CPU: the same ratio of CPU time, of controller and hosts together; other work on the machine disturbs it less."
-PARTS = ("startup", "inventory", "render", "throughput", "noop", "delivery", "tfrecord", "spark", "scale")
+PARTS = ("startup", "inventory", "render", "throughput", "noop", "delivery", "from_hosts", "tfrecord", "spark", "scale")
 
 
 def main() -> None:
@@ -61,10 +61,10 @@ def _figures(given: argparse.Namespace, parts: "list[str] | tuple[str, ...]") ->
         found += scale.figures(given.hosts, min(given.rounds, 3), given.peers.resolve())
     if "throughput" in parts:
         found += [*joining.figures(given.trainings), *throughput.figures(given.trainings)]
-    if not {"noop", "delivery"} & set(parts):
+    if not {"noop", "delivery", "from_hosts"} & set(parts):
         return found
     if reason := engine.unavailable():
-        say(f"not measured, noop and delivery: {reason}")
+        say(f"not measured, noop, delivery and from_hosts: {reason}")
         return found
     with bed() as made:
         if "noop" in parts:
@@ -72,6 +72,9 @@ def _figures(given: argparse.Namespace, parts: "list[str] | tuple[str, ...]") ->
         if "delivery" in parts:
             made.lab.restore()
             found += delivery.figures(made, given.deliveries, small=given.small)
+        if "from_hosts" in parts:
+            made.lab.restore()
+            found += from_hosts.figures(made, given.deliveries, 50 if given.small else 500)
     return found
 
 

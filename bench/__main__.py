@@ -1,7 +1,7 @@
 """All figures in one table, peers beside tfprov on the same hosts.
 
     python -m bench [--peers DIRECTORY] [--small] [--rounds N] [startup] [inventory] [render] [throughput] [noop] [delivery]
-                    [from_hosts] [tfrecord] [spark] [scale]
+                    [from_hosts] [tfrecord] [spark] [scale] [gather]
 
 The machine's noise is met by measuring contenders in turn and telling medians; nothing here fails because of a time.
 """
@@ -14,12 +14,28 @@ from types import FrameType
 
 from tests.support import engine
 
-from . import delivery, from_hosts, inventory, joining, noop, render, scale, spark, startup, tfrecord, throughput
+from . import (
+    delivery,
+    from_hosts,
+    gather,
+    inventory,
+    joining,
+    noop,
+    render,
+    scale,
+    spark,
+    startup,
+    tfrecord,
+    throughput,
+)
 from .bed import bed
 from .measure import Figure, machine, say, table
 
 _CPU = "CPU: the same ratio of CPU time, of controller and hosts together; other work on the machine disturbs it less."
-PARTS = ("startup", "inventory", "render", "throughput", "noop", "delivery", "from_hosts", "tfrecord", "spark", "scale")
+PARTS = (
+    *("startup", "inventory", "render", "throughput", "noop", "delivery", "from_hosts", "tfrecord", "spark", "scale"),
+    "gather",
+)
 
 
 def main() -> None:
@@ -36,6 +52,7 @@ def main() -> None:
     parser.add_argument("--deliveries", type=int, default=2, help="rounds of first deliveries; %(default)s")
     parser.add_argument("--trainings", type=int, default=3, help="rounds of each training; %(default)s")
     parser.add_argument("--hosts", type=int, nargs="+", default=scale.SIZES, help="of `scale`; %(default)s")
+    parser.add_argument("--picture", type=Path, help="an SVG file for the curves of `scale`")
     given = parser.parse_args()
     if wrong := set(given.parts) - set(PARTS):
         parser.error(f"unknown: {', '.join(sorted(wrong))}")
@@ -58,13 +75,20 @@ def _figures(given: argparse.Namespace, parts: "list[str] | tuple[str, ...]") ->
     if "spark" in parts:
         found += spark.figures(min(given.rounds, 5))
     if "scale" in parts:
-        found += scale.figures(given.hosts, min(given.rounds, 3), given.peers.resolve())
+        found += scale.figures(given.hosts, min(given.rounds, 3), given.peers.resolve(), given.picture)
     if "throughput" in parts:
         found += [*joining.figures(given.trainings), *throughput.figures(given.trainings)]
-    if not {"noop", "delivery", "from_hosts"} & set(parts):
+    return found + _with_engine(given, {"noop", "delivery", "from_hosts", "gather"}.intersection(parts))
+
+
+def _with_engine(given: argparse.Namespace, parts: set[str]) -> list[Figure]:
+    found: list[Figure] = []
+    if parts and (reason := engine.unavailable()):
+        say(f"not measured, {', '.join(sorted(parts))}: {reason}")
         return found
-    if reason := engine.unavailable():
-        say(f"not measured, noop, delivery and from_hosts: {reason}")
+    if "gather" in parts:
+        found += gather.figures(min(given.rounds, 5), small=given.small)
+    if not parts - {"gather"}:
         return found
     with bed() as made:
         if "noop" in parts:

@@ -1,8 +1,8 @@
-"""What many hosts cost the controller: `plan`, `status` and `down` where nothing is there, beside Ansible and pyinfra.
+"""What many hosts cost the controller, verb by verb, beside Ansible and pyinfra.
 
-The hosts are simulated: each is an address of the loopback behind one sshd, and the engine of each is a program of a few
-lines behind the command `docker`, which has no containers and no images. Controller, sshd and engines share this machine,
-so the CPU time is that of the controller's processes alone; the wall time is mostly that of the hosts.
+The hosts are simulated: each is an address of the loopback behind one sshd, and the engines of all are one process behind
+the command `docker`, whose containers are entries of a list. Controller, sshd and engines share this machine: the CPU time
+is that of the controller's processes alone; the wall time is mostly that of the hosts.
 """
 
 import os
@@ -10,80 +10,111 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.sshd import Sshd
+from tests.support.waiting import until
 
-from .measure import Figure, Ran, environment, in_turn, median, say
+from .measure import Figure, Ran, environment, machine, median, say
+from .scale_curves import Growth, picture
+from .scale_engine import CLIENT
 from .scale_hosts import Hosts, write_hosts
 
 SIZES = (4, 16, 64, 256)
 """Numbers of hosts; the command line may name others."""
 GOAL = 0.025
 """Seconds of CPU for each host."""
+BOUNDED = ("plan", "up, nothing to do", "status", "down, nothing there")
+"""The verbs that have this goal."""
+VERBS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("plan", ("plan",)),
+    ("up from nothing", ("up",)),
+    ("up, nothing to do", ("up",)),
+    ("status", ("status",)),
+    ("down", ("down", "--discard")),
+    ("down, nothing there", ("down",)),
+)
+"""In this order: each finds what the one before has left."""
+LIKE = {"plan": "ps", "up, nothing to do": "ps", "status": "ps", "up from nothing": "run", "down": "rm"}
+"""The deploy of the peers that asks or does the same."""
+ANSIBLE_MOST = 256
+"""Hosts up to which Ansible is measured: 1,000 take it minutes for each verb."""
 
 _SSHD = ("MaxStartups 5000", "MaxSessions 100", "UseDNS no", "LogLevel ERROR")
 _INCLUDES = (
     "CPU time of the controller for each host: that of the command and its children, less that of the command with the "
-    "fewest hosts; behind it the wall time of the whole command, and its memory. Ansible: `raw: docker ps`, pipelining, 32 "
-    "forks, no facts; pyinfra: server.shell with `docker ps`, as many at once"
+    "fewest hosts; behind it the wall time of the whole command, and its memory. Peers: pyinfra's server.shell, 32 at "
+    "once, and Ansible's raw, pipelining, 32 forks, no facts, with `docker ps`, `docker run` and `docker rm`"
 )
 
+Runs = dict[int, dict[str, list[Ran]]]
+"""By the number of hosts, and by contender and verb."""
 
-def figures(sizes: Sequence[int], rounds: int, peers: Path) -> list[Figure]:
-    """Measure every verb with every number of hosts."""
+
+def figures(sizes: Sequence[int], rounds: int, peers: Path, drawn: Path | None = None) -> list[Figure]:
+    """Measure every verb with every number of hosts; with `drawn`, also draw the curves there."""
+    runs: Runs = {}
     with tempfile.TemporaryDirectory() as name, simulated(Path(name)) as server:
         env = environment(
             {"XDG_STATE_HOME": f"{name}/state", "XDG_CACHE_HOME": f"{name}/cache", "HOME": name},
             Path(name) / "byte-code",
         )
-        found: dict[int, dict[str, list[Ran]]] = {}
-        for size in sizes:
-            say(f"{size} simulated hosts, {rounds} rounds")
+        for size in sorted(sizes):
             hosts = write_hosts(Path(name) / str(size), server, size)
-            found[size] = in_turn(_contenders(hosts, peers, env), rounds)
-    least = min(sizes)
-    return [
-        _figure(verb, size, found, least)
-        for verb in found[least]
-        for size in sizes
-        if verb in found[size] and size > least
-    ]
+            if size == min(sizes):
+                _round(hosts, peers, env, size)  # compiles what there is
+            runs[size] = {}
+            for number in range(rounds if size < 1000 else 1):
+                say(f"{size} simulated hosts, round {number + 1}")
+                for what, ran in _round(hosts, peers, env, size).items():
+                    runs[size].setdefault(what, []).append(ran)
+    if drawn is not None:
+        drawn.write_text(picture(_growths(runs), machine()))
+    least = min(runs)
+    return [_figure(verb, size, runs, least) for verb, _ in VERBS for size in runs if size > least]
+
+
+def _round(hosts: Hosts, peers: Path, env: Mapping[str, str], size: int) -> dict[str, Ran]:
+    """Run every verb of every contender once."""
+    tfprov = (sys.executable, "-m", "tfprov")
+    result = {
+        f"tfprov {name}": controller([*tfprov, *words, "-i", str(hosts.inventory)], env, hosts.peers)
+        for name, words in VERBS
+    }
+    for deploy in ("ps", "run", "rm"):
+        if (pyinfra := peers / "pyinfra").exists():
+            command = [str(pyinfra), "-y", "--parallel", "32", "pyinfra_hosts.py", f"{deploy}.py"]
+            result[f"pyinfra {deploy}"] = controller(command, env, hosts.peers)
+        if (ansible := peers / "ansible-playbook").exists() and size <= ANSIBLE_MOST:
+            command = [str(ansible), "-i", "ansible.json", f"{deploy}.yml"]
+            result[f"ansible {deploy}"] = controller(command, env, hosts.peers)
+    return result
 
 
 @contextmanager
 def simulated(directory: Path) -> Iterator[Sshd]:
-    """Run the sshd of all hosts, in which the command `docker` is the engine of a host with nothing."""
+    """Run the sshd of all hosts, and the process of all their engines, to which the command `docker` leads."""
     commands = directory / "commands"
     commands.mkdir(parents=True)
+    engines = directory / "engines.sock"
     docker = commands / "docker"
-    docker.write_text(f"#!{sys.executable} -SEI\n{Path(__file__).with_name('scale_engine.py').read_text()}")
+    docker.write_text(CLIENT.format(socket=engines))
     docker.chmod(0o755)
     server = Sshd(directory / "sshd", address="0.0.0.0")  # it can listen on 16 single addresses only
     server.prepare()
     path = f"SetEnv PATH={commands}:/usr/local/bin:/usr/bin:/bin HOME={server.directory}"
     server.options = (path, *_SSHD)  # of several SetEnv, the first counts
-    server.start()
+    process = subprocess.Popen([sys.executable, str(Path(__file__).with_name("scale_engine.py")), str(engines)])
     try:
+        until(engines.exists, "the engines listen")
+        server.start()
         yield server
     finally:
         server.stop()
-
-
-def _contenders(hosts: Hosts, peers: Path, env: Mapping[str, str]) -> dict[str, Callable[[], Ran]]:
-    tfprov = [sys.executable, "-m", "tfprov"]
-    commands = {f"tfprov {verb}": [*tfprov, verb, "-i", str(hosts.inventory)] for verb in ("plan", "status", "down")}
-    if (peers / "pyinfra").exists():
-        commands["pyinfra"] = [str(peers / "pyinfra"), "-y", "--parallel", "32", "pyinfra_hosts.py", "deploy.py"]
-    if (peers / "ansible-playbook").exists():
-        commands["ansible"] = [str(peers / "ansible-playbook"), "-i", "ansible.json", "playbook.yml"]
-    return {name: _runner(command, env, hosts.peers) for name, command in commands.items()}
-
-
-def _runner(command: Sequence[str], env: Mapping[str, str], directory: Path) -> Callable[[], Ran]:
-    return lambda: controller(command, env, directory)
+        process.terminate()
+        process.wait()
 
 
 def controller(command: Sequence[str], env: Mapping[str, str], directory: Path) -> Ran:
@@ -108,26 +139,50 @@ def controller(command: Sequence[str], env: Mapping[str, str], directory: Path) 
     return Ran(end - begin, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, output)
 
 
-def _figure(name: str, size: int, found: Mapping[int, Mapping[str, Sequence[Ran]]], least: int) -> Figure:
+def _figure(verb: str, size: int, runs: Runs, least: int) -> Figure:
     """Return the line of a verb and a number of hosts."""
-
-    def each(of: str) -> float:
-        return (cpu(found[size][of]) - cpu(found[least][of])) / (size - least)
-
-    def shown(of: str) -> str:
-        runs = found[size][of]
-        return f"{each(of) * 1000:.1f} ms ({median(runs):.1f} s, {max(run.peak for run in runs) / 2**20:.0f} MB)"
-
-    is_ours = name.startswith("tfprov")
+    ours, peers = f"tfprov {verb}", [f"{peer} {LIKE[verb]}" for peer in ("pyinfra", "ansible") if verb in LIKE]
+    spent = each(runs, ours, size, least)
+    is_bounded = verb in BOUNDED
     return Figure(
-        f"{name}, {size} hosts",
-        shown(name) if is_ours else "",
-        "" if is_ours else shown(name),
+        f"{verb}, {size} hosts",
+        _shown(runs, ours, size, least),
+        "; ".join(f"{it.split()[0]} {_shown(runs, it, size, least)}" for it in peers if it in runs[size]),
         None,
-        f"<= {GOAL * 1000:.0f} ms" if is_ours else "",
-        each(name) <= GOAL if is_ours else None,
+        f"<= {GOAL * 1000:.0f} ms" if is_bounded else "",
+        spent <= GOAL if is_bounded else None,
         includes=_INCLUDES,
     )
+
+
+def each(runs: Runs, what: str, size: int, least: int) -> float:
+    """Return the seconds of CPU for each host beyond those of the command with the fewest."""
+    return (cpu(runs[size][what]) - cpu(runs[least][what])) / (size - least)
+
+
+def _shown(runs: Runs, what: str, size: int, least: int) -> str:
+    """Return CPU, wall time and memory: `7.4 ms, 0.6 s, 75 MB`."""
+    measured = runs[size][what]
+    peak = max(ran.peak for ran in measured) / 2**20
+    return f"{each(runs, what, size, least) * 1000:.1f} ms, {median(measured):.1f} s, {peak:.0f} MB"
+
+
+def _growths(runs: Runs) -> list[Growth]:
+    """Return the curves of the verbs that look, and of those of the peers that ask the same."""
+    least = min(runs)
+    names = {f"tfprov {verb}": f"tfprov {verb}" for verb in BOUNDED[:3]} | {
+        "pyinfra ps": "pyinfra",
+        "ansible ps": "Ansible",
+    }
+    return [
+        Growth(
+            shown,
+            tuple((size, median(runs[size][what])) for size in runs if what in runs[size]),
+            tuple((size, 1000 * each(runs, what, size, least)) for size in runs if what in runs[size] and size > least),
+        )
+        for what, shown in names.items()
+        if what in runs[least]
+    ]
 
 
 def cpu(runs: Sequence[Ran]) -> float:

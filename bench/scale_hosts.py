@@ -13,8 +13,14 @@ forks = 32
 pipelining = True
 ssh_args = -F /dev/null -o UserKnownHostsFile={known_hosts} -o ControlMaster=no
 """
-_PLAYBOOK = "- {hosts: all, gather_facts: false, tasks: [{raw: docker ps}]}\n"
-_DEPLOY = "from pyinfra.operations import server\n\nserver.shell(commands=['docker ps'])\n"
+_COMMANDS = {
+    "ps": "docker ps",
+    "run": "docker run --detach --name peer debian:12",
+    "rm": "docker rm --force peer",
+}
+"""The deploys of the peers."""
+_PLAYBOOK = "- {{hosts: all, gather_facts: false, tasks: [{{raw: {}}}]}}\n"
+_DEPLOY = "from pyinfra.operations import server\n\nserver.shell(commands=[{!r}])\n"
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,7 @@ def write_hosts(directory: Path, server: Sshd, number: int) -> Hosts:
     hosts = {f"h{n}": {"ansible_host": address, "net": f"10{address[3:]}"} for n, address in enumerate(addresses)}
     settings = {
         "cluster": f"scale{number}", "image": {"name": "debian:12"}, "code": None, "command": ["sleep", "1000"],
+        "ready": "start", "checkpoints": "none",
         "address": "{{ net }}",
     }  # fmt: skip
     names = list(hosts)
@@ -57,11 +64,12 @@ def write_hosts(directory: Path, server: Sshd, number: int) -> Hosts:
     peers.mkdir()
     (peers / "ansible.json").write_text(json.dumps({"all": {"vars": connection, "hosts": hosts}}))
     (peers / "ansible.cfg").write_text(_ANSIBLE.format(known_hosts=known_hosts))
-    (peers / "playbook.yml").write_text(_PLAYBOOK)
     common = {
         "ssh_user": "root", "ssh_port": server.port, "ssh_key": str(server.user_key),
         "ssh_known_hosts_file": str(known_hosts), "ssh_strict_host_key_checking": "yes",
     }  # fmt: skip
     (peers / "pyinfra_hosts.py").write_text(f"hosts = ({addresses!r}, {common!r})\n")
-    (peers / "deploy.py").write_text(_DEPLOY)
+    for name, command in _COMMANDS.items():
+        (peers / f"{name}.yml").write_text(_PLAYBOOK.format(command))
+        (peers / f"{name}.py").write_text(_DEPLOY.format(command))
     return Hosts(peers, directory / "inventory.yml")

@@ -18,6 +18,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from tests.forks import RUN_ID  # noqa: E402
 from tests.support.budget import Budget  # noqa: E402
+from tests.support.scratch import use_scratch_directory  # noqa: E402
 
 VARIABLES = {"page": "TFPROV_TESTS_BROWSER", "spark": "TFPROV_TESTS_JAVA", "shells": "TFPROV_TESTS_SHELLS"}
 """The fixtures of what else a machine may lack, and the variable that makes a lack of it an error."""
@@ -25,6 +26,7 @@ VARIABLES = {"page": "TFPROV_TESTS_BROWSER", "spark": "TFPROV_TESTS_JAVA", "shel
 
 def pytest_configure(config: pytest.Config) -> None:
     """Measure what the tests cost; and give signals their meaning back: a shell takes it from Ctrl-C, nohup from SIGHUP."""
+    use_scratch_directory()
     config.pluginmanager.register(Budget(config), "budget")
     config.stash[RUN_ID] = uuid.uuid4().hex
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

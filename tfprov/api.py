@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tfprov.engine.assemble import Options, RuntimeFactory, assemble
 from tfprov.engine.checkpoints.verify import Verify, verify
-from tfprov.engine.context import DEFAULT_FORKS, Context, Definition
+from tfprov.engine.context import Context, Definition
 from tfprov.engine.events import Callback, OnEvent, Quiet
 from tfprov.engine.observe import locate
 from tfprov.engine.task_files import copy_from, copy_to
@@ -76,7 +76,7 @@ class Cluster:
         *sources: str | Path,
         extra: Mapping[str, Any] | Sequence[str] = (),
         limit: str | None = None,
-        forks: int = DEFAULT_FORKS,
+        forks: int | None = None,
         accept_new: bool = False,
         fold: bool = False,
         vault: "Vault | None" = None,
@@ -195,7 +195,7 @@ class Cluster:
 
     def status(self) -> "Status":
         """Return every task's state and speed, and the chief's progress; unreachable hosts are in the result."""
-        return verbs.status(self.prepare())
+        return verbs.status(self.prepare(connect=True))
 
     def overview(self) -> "Overview":
         """Return `status`, what each task uses, and the chief's last line; what `status --watch` shows."""

@@ -1,6 +1,7 @@
 """The Hadoop formats for TFRecord files: MapReduce in the LocalJobRunner, and Spark's Hadoop files."""
 
 import subprocess
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,8 @@ def word_count(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) 
     source = ROOT / "tests" / "cases" / "hadoop" / "WordCount.java"
     command = ["javac", "--release", "11", "-Xlint:-options", "-d", str(classes), "-cp", path, str(source)]
     subprocess.run(command, check=True, capture_output=True)
-    return ["java", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-cp", f"{classes}:{path}", "WordCount"]
+    scratch = f"-Djava.io.tmpdir={tempfile.gettempdir()}"
+    return ["java", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", scratch, "-cp", f"{classes}:{path}", "WordCount"]
 
 
 def test_words_are_counted_by_mapreduce_in_files_that_are_split_by_their_index(

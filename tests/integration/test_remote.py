@@ -327,6 +327,42 @@ def test_a_worker_that_ends_at_once_takes_the_start_back(three: LabCluster, tiny
     three("down", "--discard")
 
 
+ROLL = """\
+- hosts: worker
+  serial: 1
+  tasks:
+    - start:
+    - wait: {for: serving, timeout: 120}
+"""
+
+
+def test_a_change_rolls_over_the_hosts_and_ends_with_the_first_batch_that_fails(
+    three: LabCluster, tiny_archive: Path
+) -> None:
+    one, two, other, _ = three.lab.hosts
+    printed = three("up", "--canary", "2")
+    canary, rest = printed.partition("the canary serves: the other hosts follow")[::2]
+    assert "ok       start worker/1" in rest
+    assert "start worker/1 " not in canary.partition("canary: ")[2]
+    book = three.directory / "roll.yml"
+    book.write_text(ROLL)
+    before = three.containers()
+    roles = {"ps": [one], "worker": [two, other]}
+    three.write(roles, standin(tiny_archive), role_settings={"worker": {"env": {"LEVEL": "2"}}})
+    printed = three("play", str(book))
+    first, second = printed.partition(f"batch 2 of 2: {other.name}")[::2]
+    assert f"batch 1 of 2: {two.name}" in first
+    assert ("worker/0 serves" in first, "worker/1" in first, "worker/1 serves" in second) == (True, False, True)
+    after = three.containers()
+    assert [name for name in after if after[name] != before[name]] == [two.name, other.name]
+    three.write(roles, standin(tiny_archive), role_settings={"worker": {"command": ["sh", "-c", "exit 3"]}})
+    printed = three("play", str(book), code=1)
+    assert "batch 2" not in printed
+    assert three.containers()[other.name] == after[other.name], "the next batch was not begun"
+    assert "tfprov-lab-worker-1" in running(three)
+    three("down", "--discard")
+
+
 def test_with_sudo_the_user_needs_no_docker_group(three: LabCluster, tiny_archive: Path) -> None:
     one, two, *_ = three.lab.hosts
     three.write({"ps": [one], "worker": [two]}, standin(tiny_archive), user="admin", ansible_become=True)

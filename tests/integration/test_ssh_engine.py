@@ -261,6 +261,40 @@ def test_more_logs_can_be_followed_than_there_are_channels(remote_engine: Engine
         assert [log.result() for log in followed] == [[*"123456", "end"]] * len(tasks)
 
 
+def test_changes_are_reported_until_the_connection_is_lost(
+    engine: Engine, image: str, server: Sshd, request: pytest.FixtureRequest
+) -> None:
+    """Over SSH and through a unix socket."""
+    labels = {CLUSTER: f"events-{uuid.uuid4().hex[:8]}", TASK: "worker/0"}
+    followed = f"{CLUSTER}={labels[CLUSTER]}"
+    changes = engine.changes(followed, TASK)
+    with Started(engine, image, ["sleep", "600"], labels={CLUSTER: "another", TASK: "worker/0"}) as others:
+        until(lambda: _is_running(engine, others.id), "the other container runs")
+        assert not changes.happened(), "of another cluster"
+    with Started(engine, image, ["sh", "-c", "sleep 600"], labels=labels) as ours:
+        until(changes.happened, "the start is reported")
+        until(lambda: not changes.happened(), "all of it was read")
+        with engine.errors():
+            docker_exec.run(engine.api, ours.id, ["echo", "read"], lambda *_: None)
+        assert not changes.happened(), "a program beside the task is no change"
+        with engine.errors():
+            engine.api.kill(ours.id)
+        until(changes.happened, "the end is reported")
+    assert changes.is_open
+    if request.node.callspec.params["engine"] == "ssh":
+        server.cut()
+        until(lambda: changes.happened() and not changes.is_open, "the loss is noticed")
+        again = engine.changes(followed, TASK)
+        assert not again.happened()
+        again.close()
+    changes.close()
+
+
+def _is_running(engine: Engine, container: str) -> bool:
+    with engine.errors():
+        return bool(engine.api.inspect_container(container)["State"]["Running"])
+
+
 def test_a_channel_whose_program_has_ended_is_not_reused(remote_engine: Engine, ssh: SSHHost, server: Sshd) -> None:
     for _ in range(2):
         with remote_engine.errors():

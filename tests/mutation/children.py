@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.scratch import VARIABLE
+
 OURS = ("tfprov", "tests")
 _LARGE = {"ansible", "playwright", "sklearn", "tensorboard", "tensorflow"}
 """Not imported in advance: most tests do not need them, and some start threads."""
@@ -167,7 +169,8 @@ def _be_child(tree: Path, scratch: Path, pipe: int, work: Work, limit: float) ->
         os.chdir(tree)
         home = scratch / "home"
         home.mkdir()
-        os.environ |= {"PYTHONPATH": str(tree), "TMPDIR": str(scratch), "HOME": str(home), "PWD": str(tree)}
+        os.environ |= {"PYTHONPATH": str(tree), "HOME": str(home), "PWD": str(tree)}
+        os.environ |= dict.fromkeys(("TMPDIR", VARIABLE), str(scratch))
         os.environ.pop("XDG_CACHE_HOME", None)
         tempfile.tempdir = None
         with (scratch / "output").open("wb", buffering=0) as output, open(os.devnull, "rb") as nothing:  # noqa: PTH123

@@ -93,7 +93,8 @@ def running(directory: Path) -> Iterator[Hdfs]:
     _configure(directory, first)
     class_path = f"{directory / 'conf'}:{jars()}/*"
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
-    command = ["java", *_JAVA, *opened, "-cp", class_path]
+    scratch = f"-Djava.io.tmpdir={tempfile.gettempdir()}"
+    command = ["java", *_JAVA, scratch, *opened, "-cp", class_path]
     server = "org.apache.hadoop.hdfs.server"
     with (directory / "log").open("wb") as log, contextlib.ExitStack() as ends:
         name_node = [*command, f"{server}.namenode.NameNode"]

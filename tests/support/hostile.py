@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.engine_client import EngineTimeouts
+from tfprov.hosts.docker.engine_api.dial import EngineTimeouts
 
 ID = "afb437bb80617b6f7ad2aabddd327390c20547a76255329c9d7f6b2f94b61fd3"
 LABELS = {
@@ -115,6 +115,7 @@ class Wire:
 
     def __init__(self, answer: Callable[[str, str], bytes | io.RawIOBase]) -> None:
         self._answer, self._asked = answer, b""
+        self._file: io.BufferedReader | None = None
 
     def sendall(self, data: bytes) -> None:
         self._asked += data
@@ -124,6 +125,10 @@ class Wire:
 
     def gettimeout(self) -> float:
         return 1.0
+
+    def recv(self, size: int) -> bytes:
+        self._file = self._file or self.makefile()
+        return self._file.read1(size)
 
     def makefile(self, *_: Any) -> io.BufferedReader:
         method, path = self._asked.decode("latin-1").split(" ", 2)[:2]
@@ -167,6 +172,9 @@ class Endless(io.RawIOBase):
 
     def settimeout(self, _seconds: float | None) -> None:
         """Nothing here waits."""
+
+    def close(self) -> None:
+        """Go on: a second connection gets the same."""
 
 
 def engine(answer: Callable[[str, str], bytes | io.RawIOBase]) -> Engine:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -90,7 +89,7 @@ def running(directory: Path, address: str = "127.0.0.1") -> Iterator[S3Server]:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         for port in range(first, first + 8):  # sockets that it makes for each of its gRPC ports
-            for socket in Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port}.sock"):
+            for socket in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
                 socket.unlink()
 
 

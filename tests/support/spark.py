@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -140,8 +141,8 @@ def _settings(directory: Path, jar: Path, archive: Path, dumped: Path | None) ->
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "768m",
         "spark.executor.memory": f"{MEMORY}m",
-        "spark.driver.extraJavaOptions": f"{_JAVA} {_classes(archive, dumped)}",
-        "spark.executor.extraJavaOptions": f"{_JAVA} {_classes(archive)}",
+        "spark.driver.extraJavaOptions": f"{_java()} {_classes(archive, dumped)}",
+        "spark.executor.extraJavaOptions": f"{_java()} {_classes(archive)}",
         "spark.python.daemon.module": "tests.support.spark_daemon",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -155,8 +156,9 @@ def _settings(directory: Path, jar: Path, archive: Path, dumped: Path | None) ->
     }
 
 
-_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
-"""Few threads, and no time for optimizing what runs for seconds."""
+def _java() -> str:
+    """Return options for few threads, and no time for optimizing what runs for seconds."""
+    return f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir={tempfile.gettempdir()}"
 
 
 def submit_arguments(master: str | None = None) -> str:
@@ -165,7 +167,7 @@ def submit_arguments(master: str | None = None) -> str:
     settings = {"spark.ui.enabled": "false"} | ({"spark.master": master} if master else {})
     for process in ("driver", "executor"):  # the class path that the archive is for
         settings[f"spark.{process}.extraClassPath"] = str(jar)
-        settings[f"spark.{process}.extraJavaOptions"] = f"{_JAVA} {_classes(jar.with_name(ARCHIVE))}"
+        settings[f"spark.{process}.extraJavaOptions"] = f"{_java()} {_classes(jar.with_name(ARCHIVE))}"
     return shlex.join([*(word for item in settings.items() for word in ("--conf", "=".join(item))), "pyspark-shell"])
 
 

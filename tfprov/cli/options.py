@@ -88,7 +88,10 @@ def inventory_options(command: F) -> F:
 def change_options(command: F) -> F:
     """Add the options of verbs that change hosts: those of the inventory, `-l` and `-f`."""
     command = click.option(
-        "-f", "--forks", type=click.IntRange(1, 1000), help="Hosts to work on at the same time; default: 32."
+        "-f",
+        "--forks",
+        type=click.IntRange(1, 1000),
+        help="Hosts to work on at the same time; default: 16 for each core of this machine, 32 to 128.",
     )(command)
     command = click.option(
         "-l", "--limit", metavar="PATTERN", shell_complete=values.patterns, help="Only these hosts."
@@ -161,13 +164,12 @@ def cluster_of(
     whole with `-v` and `as_json`.
     """
     from tfprov.api import Cluster  # noqa: PLC0415  commands that only read an inventory need none of it
-    from tfprov.engine.context import DEFAULT_FORKS  # noqa: PLC0415
 
     cluster = Cluster.load(
         *sources_of(options),
         extra=options["extra"],
         limit=options.get("limit"),
-        forks=options.get("forks") or DEFAULT_FORKS,
+        forks=options.get("forks"),
         accept_new=bool(options.get("accept_new")),
         fold=not (as_json or options.get("verbose")),
         vault=vault_of(options),

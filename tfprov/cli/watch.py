@@ -169,7 +169,7 @@ def status_command(watches: bool, places: bool, as_json: bool, **options: Any) -
     if watches and not sys.stdout.isatty():
         raise Usage("`--watch` needs a terminal, and this has none", "use `status --json`")
     with Printer() as printer:
-        cluster = cluster_of(options, None if as_json else printer.handle)
+        cluster = cluster_of(options, None if as_json else printer.handle, connect=True)
         if places:
             placement = cluster.placement()
             _print(printer, _json_lines(placement) if as_json else _placement_lines(placement))

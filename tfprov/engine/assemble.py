@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tfprov.atomic_write import private_directory
 from tfprov.engine.artifacts import PackedCode, all_problems, check_data, check_python, fetched, pack_all
 from tfprov.engine.checkpoints.manifest import LOGS
-from tfprov.engine.context import DEFAULT_FORKS, Context, Definition, chief_of, gather_directory
+from tfprov.engine.concurrency import default_forks
+from tfprov.engine.context import Context, Definition, chief_of, gather_directory
 from tfprov.engine.host_registry import DeliveredImages, HostRegistry, keyed_hash
 from tfprov.engine.reporter import Reporter
 from tfprov.errors import HostError, InvalidInput, Usage, hide_secret
@@ -39,12 +40,13 @@ RuntimeFactory = Callable[[str, Path], Runtime]
 class Options:
     """How to reach the hosts: `limit` is a host pattern, `forks` the number of hosts to work on at the same time.
 
-    `accept_new` records unknown host keys. `connect` opens the SSH connections at once, for verbs that use every host.
-    `fold` prints many actions that are alike in one line of a plan.
+    Without `forks`, it depends on their number and on the cores of this machine. `accept_new` records unknown host keys.
+    `connect` opens the SSH connections at once, for verbs that use every host. `fold` prints many actions that are alike in
+    one line of a plan.
     """
 
     limit: str | None = None
-    forks: int = DEFAULT_FORKS
+    forks: int | None = None
     accept_new: bool = False
     connect: bool = False
     fold: bool = False
@@ -59,6 +61,7 @@ class _Assembly:
     report: Reporter
     limit: frozenset[str] | None
     never: frozenset[Path]
+    forks: int
 
 
 def assemble(
@@ -70,12 +73,13 @@ def assemble(
     read.
     """
     options = options or Options()
+    forks = options.forks or default_forks(len({role.host for role in definition.roles}))
     for directory in (state_home(), cache_home()):  # earlier versions made them readable for others
         if directory.is_dir():
             private_directory(directory)
     limit = _limit(definition.inventory, options.limit)
     in_docker = definition.roles[0].values.runtime == "docker"
-    assembly = _Assembly(definition, options, report, limit, definition.never_code)
+    assembly = _Assembly(definition, options, report, limit, definition.never_code, forks)
     _check_runtime(definition.home, definition.name, in_docker=in_docker)
     if in_docker:
         return _in_docker(assembly)
@@ -92,7 +96,7 @@ def _in_docker(assembly: _Assembly) -> Context:
         definition.inventory, definition.roles, definition.home, accept_new=assembly.options.accept_new
     )
     if assembly.options.connect and _is_possible(definition.roles):
-        connections.open_all(assembly.options.forks)
+        connections.open_all(assembly.forks)
 
     try:
         return _assemble_docker(assembly, connections)
@@ -171,7 +175,7 @@ def _context(assembly: _Assembly, tasks: _Tasks, runtimes: Mapping[str, Runtime]
         history=runs_directory(assembly.definition.home),
         saves=chief_of(cluster, roles).values.saves,
         report=assembly.report,
-        forks=assembly.options.forks,
+        forks=assembly.forks,
         fold=assembly.options.fold,
         hosts=assembly.limit,
         **fields,
@@ -255,6 +259,7 @@ def _assemble_docker(assembly: _Assembly, connections: "Connections") -> Context
         runtimes,
         artifacts=images.artifacts,
         machines=by_host,
+        changes=machines.changes(hosts, cluster.name),
         left=frozenset(connections.recorded),
         registry=HostRegistry(home),
         connections=connections.present,

@@ -1,10 +1,22 @@
 """The clock and the threads of a run."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
+
+MIN_FORKS, MAX_FORKS = 32, 128
+"""Least and most hosts worked on at the same time by default. With Ansible's default of 5, most of a cluster would wait."""
+_FORKS_PER_CORE = 16
+"""A host keeps a core busy for some 4 ms, and lets it wait for 50 to 300 ms."""
+
+
+def default_forks(hosts: int, cores: int | None = None) -> int:
+    """Return how many of `hosts` to work on at the same time: more on a controller with more cores (default: its own)."""
+    cores = len(os.sched_getaffinity(0)) if cores is None else cores
+    return max(1, min(hosts, MAX_FORKS, max(MIN_FORKS, _FORKS_PER_CORE * cores)))
 
 
 class Clock:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from tfprov.engine.artifacts import Artifact, Fetched, Ready, never_code
 from tfprov.engine.checkpoints.verify import Verify, verify
-from tfprov.engine.concurrency import Clock
+from tfprov.engine.concurrency import MIN_FORKS, Clock
 from tfprov.engine.events import Quiet
 from tfprov.engine.host_registry import HostRegistry
 from tfprov.engine.reporter import Reporter
 from tfprov.errors import HostError, Usage, Warn, ignore_warning
 from tfprov.filesystems.remote_dir import OpenRemote, open_remote
-from tfprov.hosts.base import Runtime
+from tfprov.hosts.base import Changes, Runtime
 from tfprov.images.code import Code
 from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
@@ -26,9 +26,6 @@ from tfprov.vault.decrypt import Vault
 
 if TYPE_CHECKING:  # it imports the SSH library and the docker SDK
     from tfprov.hosts.machine import Machine
-
-DEFAULT_FORKS = 32
-"""Hosts worked on at the same time. With Ansible's default of 5, most of a cluster would wait."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +87,13 @@ class Context:
     """Reads the tensors of a gathered checkpoint."""
     open_remote: OpenRemote = open_remote
     """Opens the chief's remote directory."""
-    forks: int = DEFAULT_FORKS
+    forks: int = MIN_FORKS
     fold: bool = False
     """Whether many actions of a plan that are alike have one line."""
     hosts: frozenset[str] | None = None
     """The hosts that may be changed (`--limit`, a play's `hosts:`); None for all, also those not in the inventory."""
+    changes: Mapping[str, Callable[[], Changes]] = field(default_factory=dict)
+    """Begins to report the changes on a host, for hosts that can; it raises HostError. Others are looked at."""
     machines: "Mapping[str, Machine]" = field(default_factory=dict)
     """Every host with a Docker engine; none under the process runtime."""
     left: frozenset[str] = frozenset()

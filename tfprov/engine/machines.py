@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 from tfprov.engine.connect import Connections
 from tfprov.engine.host_registry import DeliveredImages
 from tfprov.errors import HostError, InvalidInput, Problem, Usage, printable
+from tfprov.hosts.base import Changes
 from tfprov.hosts.docker.engine import LOCAL, Engine
+from tfprov.hosts.docker.labels import CLUSTER, TASK
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.machine import LocalMachine, Machine, SSHMachine
 from tfprov.planning.desired import RoleHost
@@ -56,6 +59,11 @@ def runtimes(
     return {host: runtime(machine) for host, machine in by_host.items()}
 
 
+def changes(by_host: Mapping[str, Machine], cluster: str) -> dict[str, Callable[[], Changes]]:
+    """Return, for every machine, the function that begins to report the changes of the cluster's containers."""
+    return {host: partial(machine.engine.changes, f"{CLUSTER}={cluster}", TASK) for host, machine in by_host.items()}
+
+
 def with_gateway_addresses(roles: Sequence[RoleSettings], by_host: Mapping[str, Machine]) -> tuple[RoleSettings, ...]:
     """Give the roles of this machine an address at which its containers reach each other.
 
@@ -79,8 +87,7 @@ def with_default_addresses(roles: Sequence[RoleSettings]) -> tuple[RoleSettings,
 
 
 def _gateway(engine: Engine) -> str:
-    with engine.errors():
-        facts: dict[str, Any] = engine.api.inspect_network("bridge")
+    facts: dict[str, Any] = engine.ask("/networks/bridge")[0]
     gateway = next((entry["Gateway"] for entry in facts["IPAM"].get("Config") or () if entry.get("Gateway")), None)
     if gateway is None:
         fix = "set `address` under `tfprov:` to an address of this machine"

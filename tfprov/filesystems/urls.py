@@ -63,6 +63,13 @@ def url_problem(url: str) -> tuple[str, str] | None:
     return _place_problem(name, url)
 
 
+def without_user(url: str) -> str:
+    """Return the URL for a message: without a user and a password, which do not belong into one."""
+    name, separator, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    return f"{name}{separator}{place.rpartition('@')[2]}{slash}{path}"
+
+
 def _place_problem(name: str, url: str) -> tuple[str, str] | None:
     example = f"for example {name}://{'namenode:8020' if name == 'hdfs' else 'bucket'}/run"
     try:

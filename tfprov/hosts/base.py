@@ -35,6 +35,14 @@ class File:
 
 
 @dataclass(frozen=True)
+class Prefix:
+    """The first `size` bytes of a file, by their SHA-256 in hexadecimal."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
 class OutsideFile(File):
     """A file that a task wrote elsewhere. `lasting`: it stays on the host when the task is removed."""
 
@@ -78,6 +86,20 @@ class OutsideFiles(Protocol):
 
         Raises HostError if it does not exist. Reading the files raises HostError if the host is lost.
         """
+
+
+class Changes(Protocol):
+    """Whether the containers of a cluster on a host have changed, without asking it."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether changes are still reported: not after the connection was lost."""
+
+    def happened(self) -> bool:
+        """Return whether something may have changed since the last call; True if it is not open. Never blocks."""
+
+    def close(self) -> None:
+        """End it. Idempotent."""
 
 
 class Runtime(Protocol):
@@ -163,6 +185,9 @@ class Runtime(Protocol):
 
     def open(self, task: str, name: str) -> BinaryIO:
         """Open one of `files` for reading. Reads raise HostError if the host is lost."""
+
+    def open_rest(self, task: str, name: str, before: Prefix) -> BinaryIO | None:
+        """Open one of `files` behind `before`; None if the file does not begin so, or the host cannot tell."""
 
     def open_each(self, task: str, names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, BinaryIO]]:
         """Open several of `files`, in any order; each must be read before the next. `files` is an earlier listing.

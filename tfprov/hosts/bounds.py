@@ -50,6 +50,10 @@ TOTAL_FACTOR = 2
 """Total time of an answer's headers as a multiple of its silence limit: one that arrives bytewise ends, too."""
 
 
+class AnswerTooLong(Exception):
+    """An answer exceeds its size limit."""
+
+
 class OutputTooLong(HostError):
     """A host sent more than the limit."""
 

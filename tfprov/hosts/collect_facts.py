@@ -4,10 +4,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import docker
-
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries, is_delivered
 from tfprov.hosts.docker.labels import CLUSTER, TASK
 from tfprov.hosts.docker.reachability_probe import CHECK

@@ -216,9 +216,10 @@ def read_clock(run: RunCommand, now: Callable[[], float] = time.time) -> ClockOf
     return ClockOffset(host_time - (before + after) / 2, (after - before) / 2 + (0 if has_fraction else 0.5))
 
 
-def read_listeners(run: RunCommand) -> tuple[Listener, ...]:
-    """Return the listeners of a machine; empty if unknown."""
-    _, output = run(["sh", "-c", "PATH=$PATH:/usr/sbin:/sbin; ss -ltnp 2>&- || cat /proc/net/tcp /proc/net/tcp6"])
+def read_listeners(run: RunCommand, *, owners: bool = False) -> tuple[Listener, ...]:
+    """Return the listeners of a machine; empty if unknown. `owners`: with programs, for which ss reads all of /proc."""
+    options = "-ltnp" if owners else "-ltn"
+    _, output = run(["sh", "-c", f"PATH=$PATH:/usr/sbin:/sbin; ss {options} 2>&- || cat /proc/net/tcp /proc/net/tcp6"])
     return parse_listeners(output) or ()
 
 

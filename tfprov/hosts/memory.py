@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tfprov.errors import HostError
-from tfprov.hosts.base import NO_FILES, File, OnProgress, OutsideFile, Tree, ignore_progress
+from tfprov.hosts.base import NO_FILES, File, OnProgress, OutsideFile, Prefix, Tree, ignore_progress
 from tfprov.hosts.data_download import FetchProgress, missing_data_error
 from tfprov.hosts.log_lines import Line, LogTimes
 from tfprov.hosts.memory_task import MemoryTask, check_free, read_local
@@ -79,16 +79,15 @@ class MemoryRuntime:
 
     def remove_unused_data(self, keep: Collection[str]) -> int:
         """See Runtime."""
-        used = {dataset_artifact(place.observed.spec) for place in self.places.values()}
-        unused = self.data - set(keep) - used
+        unused = self.data - set(keep) - {dataset_artifact(place.observed.spec) for place in self.places.values()}
         self.data -= unused
         return len(unused)
 
     def conflicts(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
         """See Runtime. Returns the conflicts in `taken`."""
         self._check_failure()
-        conflicts = [self.taken[container.task.name] for container in starting if container.task.name in self.taken]
-        return [HostError(self.host, problem, "stop it") for problem in conflicts]
+        taken = [self.taken[one.task.name] for one in starting if one.task.name in self.taken]
+        return [HostError(self.host, problem, "stop it") for problem in taken]
 
     def start(
         self,
@@ -126,7 +125,7 @@ class MemoryRuntime:
     def stop(self, task: str, grace: float) -> None:
         """See Runtime."""
         self._called("stop", task)
-        if task in self.places and self.places[task].observed.state is State.RUNNING:
+        if task in self.places and self.places[task].runs:
             self.places[task].ends(_TERMINATED, self.now, stopped=True)
 
     def end_restarts(self, task: str) -> None:
@@ -138,14 +137,14 @@ class MemoryRuntime:
     def signal(self, task: str, name: str) -> bool:
         """See Runtime. Tasks handle the signals in `handled`."""
         self._called("signal", f"{task} {name}")
-        if task not in self.places or self.places[task].observed.state is not State.RUNNING:
+        if task not in self.places or not self.places[task].runs:
             raise HostError(self.host, f"{task} does not run")
         return name in self.handled
 
     def remove(self, task: str) -> None:
         """See Runtime."""
         self._called("remove", task)
-        if task in self.places and self.places[task].observed.state is State.RUNNING:
+        if task in self.places and self.places[task].runs:
             raise HostError(self.host, f"{task} is running", "stop it first")
         self.places.pop(task, None)
 
@@ -163,8 +162,7 @@ class MemoryRuntime:
     def files(self, task: str) -> Mapping[str, File]:
         """See Runtime."""
         self._check_failure()
-        place = self.places.get(task)
-        return place.list_files() if place else {}
+        return self.places[task].list_files() if task in self.places else {}
 
     def hold(self, task: str) -> Mapping[str, File]:
         """See Runtime."""
@@ -184,6 +182,10 @@ class MemoryRuntime:
             raise HostError(self.host, f"no such file: {self.checkpoint_dir(task)}/{name}")
         return io.BytesIO(place.files[name][0])
 
+    def open_rest(self, task: str, name: str, before: Prefix) -> BinaryIO | None:
+        """See Runtime."""
+        return self._place(task).open_rest(name, before)
+
     def open_each(self, task: str, names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, BinaryIO]]:
         """See Runtime."""
         for name in names:
@@ -202,8 +204,7 @@ class MemoryRuntime:
 
     def tail(self, task: str, name: str, size: int) -> bytes:
         """See Runtime."""
-        with self.open(task, name) as file:
-            data = file.read()
+        data = self.open(task, name).read()
         return data[max(0, len(data) - size) :]
 
     def logs(
@@ -226,8 +227,7 @@ class MemoryRuntime:
     def listens(self, task: Task) -> bool:
         """Whether the task listens, for hosts that can reach this one."""
         place = self.places.get(task.name)
-        runs = place is not None and place.observed.state is State.RUNNING
-        return runs and task.serves and task.name not in self.silent
+        return place is not None and place.runs and task.serves and task.name not in self.silent
 
     def command(self, argv: Sequence[str]) -> tuple[int, str]:
         """See Runtime."""

@@ -1,5 +1,6 @@
 """The state of one task on an in-memory host."""
 
+import hashlib
 import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,7 @@ from posixpath import normpath
 from tfprov.errors import HostError
 from tfprov.formats.checkpoint import is_within, model_files
 from tfprov.hosts import held_checkpoints
-from tfprov.hosts.base import File, OutsideFile, Tree
+from tfprov.hosts.base import File, OutsideFile, Prefix, Tree
 from tfprov.hosts.crash import FailedRun, is_hopeless, is_restarted, last_words
 from tfprov.hosts.log_lines import Line
 from tfprov.model.cluster import Task
@@ -30,6 +31,17 @@ class MemoryTask:
     """Number of log lines of earlier runs."""
     previous: FailedRun | None = None
     """The previous run, if it failed."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process runs."""
+        return self.observed.state is State.RUNNING
+
+    def open_rest(self, name: str, before: Prefix) -> io.BytesIO | None:
+        """Open a file of the checkpoint directory behind `before`; None if it does not begin so."""
+        data = self.files.get(name, (b"", 0.0))[0]
+        same = hashlib.sha256(data[: before.size]).hexdigest() == before.sha256
+        return io.BytesIO(data[before.size :]) if same and len(data) >= before.size else None
 
     def list_files(self) -> dict[str, File]:
         """Return the files of the checkpoint directory, without the held ones."""

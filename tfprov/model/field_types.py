@@ -93,7 +93,7 @@ def check_checkpoint_dir(value: str) -> str:
     if urls.scheme_of(value) is None:
         return validators.check_directory(value)
     if (problem := urls.url_problem(value)) is not None:
-        raise InvalidValue(f"`{printable(value)}`: {problem[0]}", problem[1])
+        raise InvalidValue(f"`{printable(urls.without_user(value))}`: {problem[0]}", problem[1])
     return value.rstrip("/")
 
 
@@ -104,7 +104,7 @@ def check_data_path(value: str) -> str:
     if (problem := urls.url_problem(value)) is not None:
         web = "use `fetch` with the `url` and `sha256` of each file"
         fix = web if urls.scheme_of(value) in ("http", "https", "ftp") else problem[1]
-        raise InvalidValue(f"`{printable(value)}`: {problem[0]}", fix)
+        raise InvalidValue(f"`{printable(urls.without_user(value))}`: {problem[0]}", fix)
     return value.rstrip("/")
 
 

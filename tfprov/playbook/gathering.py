@@ -28,7 +28,7 @@ def gather_newest(context: Context) -> "Gathered":
         gathered = gather(context, context.verify, observation)
         report_gathered(context, gathered)
         if (chief := context.chief(observation)) is not None:
-            report_lost_steps(context, chief, observation)
+            report_lost_steps(context, chief, observation, gathered.listed)
         if gathered.newest is None:
             context.report.note(f"{context.cluster.chief.name} has not saved a checkpoint yet")
             if (nothing := nothing_saved(context, observation)) is not None and nothing.elsewhere:

@@ -15,6 +15,7 @@ from tfprov.engine.monitoring.kept_logs import KeptLogs
 from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.observe import observe, plan, refuse_taken
 from tfprov.errors import GatherError, HostError, TfprovError, combine_errors
+from tfprov.hosts.base import File
 from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.playbook import Command, Step, Stop, WaitFor
 from tfprov.model.state import Observation, Observed, State
@@ -151,8 +152,13 @@ def report_gathered(context: Context, gathered: Gathered) -> None:
         context.report.note(f"nothing new to gather: {gathered.directory} has {gathered.newest.prefix}")
 
 
-def report_lost_steps(context: Context, source: Observed, observation: Observation) -> None:
-    """Report how many steps of a chief are in no checkpoint, if checkpoint numbers are steps: `model.ckpt-16`."""
+def report_lost_steps(
+    context: Context, source: Observed, observation: Observation, files: Mapping[str, File] | None = None
+) -> None:
+    """Report how many steps of a chief are in no checkpoint, if checkpoint numbers are steps: `model.ckpt-16`.
+
+    `files` are those in its directory, if they were listed just now.
+    """
     kept = gathered_of(context, source.run)
     newest = kept.newest if kept is not None else None
     if (
@@ -161,7 +167,7 @@ def report_lost_steps(context: Context, source: Observed, observation: Observati
         or source != context.chief(observation)
     ):
         return
-    reached = read_progress(context, observation)
+    reached = read_progress(context, observation, files)
     lost = reached.step - newest.step if reached is not None else 0
     if reached is None or lost <= 0:
         return

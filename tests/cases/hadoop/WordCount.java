@@ -33,6 +33,7 @@ public final class WordCount {
   public static void main(String[] arguments) throws Exception {
     Path input = new Path(arguments[0]);
     Configuration conf = new Configuration();
+    conf.set("mapreduce.jobtracker.staging.root.dir", System.getProperty("java.io.tmpdir") + "/staging");
     conf.set("mapreduce.framework.name", "local");
     conf.set("hadoop.tmp.dir", arguments[1] + "/tmp");
     conf.setLong("mapreduce.input.fileinputformat.split.maxsize", Long.parseLong(arguments[2]));

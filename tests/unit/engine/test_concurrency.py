@@ -9,6 +9,7 @@ from tests.support.clock import ManualClock
 from tests.support.memory_lab import AGAIN, MemoryLab, follow_with_steps
 from tests.support.paths import ROOT
 from tests.support.source_tree import nodes
+from tfprov.engine.concurrency import default_forks
 
 YEAR = 365 * 86_400.0
 
@@ -73,3 +74,9 @@ def test_no_decision_depends_on_the_time_of_day() -> None:
                 if (name, node.func.attr) in (("time", "time"), ("clock", "wall"), ("time", "time_ns")):
                     readers.add(path.relative_to(ROOT / "tfprov").as_posix())
     assert readers - set(ALLOWED) == set(), "use time.monotonic(), or Clock.now()"
+
+
+def test_the_default_of_forks_grows_with_the_cores_and_never_exceeds_the_hosts() -> None:
+    assert [default_forks(hosts, cores=2) for hosts in (0, 1, 4, 1000)] == [1, 1, 4, 32]
+    assert [default_forks(1000, cores) for cores in (1, 4, 8, 64)] == [32, 64, 128, 128]
+    assert 1 <= default_forks(1000) <= 128

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.event_files import event, sized, varint
-from tfprov.formats.event_file import EventProgress, EventScalar, progress, scalars
+from tfprov.formats.event_file import EventProgress, EventScalar, last_step_drop, progress, scalars
 from tfprov.formats.tfrecord import write_record
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -232,3 +232,14 @@ def test_tensorboards_messages_are_read(tensorboard: Any, values: dict[str, floa
     assert repr([scalar.value for scalar in read(theirs.SerializeToString())]) == repr(
         [value for value in values.values() for _ in range(2)]
     )
+
+
+def test_the_last_of_several_drops_counts_and_only_one_since_a_time() -> None:
+    steps = [(100, 50), (110, 20), (120, 70), (130, 71), (140, 40), (150, 90)]
+    events = [event(when, step, {"loss": 1.0}) for when, step in steps]
+    assert last_step_drop(file_of(*events), since=0) == (71, 40)
+    assert last_step_drop(file_of(*events[:-2]), since=0) == (50, 20)
+    assert last_step_drop(file_of(*events[:-2]), since=110) is None
+    assert last_step_drop(file_of(*events), since=139.9) == (71, 40)
+    assert last_step_drop(file_of(*events[2:4]), since=0) is None
+    assert last_step_drop(file_of(), since=0) is None

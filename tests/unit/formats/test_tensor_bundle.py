@@ -1,13 +1,19 @@
 """Checkpoints read without TensorFlow: each damaged byte is an error that names the file, and the tensor if any."""
 
+import struct
 from pathlib import Path
 
 import google_crc32c
 import pytest
 
 from tests.support.bundles import HEADER, entry, write_bundle, write_table
-from tfprov.formats.sstable import CheckpointError
+from tests.support.event_files import varint
+from tests.support.paths import ROOT
+from tfprov.formats.bundle_entry import Slice, parse_entry
+from tfprov.formats.protobuf import fields
+from tfprov.formats.sstable import CheckpointError, entries
 from tfprov.formats.tensor_bundle import verify
+from tfprov.formats.tfrecord import mask_crc
 
 STRING = 7
 TENSORS = {"dense/kernel": bytes(range(48)), "dense/bias": b"abcd", "step": b"12345678", "empty": b""}
@@ -114,3 +120,151 @@ def test_wrong_indexes_with_right_checksums(tmp_path: Path, values: dict[bytes, 
 def test_a_compressed_index_is_refused(tmp_path: Path) -> None:
     write_table(tmp_path / INDEX, {b"": HEADER}, compression=1)
     assert "is compressed (snappy), which no checkpoint's index is" in error(tmp_path / "m-1")
+
+
+# --- as TensorFlow writes them: slices of one tensor in several files, strings, and tensors without elements -----------
+
+PARTS = sorted((ROOT / "tests" / "cases" / "checkpoints").glob("parts-2.*"))
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Path:
+    for file in PARTS:
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path / "parts-2"
+
+
+def test_slices_are_counted_once_and_strings_are_read(parts: Path) -> None:
+    assert verify(parts, google_crc32c.extend) == 6
+
+
+def test_every_damaged_byte_of_slices_and_strings_is_an_error(parts: Path) -> None:
+    for file in PARTS:
+        path, content = parts.with_name(file.name), file.read_bytes()
+        for at in range(len(content)):
+            path.write_bytes(content[:at] + bytes((content[at] ^ 1 << at % 8,)) + content[at + 1 :])
+            assert error(parts).startswith(f"{file.name}: "), at
+        for size in range(0, len(content), 5):
+            path.write_bytes(content[:size])
+            assert error(parts).startswith(f"{file.name}: "), size
+        path.write_bytes(content)
+
+
+def test_a_damaged_slice_and_damaged_strings_are_named(parts: Path) -> None:
+    def damaged(name: str, at: int) -> str:
+        path = parts.with_name(f"parts-2.data-0000{name}-of-00004")
+        content = path.read_bytes()
+        path.write_bytes(content[:at] + bytes((content[at] ^ 1,)) + content[at + 1 :])
+        message = error(parts)
+        path.write_bytes(content)
+        return message
+
+    assert damaged("1", 5) == "parts-2.data-00001-of-00004: tensor rows (a slice): its data do not match their checksum"
+    messages = {damaged("3", at) for at in range(parts.with_name("parts-2.data-00003-of-00004").stat().st_size)}
+    prefix = "parts-2.data-00003-of-00004: tensor"
+    assert f"{prefix} words: the lengths of its strings do not match their checksum" in messages
+    assert f"{prefix} words: its data do not match their checksum" in messages
+    assert f"{prefix} half: its data do not match their checksum" in messages
+    assert any(message.startswith(f"{prefix} '\\xe9\\n': ") for message in messages)
+
+
+def index_of(parts: Path) -> dict[bytes, bytes]:
+    with parts.with_name("parts-2.index").open("rb") as stream:
+        return dict(entries(stream, google_crc32c.extend))
+
+
+@pytest.mark.parametrize(("nth", "missing"), [(0, 60), (1, 70), (2, 20)])
+def test_a_slice_that_the_index_lacks_is_an_error(parts: Path, nth: int, missing: int) -> None:
+    values = index_of(parts)
+    slices = [key for key in values if key.startswith(b"\0")]
+    assert len(slices) == 3
+    del values[slices[nth]]
+    write_table(parts.with_name("parts-2.index"), values)
+    assert error(parts) == "parts-2.index: tensor rows: a slice is missing, or of another type or shape"
+    whole = parse_entry(values[b"rows"])
+    kept = [part for part in whole.slices if part.shape(whole.shape)[0] != missing]
+    assert len(kept) == 2
+
+
+def test_a_tensor_of_which_slices_are_unlisted_is_too_small(parts: Path) -> None:
+    values = index_of(parts)
+    (listed,) = [content for key, _, content in fields(values[b"rows"]) if key == 0x3A][1:2]
+    shorter = values[b"rows"].replace(b"\x3a" + bytes((len(listed),)) + listed, b"", 1)
+    assert shorter != values[b"rows"]
+    write_table(parts.with_name("parts-2.index"), values | {b"rows": shorter})
+    assert error(parts) == "parts-2.index: tensor rows: its slices have 160 of 300 elements"
+
+
+def test_a_part_of_a_tensor_lies_within_it() -> None:
+    part = Slice(((0, 60), (0, -1)))
+    assert part.shape((150, 2)) == (60, 2)
+    assert Slice(((90, 60),)).shape((150,)) == (60,)
+    for outside, whole in ((Slice(((91, 60),)), (150,)), (Slice(((-1, 60),)), (150,)), (Slice(((1, -2),)), (150,))):
+        with pytest.raises(CheckpointError, match=r"^a slice reaches beyond the tensor$"):
+            outside.shape(whole)
+    with pytest.raises(CheckpointError, match=r"^a slice has another number of dimensions$"):
+        part.shape((150,))
+
+
+# --- variants: each element has a checksum of its own ------------------------------------------------------------------
+
+VARIANT = 21
+
+
+def variant(*elements: bytes) -> bytes:
+    """Return the data of a vector of variants, with the running checksum behind each element."""
+    data, crc = b"", 0
+    for element in elements:
+        crc = google_crc32c.extend(crc, struct.pack("<Q", len(element)))
+        crc = google_crc32c.extend(crc, element)
+        stored = struct.pack("<I", mask_crc(crc))
+        crc = google_crc32c.extend(crc, stored)
+        data += varint(len(element)) + element + stored
+    return data
+
+
+def variant_entry(count: int, *elements: bytes) -> bytes:
+    """Return the entry whose checksum is that of what `variant` writes."""
+    crc = 0
+    for element in elements:
+        crc = google_crc32c.extend(crc, struct.pack("<Q", len(element)) + element)
+        crc = google_crc32c.extend(crc, struct.pack("<I", mask_crc(crc)))
+    made = entry(variant(*elements), dtype=VARIANT, dims=(count,))
+    return made[:-4] + struct.pack("<I", mask_crc(crc))
+
+
+def test_variants_are_checked_one_by_one(tmp_path: Path) -> None:
+    elements = (b"first", b"", b"x" * 200)
+    write_table(tmp_path / INDEX, {b"": HEADER, b"v": variant_entry(3, *elements)})
+    content = variant(*elements)
+    (tmp_path / DATA).write_bytes(content)
+    assert verify(tmp_path / "m-1", google_crc32c.extend) == 1
+    (tmp_path / DATA).write_bytes(content[:2] + b"I" + content[3:])
+    assert error(tmp_path / "m-1") == f"{DATA}: tensor v: an element does not match its checksum"
+    (tmp_path / DATA).write_bytes(b"\x7f" + content[1:])
+    assert error(tmp_path / "m-1") == f"{DATA}: tensor v: an element does not match its checksum"
+    (tmp_path / DATA).write_bytes(b"\xff\x7f" + content[2:])
+    assert error(tmp_path / "m-1") == f"{DATA}: tensor v: an element has 16383 bytes where 219 are left"
+    (tmp_path / DATA).write_bytes(b"\xff" * 10 + content[10:])
+    assert error(tmp_path / "m-1") == f"{DATA}: tensor v: the length of an element has no end"
+
+
+def test_bytes_behind_the_last_element_are_an_error(tmp_path: Path) -> None:
+    write_table(tmp_path / INDEX, {b"": HEADER, b"v": variant_entry(1, b"first", b"second")})
+    (tmp_path / DATA).write_bytes(variant(b"first", b"second"))
+    assert error(tmp_path / "m-1") == f"{DATA}: tensor v: 11 bytes follow its last element"
+
+
+def test_a_checkpoint_of_a_big_endian_machine_has_its_numbers_in_that_order(tmp_path: Path) -> None:
+    words = (b"ab", b"c")
+    crc = google_crc32c.value(b"".join(struct.pack(">I", len(word)) for word in words))
+    stored = struct.pack(">I", mask_crc(crc))
+    content = bytes(map(len, words)) + stored + b"".join(words)
+    crc = google_crc32c.extend(crc, stored + b"".join(words))
+    made = entry(content, dtype=STRING, dims=(2,))[:-4] + struct.pack("<I", mask_crc(crc))
+    (tmp_path / DATA).write_bytes(content)
+    big = b"\x08\x01\x10\x01\x1a\x02\x08\x01"
+    write_table(tmp_path / INDEX, {b"": big, b"w": made})
+    assert verify(tmp_path / "m-1", google_crc32c.extend) == 1
+    write_table(tmp_path / INDEX, {b"": HEADER, b"w": made})
+    assert error(tmp_path / "m-1") == f"{DATA}: tensor w: the lengths of its strings do not match their checksum"

@@ -15,7 +15,15 @@ from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine_errors import engine_errors
 from tfprov.images.archive import stream_archive
 from tfprov.images.build import MAX_ERROR_LINES, BuildContext, Recipe, build, export
-from tfprov.images.engine_images import count_shared_layers, find_image, last_tag_time, tag, untag, wait_for_stream
+from tfprov.images.engine_images import (
+    count_shared_layers,
+    find_image,
+    last_tag_time,
+    pull,
+    tag,
+    untag,
+    wait_for_stream,
+)
 from tfprov.images.oci_layout import Layout
 from tfprov.images.registry_server import random_repository, remove_stage, untag_temporary
 
@@ -297,3 +305,115 @@ def test_temporary_names_are_removed_and_others_stay(tmp_path: Path) -> None:
     missing = engine(inspect_image=raising(docker.errors.ImageNotFound("no such image")))
     untag_temporary(missing, image)
     remove_stage(missing, image)
+
+
+# --- a pull ----------------------------------------------------------------------------------------------------------
+
+
+class Registry:
+    """A fake engine that has the image `name` once it is pulled: with `facts`, unless the pull fails."""
+
+    def __init__(self, *lines: Mapping[str, str], there: bool = False, facts: Mapping[str, Any] | None = None) -> None:
+        self.facts, self.there, self.lines = {"Id": "sha256:7", **(facts or {})}, there, lines
+        self.pulled: list[str] = []
+        self.tagged: list[tuple[str, ...]] = []
+        self.engine = engine(inspect_image=self.inspect, pull=self.pull, tag=lambda *names: self.tagged.append(names))
+
+    def inspect(self, _name: str) -> Mapping[str, Any]:
+        if not self.there:
+            raise docker.errors.ImageNotFound("no such image")
+        return self.facts
+
+    def pull(self, name: str, *, stream: bool, decode: bool) -> Iterator[Mapping[str, str]]:
+        assert stream
+        assert decode
+        self.pulled.append(name)
+        self.there = not any("error" in line for line in self.lines)
+        return iter(self.lines)
+
+
+def test_an_image_is_pulled_once_and_named_by_its_digest() -> None:
+    others = ["other@sha256:1", "docker.io/library/tensorflow@sha256:2", "tensorflow@sha256:3"]
+    registry = Registry({"status": "Pulling"}, {}, facts={"RepoDigests": others})
+    notes: list[str] = []
+    for _ in range(2):
+        assert pull(registry.engine, "tensorflow:2.16", "tfprov/lab:1", notes.append) == (
+            "sha256:7", "docker.io/library/tensorflow@sha256:2",
+        )  # fmt: skip
+    assert (registry.pulled, notes) == (["tensorflow:2.16"], ["pulling tensorflow:2.16"])
+    assert registry.tagged == [("sha256:7", "tfprov/lab", "1")] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "repository"),
+    [
+        ("host:5000/lab/train", "host:5000/lab/train"),
+        ("host:5000/lab/train:1", "host:5000/lab/train"),
+        ("train@sha256:9", "library/train"),
+        ("docker.io/lab/train:2", "lab/train"),
+    ],
+)
+def test_the_digest_is_that_of_the_same_repository(name: str, repository: str) -> None:
+    registry = Registry(there=True, facts={"RepoDigests": ["x@sha256:1", f"{repository}@sha256:9"]})
+    assert pull(registry.engine, name, "x:1", print) == ("sha256:7", f"{repository}@sha256:9")
+    assert not registry.pulled
+
+
+@pytest.mark.parametrize("facts", [{}, {"RepoDigests": None}, {"RepoDigests": ["other@sha256:1"]}])
+def test_an_image_without_a_registry_has_no_digest(facts: Mapping[str, Any]) -> None:
+    assert pull(Registry(there=True, facts=facts).engine, "train:1", "x:1", print) == ("sha256:7", None)
+
+
+def pull_error(name: str, *lines: Mapping[str, str]) -> str:
+    with pytest.raises(HostError) as raised:
+        pull(Registry(*lines).engine, name, "x:1", lambda _: None)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        (
+            "r.example.com:5000/a:1", "unauthorized: x",
+            ("h1: the registry refuses access to r.example.com:5000/a:1, or has no such image; "
+            "correct `image`, or log in on this machine: `docker login r.example.com:5000`"),
+        ),
+        (
+            "localhost/a", "no basic auth credentials",
+            ("h1: the registry refuses access to localhost/a, or has no such image; "
+            "correct `image`, or log in on this machine: `docker login localhost`"),
+        ),
+        ("lab/a:1", "Manifest Unknown", "h1: the registry has no image lab/a:1; correct `image`"),
+        ("a", "name unknown", "h1: the registry has no image a; correct `image`"),
+        (
+            "a:1", "no matching manifest for linux/arm64",
+            "h1: the image a:1 has no variant for this host's platform; build one, or take the host out of the cluster",
+        ),
+        (
+            "lab/a:1", "dial tcp: lookup registry",
+            ("h1: its engine does not reach the registry docker.io; check the host's network, its DNS and its proxy, "
+            "or deliver the image from here with `image: {build: …}`"),
+        ),
+        (
+            "r.example.com/a", "x509: unknown authority",
+            "h1: its engine does not trust the registry r.example.com; add its certificate below /etc/docker/certs.d there",
+        ),
+    ],
+)  # fmt: skip
+def test_an_error_of_a_pull_is_reported_with_its_fix(name: str, error: str, message: str) -> None:
+    assert pull_error(name, {"status": "Pulling"}, {"error": error}, {"error": "second"}) == message
+    explained = docker.errors.APIError("500", explanation=error)
+    refusing = engine(inspect_image=raising(docker.errors.ImageNotFound("no such image")), pull=raising(explained))
+    with pytest.raises(HostError) as raised:
+        pull(refusing, name, "x:1", lambda _: None)
+    assert str(raised.value) == message
+
+
+def test_a_pull_that_is_broken_off_or_leaves_no_image_is_an_error() -> None:
+    missing = raising(docker.errors.ImageNotFound("no such image"))
+    with pytest.raises(Unreachable):
+        pull(engine(inspect_image=missing, pull=raising(ConnectionResetError("reset"))), "a", "x:1", lambda _: None)
+    nothing = engine(inspect_image=missing, pull=lambda *_, **__: iter([{"status": "done"}]))
+    with pytest.raises(HostError) as raised:
+        pull(nothing, "a\nb", "x:1", lambda _: None)
+    assert str(raised.value) == "h1: its engine pulled a\\nb and does not have it; run this again"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.inventories import roles
 from tests.support.kubernetes_objects import files_of
-from tests.support.memory_cluster import make_context
+from tests.support.memory_cluster import Runtimes, make_context, run_up
 from tfprov.engine.monitoring.client import client_config, own_address
 from tfprov.engine.monitoring.follow import check_ends
 from tfprov.errors import InvalidInput, TaskFailed, Usage
@@ -69,3 +69,32 @@ def test_only_kubernetes_can_run_servers_that_never_end() -> None:
             files_of(text, target)
     (rendered,) = files_of(text, "kubernetes", "kind=Deployment", "storage=none").values()
     assert rendered.count("tfprov.runtime.server") == 3
+
+
+def test_a_client_is_one_more_task_of_the_running_servers() -> None:
+    context = make_context(INVENTORY)
+    run_up(context)[1].check()
+    config = json.loads(client_config(context, 5000, "10.0.0.9"))
+    assert config["cluster"] == {
+        "ps": ["10.0.0.1:2222"], "worker": ["10.0.0.2:2222", "10.0.0.3:2222"], "chief": ["10.0.0.9:5000"],
+    }  # fmt: skip
+    assert config["task"] == {"type": "chief", "index": 0}
+    in_processes = INVENTORY.partition("worker:")[0].replace('image: {name: "train:1.0"}, ', "")
+    here = make_context(in_processes.replace("10.0.0.1", "127.0.0.1") + "worker: {hosts: {h1: }}\n")
+    run_up(here)[1].check()
+    assert json.loads(client_config(here, 5000))["cluster"]["chief"] == ["127.0.0.1:5000"]
+
+
+def test_a_server_that_has_ended_is_named() -> None:
+    hosts: Runtimes = {}
+    context = make_context(INVENTORY, (), hosts)
+    run_up(context)[1].check()
+    hosts["h3"].loses("worker/1")
+    with pytest.raises(TaskFailed, match="worker/1: does not run; start it with `tfprov up`"):
+        client_config(context, 5000)
+
+
+def test_a_server_without_a_route_is_named_with_the_option() -> None:
+    with pytest.raises(Usage) as caught:
+        own_address("255.255.255.255")
+    assert str(caught.value) == "this machine has no route to 255.255.255.255: Permission denied; use --address"

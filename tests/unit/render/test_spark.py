@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.kubernetes_objects import files_of
+from tests.support.kubernetes_objects import files_of, roles_of
 from tfprov.errors import InvalidInput
+from tfprov.images.code import Code
+from tfprov.render.render import render
 from tfprov.render.spark import CHECKPOINTS, DOMAIN
+from tfprov.render.target import find_target
 
 INVENTORY = """
 all:
@@ -73,6 +76,16 @@ def test_addresses_and_the_checkpoint_directory_are_placeholders() -> None:
         ("cpus: 2", "    notebook: {hosts: {b: }}\n", "not the role `notebook`"),
         ("cpus: 2", "    chief: {hosts: {a: }, vars: {tfprov: {gpus: 1}}}\n", "another number of GPUs"),
         ("cpus: 2", "    other: {hosts: {c: {tfprov: {gpus: all}}}}\n", "Spark counts GPUs"),
+        (
+            "mounts: [{source: /data, target: /data}, {source: /a, target: /b}]",
+            "",
+            "`mounts[1]`: without containers a directory keeps its path, /a; set the same `target`, or remove the mount",
+        ),
+        (
+            "code: one",
+            "    chief: {hosts: {d: }, vars: {tfprov: {code: two}}}\n",
+            "a job carries only one `code`, and the roles have several; set the same for all",
+        ),
         ("checkpoints: {to: x, link: logs}", "", "`checkpoints.link` works on tfprov's own hosts only"),
     ],
 )
@@ -89,6 +102,36 @@ from tfprov.spark.distributor.job import Job, run_program
 run_program(Job(**json.load(sys.stdin)))
 """
 PROGRAM = "import os, sys; print(sys.argv[1:], os.environ['LEVEL'], os.getcwd()); sys.exit(7)"
+
+
+def test_the_same_mount_of_several_tasks_is_one_problem() -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        files_of(INVENTORY.replace("MORE", "mounts: [{source: /a, target: /b}]"), "spark-submit")
+    assert len([it for it in refusal.value.problems if "mounts[0]" in str(it)]) == 1
+    assert "inventory.yml:10:" in str(refusal.value.problems[0])
+
+
+def test_large_code_is_refused_unless_it_is_on_the_executors_already() -> None:
+    roles = roles_of(INVENTORY.replace("MORE", "code: lab"))
+    target = find_target("spark-submit")
+
+    def rendered(size: int, *settings: str) -> object:
+        code = Code("lab", "sha256:1", bytes(size))
+        return render(roles, target, settings, codes={(role.role, role.host): code for role in roles})
+
+    assert rendered(64 << 20)
+    with pytest.raises(InvalidInput, match="`code` is larger than the 64 MiB that a job carries; leave data out with"):
+        rendered((64 << 20) + 1)
+    assert rendered((64 << 20) + 1, "code=image")
+
+
+def test_the_largest_needs_of_the_tasks_are_those_of_the_stage() -> None:
+    job = job_of(
+        more="cpus: 1.6\n      memory: 3g", extra="    chief: {hosts: {d: }, vars: {tfprov: {gpus: 2, memory: 4g}}}\n"
+    )
+    assert (job["cpus"], job["memory_mib"], job["gpus"]) == (2, 4096, 2)
+    nothing = job_of(more="")
+    assert (nothing["cpus"], nothing["memory_mib"]) == (0, 0)
 
 
 def test_a_task_fills_in_its_command_and_ends_with_its_exit_code(tmp_path: Path) -> None:

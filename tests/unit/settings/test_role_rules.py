@@ -445,3 +445,25 @@ def test_an_invalid_value_is_reported_in_full(check: Callable[[Any], object], va
     with pytest.raises(InvalidValue) as raised:
         check(value)
     assert f"{raised.value}; {raised.value.fix}" == message
+
+
+def test_a_cluster_without_a_ps_is_reported_at_the_last_group_that_trains() -> None:
+    text = "all: {vars: {tfprov: {cluster: lab, command: [x]}}}\nchief: {hosts: {h1: }}\nworker: {hosts: {h2: }}\n"
+    with pytest.raises(InvalidInput) as caught:
+        assign_tasks(roles(text))
+    assert str(caught.value).startswith(
+        "i.yml:3:1: error: the default `strategy: between_graph` with 2 tasks that train "
+    )
+
+
+def test_the_error_of_a_url_with_a_password_does_not_show_it() -> None:
+    text = "all: {vars: {tfprov: {cluster: lab, command: [x], checkpoints: {dir: URL}}}}\nworker: {hosts: {h1: }}\n"
+    for url, shown in (
+        ("s3://me:hunter2@bucket/run@2", "s3://bucket/run@2"),
+        ("hdfs://me@node:8020/run", "hdfs://node:8020/run"),
+        ("ftp://me:hunter2@h/x", "ftp://h/x"),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            roles(text.replace("URL", url))
+        assert f"`{shown}`: " in str(caught.value)
+        assert "hunter2" not in str(caught.value)

@@ -43,7 +43,6 @@ def main(directory: RunDir, environ: Mapping[str, str]) -> int:
 
 def _supervise(directory: RunDir, order: SupervisorOrder, environ: Mapping[str, str]) -> None:
     from tfprov.api import Cluster  # noqa: PLC0415  the lock shows at once that there is a supervisor
-    from tfprov.engine.context import DEFAULT_FORKS  # noqa: PLC0415
     from tfprov.playbook.supervise import SupervisedRun, supervise  # noqa: PLC0415
     from tfprov.vault.decrypt import Vault  # noqa: PLC0415
     from tfprov.vault.passwords import Passwords  # noqa: PLC0415
@@ -53,7 +52,7 @@ def _supervise(directory: RunDir, order: SupervisorOrder, environ: Mapping[str, 
         *order.sources,
         extra=list(order.extra),
         limit=order.limit,
-        forks=order.forks or DEFAULT_FORKS,
+        forks=order.forks,
         accept_new=order.accept_new,
         vault=Vault.with_secrets(order.secrets, passwords),
         lookup_dirs=order.lookup_dirs,

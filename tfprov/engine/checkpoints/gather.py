@@ -6,7 +6,7 @@ interrupted gather leaves the earlier files as they were.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
@@ -16,14 +16,14 @@ from pathlib import Path
 from tfprov.atomic_write import replace, sync
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, Manifest
-from tfprov.engine.checkpoints.shards import REMEDY, Survey, WholeCheckpoint, survey, unmerged
+from tfprov.engine.checkpoints.shards import REMEDY, Survey, WholeCheckpoint, group_by_state, survey, unmerged
 from tfprov.engine.checkpoints.staging import Staging, set_aside, stays_below, survey_held
 from tfprov.engine.checkpoints.ungathered import is_new
 from tfprov.engine.checkpoints.verify import Verify
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.task_progress import FILE as PROGRESS
 from tfprov.engine.observe import observe
-from tfprov.errors import GatherError, HostError
+from tfprov.errors import GatherError, HostError, TfprovError
 from tfprov.filesystems.generations import MIRROR_STATUS
 from tfprov.formats.checkpoint import (
     STATE,
@@ -34,29 +34,27 @@ from tfprov.formats.checkpoint import (
     parse_state,
     step_of,
 )
+from tfprov.hosts.base import File
 from tfprov.model.state import Observation, Observed
 
 _TRIES = 3
-"""Tries before giving up: the chief removes old checkpoints while they are copied."""
+"""Tries before giving up: the chief removes old checkpoints while they are copied. Those that get further do not count."""
 _LEFTOVER = re.compile(r"\.tempstate|_temp(_[0-9a-f]+)?(/|\Z)|\.part(/|\Z)")
-
-
-def _group_by_state(names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Return the independent files, and the groups to copy as a whole: folders with a `checkpoint` file."""
-    kept = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] == STATE}
-    groups = [[name for name in names if name.rpartition("/")[0] == folder] for folder in sorted(kept)]
-    return [name for name in names if name.rpartition("/")[0] not in kept], groups
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """The result of a gather: the `new` checkpoints, and the number and bytes of all copied files."""
+    """The result of a gather: the `new` checkpoints, and the number and bytes of all copied files.
+
+    `listed` are the files at the source, where nothing was copied since it was listed.
+    """
 
     directory: Path
     newest: GatheredCheckpoint | None
     new: tuple[GatheredCheckpoint, ...] = ()
     files: int = 0
     size: int = 0
+    listed: Mapping[str, File] | None = None
 
 
 def gather(
@@ -75,14 +73,18 @@ def gather(
         return Gathered(target, before.newest if before else None)
     work = _Gather(context, holder, lambda: observation or observe(context))
     context.report.awaiting(f"gathering from {chief}")
+    may_continue = False
     try:
         return work.run(before, verify)
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         raise GatherError(f"{target}: {error.strerror}{where}", "what was gathered before is untouched") from None
+    except (TfprovError, KeyboardInterrupt):
+        may_continue = not work.damaged
+        raise
     finally:
         context.report.awaiting("")
-        work.clean()
+        work.clean(may_continue=may_continue)
 
 
 def check_target(context: Context) -> Manifest | None:
@@ -104,6 +106,7 @@ class _Gather:
         self.target = context.target
         self.staging = Staging(self.target / ".part", partial(context.report.transferred, self.chief))
         self.damaged = ""
+        self.names: set[str] | None = None
 
     def run(self, before: Manifest | None, verify: Verify) -> Gathered:
         surveyed = survey(self.context, self.observed, self.look)
@@ -116,7 +119,7 @@ class _Gather:
         foreign = before is not None and kept is None
         # An earlier run's checkpoints give way to checkpoints, and to other models, only.
         if not new and not (model_files(others) if foreign else others):
-            return Gathered(self.target, before.newest if before else None)
+            return Gathered(self.target, before.newest if before else None, listed=surveyed.chief.files)
         if foreign and before is not None:
             set_aside(self.context, before, self.staging.directory)
         after = kept or Manifest(self.context.cluster.name, self.observed.run)
@@ -131,7 +134,7 @@ class _Gather:
 
     def bring_others(self, names: Sequence[str], surveyed: Survey, kept: Manifest) -> Manifest:
         """Copy all files that are not the chief's checkpoints, and update the manifest in between: they may be many."""
-        alone, folders = _group_by_state(names)
+        alone, folders = group_by_state(names)
         copied = 0
         for batch in self.staging.fetch_each(alone, surveyed.chief):
             self.staging.place(batch, self.target)
@@ -166,9 +169,12 @@ class _Gather:
             else False
         )
 
-    def clean(self) -> None:
-        """Remove staged files that were not moved into place."""
-        self.staging.clean()
+    def clean(self, *, may_continue: bool) -> None:
+        """Remove staged files that were not moved into place; with `may_continue`, what the next gather needs stays."""
+        if not may_continue:
+            self.staging.clean()
+        elif self.names is not None:
+            self.staging.keep_unfinished(self.names)
         with suppress(HostError):  # the next gather releases it
             self.context.runtimes[self.observed.host].release(self.chief)
         if self.target.is_dir() and not any(self.target.iterdir()):
@@ -187,7 +193,7 @@ class _Gather:
         if newest in surveyed.doubtful:
             what, fix = f"{what}is not taken: {surveyed.doubtful[newest]}", "what there is of it stays where it is"
         else:
-            what += _lacks(newest, surveyed)
+            what += surveyed.explain_missing(newest)
         if not surveyed.whole:
             raise GatherError(what, fix)
         self.context.report.note(f"{what}; {fix}")
@@ -198,13 +204,19 @@ class _Gather:
         The chief removes old checkpoints while they are copied: then the directories are listed again, and if the newest
         one was removed, the host holds the others. GatherError if the newest cannot be copied after all tries.
         """
-        for left in reversed(range(_TRIES)):
-            self.staging.clean()
+        left, best = _TRIES, 0
+        while left:
+            left -= 1
+            self.names = {*surveyed.chief.files, *(name for one in surveyed.whole for name in one.files())}
+            self.staging.keep_unfinished(self.names)
+            self.staging.resumed = 0
             wanted = [one for one in surveyed.whole if is_new(one, kept)]
             # The newest first: it matters most, and the chief may remove it while older ones are copied.
             fetched = [one for one in reversed(wanted) if self.staging.fetch(one.files())][::-1]
             if fetched == wanted:
                 return fetched, surveyed
+            if self.staging.resumed > best:  # a connection that breaks again and again, and a copy that goes on
+                left, best = _TRIES, self.staging.resumed
             look = survey_held if left and wanted[-1] not in fetched else survey
             surveyed = look(self.context, self.observed, self.look)
         if wanted[-1] not in fetched:
@@ -279,14 +291,6 @@ class _Gather:
         after.write(self.target)
         sync(self.target)
         return after
-
-
-def _lacks(prefix: str, surveyed: Survey) -> str:
-    """Return which files of a checkpoint the chief lacks."""
-    has = next((one for one in checkpoints(surveyed.chief.files) if one.prefix == prefix), None)
-    if has is not None and has.conflict:
-        return f"is torn: {has.conflict}"
-    return f"lacks {', '.join(has.missing if has else (f'{prefix}.index', 'all its shards'))}"
 
 
 def _is_plain(name: str) -> bool:

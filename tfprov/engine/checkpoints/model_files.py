@@ -56,6 +56,7 @@ def copy_path(context: Context, path: str) -> CopiedPath:
     runtime, chief = locate(context, context.cluster.chief.name)
     tree = runtime.outside.tree(chief.task, path)
     staging = Staging(context.target / ".part", partial(context.report.transferred, chief.task))
+    staging.clean()  # an interrupted gather may have left files of the same name there
     context.report.awaiting(f"bringing {path} from {chief.task}")
     try:
         return _PathCopy(context, tree, staging, chief).run(before)

@@ -11,7 +11,7 @@ from tfprov.errors import HostError, one_line
 from tfprov.filesystems.generations import Manifest, RemoteCheckpoint, RemoteFile, read_newest
 from tfprov.filesystems.remote_dir import ClientMissing, RemoteDir, RemoteError
 from tfprov.formats.checkpoint import STATE, checkpoint_state
-from tfprov.hosts.base import File
+from tfprov.hosts.base import File, Prefix
 from tfprov.model.state import Observed, State
 
 
@@ -105,6 +105,9 @@ class RemoteFiles:
         if file is None:
             raise HostError(self.host, f"{name} is not there")
         return cast(BinaryIO, io.BufferedReader(_Checked(self, self._remote, name, file)))
+
+    def open_rest(self, _task: str, _name: str, _before: Prefix) -> None:
+        """See Runtime. Only a whole file can be compared with what was mirrored."""
 
     def open_each(self, task: str, names: Collection[str], _files: Any) -> Iterator[tuple[str, BinaryIO]]:
         """See Runtime."""

@@ -13,7 +13,7 @@ from typing import BinaryIO
 from tfprov.engine.context import Context
 from tfprov.errors import HostError
 from tfprov.formats.checkpoint import NO_STEP, STATE, CheckpointFiles, checkpoints, last_component, parse_state, step_of
-from tfprov.hosts.base import File, Runtime
+from tfprov.hosts.base import File, Prefix, Runtime
 from tfprov.model.state import Observation, Observed, State
 
 REMEDY = "save with tfprov.runtime, or with a Saver(sharded=False) on the chief"
@@ -41,6 +41,10 @@ class CheckpointDir:
     def open(self, name: str) -> BinaryIO:
         """Open one of `files`. Raises HostError."""
         return self.runtime.open(self.task, name)
+
+    def open_rest(self, name: str, before: Prefix) -> BinaryIO | None:
+        """Open one of `files` behind `before`; None if it does not begin so, or if the host cannot tell."""
+        return self.runtime.open_rest(self.task, name, before)
 
     def open_each(self, names: Collection[str]) -> Iterator[tuple[str, BinaryIO]]:
         """Open many of `files`; see Runtime."""
@@ -83,6 +87,13 @@ class Survey:
     def find(self, prefix: str) -> WholeCheckpoint | None:
         """Return the whole checkpoint called `prefix`, or None."""
         return next((one for one in self.whole if one.checkpoint.prefix == prefix), None)
+
+    def explain_missing(self, prefix: str) -> str:
+        """Return which files of a checkpoint the chief lacks, as the end of a sentence about it."""
+        has = next((one for one in checkpoints(self.chief.files) if one.prefix == prefix), None)
+        if has is not None and has.conflict:
+            return f"is torn: {has.conflict}"
+        return f"lacks {', '.join(has.missing if has else (f'{prefix}.index', 'all its shards'))}"
 
 
 def survey(context: Context, chief: Observed, observation: Callable[[], Observation]) -> Survey:
@@ -226,3 +237,10 @@ def _is_of(holder: Observed, file: File) -> bool:
 def _listed(names: Iterable[str]) -> str:
     *others, last = [*names] or [""]
     return f"{', '.join(others)} and {last}" if others else last
+
+
+def group_by_state(names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Return the independent files, and the groups to copy as a whole: folders with a `checkpoint` file."""
+    kept = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] == STATE}
+    groups = [[name for name in names if name.rpartition("/")[0] == folder] for folder in sorted(kept)]
+    return [name for name in names if name.rpartition("/")[0] not in kept], groups

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 from tfprov.engine.context import Context
 from tfprov.engine.events import Incident
+from tfprov.engine.monitoring.changed_hosts import ChangedHosts
 from tfprov.engine.monitoring.failures import own_paths, remedy, same_cause
 from tfprov.engine.observe import needs
 from tfprov.errors import HostError, Unreachable
+from tfprov.hosts.base import Runtime
 from tfprov.hosts.crash import FailedRun, is_ended_externally, is_hopeless
 from tfprov.model.incident import IncidentKind
 from tfprov.model.state import HostState, Observation, Observed, State
@@ -133,6 +135,7 @@ class HostAnswers:
 class Watch:
     """Observes the hosts of `context`. Close it with `close`, or as a context manager.
 
+    Hosts that report changes are asked where something has happened, others at every look.
     A host that has not answered yet is neither in `hosts` nor in `unreachable` of an observation.
     """
 
@@ -141,7 +144,7 @@ class Watch:
         self._pool = context.clock.pool(min(context.forks, len(context.runtimes)))
         self._running: dict[str, Future[HostState]] = {}
         self._states: dict[str, HostState] = {}
-        self._answers = HostAnswers()
+        self._answers, self._changed = HostAnswers(), ChangedHosts(context)
         self._restarts = Restarts(self._limit, self._end_restarts, lambda task, words: own_paths(context, task)(words))
 
     def look(self) -> Observation:
@@ -151,8 +154,8 @@ class Watch:
         """
         given_up = {host for host in self._context.unresponsive if not needs(self._context, host)}
         for host, runtime in self._context.runtimes.items():
-            if host not in self._running and host not in given_up:
-                self._running[host] = self._pool.submit(runtime.observe)
+            if host not in self._running and host not in given_up and self._changed.is_due(host):
+                self._running[host] = self._pool.submit(self._observe, host, runtime)
         done, _ = wait(self._running.values(), timeout=_ANSWER)
         answered, failed = self._take([host for host, future in self._running.items() if future in done])
         for incident in self._answers.update(answered, failed, self._context.clock.now()):
@@ -165,6 +168,10 @@ class Watch:
         for incident in self._restarts.update(observation.containers()):
             incident.send(self._context.report)
         return observation
+
+    def _observe(self, host: str, runtime: Runtime) -> HostState:
+        self._changed.before_look(host)
+        return runtime.observe()
 
     def _limit(self, task: str) -> int | None:
         wanted = self._context.container(task)
@@ -187,6 +194,7 @@ class Watch:
                 answered[host] = self._running.pop(host).result()
             except HostError as error:
                 failed[host] = error
+                self._changed.failed(host)
         return answered, failed
 
     def check(self, host: str, patience: float) -> None:
@@ -197,6 +205,7 @@ class Watch:
     def close(self) -> None:
         """Start no more observations; does not wait for those that run."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._changed.close()
 
     def __enter__(self) -> "Watch":
         return self

@@ -1,4 +1,4 @@
-"""Build archives to put into containers, choose which directories to read as archives, and read sparse files."""
+"""Build archives to put into containers, choose which directories to read as archives, and read parts of files."""
 
 import io
 import os
@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from tfprov.errors import HostError
-from tfprov.hosts.base import File, OnProgress, ignore_progress
+from tfprov.hosts.base import File, OnProgress, Prefix, ignore_progress
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.engine import Engine
 
@@ -164,6 +164,49 @@ def open_sparse(engine: Engine, facts: Mapping[str, Any], path: str) -> "SparseF
     pieces = docker_exec.stream_output(engine, facts, ["python3", "-I", "-S", "-c", _SPARSE_PROGRAM, path])
     first = next(pieces, b"")
     return SparseFileReader(engine.host, path, first, pieces) if first else None
+
+
+_REST_SCRIPT = """[ -f "$1" ] && [ ! -L "$1" ] || exit 66
+sum=$(head -c "$2" "$1" | sha256sum) && [ "${sum%% *}" = "$3" ] || exit 67
+echo same && exec tail -c "+$(($2 + 1))" "$1\""""
+"""Prints a line, and what follows the first $2 bytes of a regular file, if these have the SHA-256 $3; else nothing."""
+_SAME = b"same\n"
+
+
+def open_rest(engine: Engine, facts: Mapping[str, Any], path: str, before: Prefix) -> BinaryIO | None:
+    """Open a file of a container behind `before`; None if it does not begin so, or if the image lacks the programs."""
+    argv = ["sh", "-c", _REST_SCRIPT, "sh", path, str(before.size), before.sha256]
+    pieces = docker_exec.stream_output(engine, facts, argv)
+    first = b""
+    while len(first) < len(_SAME) and (piece := next(pieces, b"")):
+        first += piece
+    if not first.startswith(_SAME):
+        return None
+    return cast(BinaryIO, io.BufferedReader(_Pieces(first[len(_SAME) :], pieces)))
+
+
+class _Pieces(io.RawIOBase):
+    """The output of a program as a file. Reads raise only HostError."""
+
+    def __init__(self, first: bytes, pieces: Iterator[bytes]) -> None:
+        self._rest, self._pieces = memoryview(first), pieces
+
+    def readable(self) -> bool:
+        """See io.RawIOBase."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read into `buffer`."""
+        self._rest = self._rest or memoryview(next(self._pieces, b""))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+    def close(self) -> None:
+        """End the program."""
+        with suppress(HostError):
+            getattr(self._pieces, "close", lambda: None)()
+        super().close()
 
 
 class SparseFileReader(io.RawIOBase):

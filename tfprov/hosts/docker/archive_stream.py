@@ -7,18 +7,15 @@ import tarfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, Any, BinaryIO, cast
-
-import docker
+from typing import Any, BinaryIO, cast
 
 from tfprov.errors import HostError
 from tfprov.hosts import bounds
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.sdk import docker
 
 _TRAILER = 1024
 """Zero bytes at the end of an archive; a truncated one lacks them."""
-_MAX_EMPTY_READS = 16
-"""Reads after the end of an archive that tarfile may need to find its end."""
 DRAIN_SIZE = 64 * 1024
 """Bytes read and dropped to make a connection reusable."""
 
@@ -48,65 +45,110 @@ def archive_errors(host: str, path: str) -> Iterator[None]:
         raise HostError(host, f"{path} could not be read completely: {error}", "run this again") from None
 
 
-class ArchiveStream(io.RawIOBase):
-    """An engine's archive as a file. Reads raise HostError; ArchiveTooLong beyond `limit` bytes."""
+class ArchiveStream:
+    """An engine's archive, read in order. Reads raise HostError; ArchiveTooLong beyond `limit` bytes.
+
+    tarfile reads headers through `read`, `seek` and `tell`; the content of files is read past it, with `readinto`, because
+    its own streams read 10 kB at a time and copy each byte several times.
+    """
 
     def __init__(self, engine: Engine, chunks: Iterator[bytes], limit: float = math.inf) -> None:
-        self._engine, self._chunks, self._limit = engine, chunks, limit
-        self._rest = self._last = b""
-        self._read = self._used = self._empty = 0
+        self._engine, self._pieces, self._limit = engine, chunks, limit
+        self._postponed: HostError | None = None
+        self._rest, self._last = memoryview(b""), b""
+        self._received = self._position = 0
         self._bound: float = bounds.ARCHIVE_HEADER  # opening an archive reads its first header
+        self._closed = False
 
-    def readable(self) -> bool:
-        """See io.RawIOBase."""
-        return True
+    def _receive(self) -> bool:
+        """Wait for more, unless there is some; return whether there is."""
+        if self._rest:
+            return True
+        self._raise_postponed()
+        with self._engine.errors():
+            return self._next_piece()
 
-    def readinto(self, buffer: Any) -> int:
-        """Read into `buffer`."""
-        if not self._rest:
+    def _next_piece(self) -> bool:
+        piece = next(self._pieces, b"")
+        self._rest, self._last = memoryview(piece), (self._last + piece[-_TRAILER:])[-_TRAILER:]
+        self._received += len(piece)
+        if self._received > self._limit:
+            raise ArchiveTooLong
+        return bool(piece)
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill `buffer`; return how much was there before the end. An error waits until what came before it was read."""
+        self._raise_postponed()
+        begin, size = 0, len(buffer)
+        try:
             with self._engine.errors():
-                self._rest = next(self._chunks, b"")
-            self._last = (self._last + self._rest[-_TRAILER:])[-_TRAILER:]
-            self._read += len(self._rest)
-            if self._read > self._limit:
-                raise ArchiveTooLong
-        if not self._rest:
-            self._empty += 1
-            if self._empty > _MAX_EMPTY_READS:  # tarfile asks for every block of a truncated file, even for a billion
-                raise tarfile.ReadError("it was truncated")
-        size = min(len(buffer), len(self._rest))
-        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
-        self._used += size
-        if self._used > self._bound:
+                while begin < size and (self._rest or self._next_piece()):
+                    count = min(size - begin, len(self._rest))
+                    buffer[begin : begin + count], self._rest = self._rest[:count], self._rest[count:]
+                    begin += count
+        except HostError as error:
+            if not begin:
+                raise
+            self._postponed = error
+        self._position += begin
+        return begin
+
+    def _raise_postponed(self) -> None:
+        if self._postponed is not None:
+            raise self._postponed
+
+    def read(self, size: int) -> bytes:
+        """Read `size` bytes of a header, or fewer at the end."""
+        if size < 0 or self._position + size > self._bound:
             raise tarfile.ReadError(f"a header longer than {bounds.format_size(bounds.ARCHIVE_HEADER)}")
-        return size
+        data = bytearray(size)
+        return bytes(data[: self.readinto(memoryview(data))])
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def seek(self, position: int) -> int:
+        """Skip to `position`, or to the end; there is no way back."""
+        while self._position < position and self._receive():
+            size = min(len(self._rest), position - self._position)
+            self._rest = self._rest[size:]
+            self._position += size
+        return self._position
 
     def set_limit(self, offset: float) -> None:
-        """Fail reads beyond `offset`: the header being read must end before it."""
+        """Fail reads of headers beyond `offset`: the header being read must end before it."""
         self._bound = offset
 
     def is_complete(self, offset: int) -> bool:
         """Read the rest; return whether the archive, whose last member ends at `offset`, has its trailer."""
-        while self.read(DRAIN_SIZE):
-            pass
-        return self._read >= offset + _TRAILER and self._last == bytes(_TRAILER)
+        while self._receive():
+            self._rest = self._rest[:0]
+        return self._received >= offset + _TRAILER and self._last == bytes(_TRAILER)
 
     def close(self) -> None:
-        """Release the connection; it is reusable if little was left to read."""
-        if self.closed:
+        """Release the connection; it is reusable if little was left to read. Idempotent."""
+        if self._closed:
             return
-        left = DRAIN_SIZE
-        with suppress(HostError, ArchiveTooLong, tarfile.ReadError):
-            while left > 0 and (data := self.read(left)):
-                left -= len(data)
-        close: Callable[[], None] = getattr(self._chunks, "close", lambda: None)
+        self._closed = True
+        end = self._received + DRAIN_SIZE
+        self._rest = self._rest[:0]
+        with suppress(HostError, ArchiveTooLong):
+            while self._received < end and self._receive():
+                self._rest = self._rest[:0]
+        close: Callable[[], None] = getattr(self._pieces, "close", lambda: None)
         close()
-        super().close()
+
+    def __enter__(self) -> "ArchiveStream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def open_archive(stream: ArchiveStream) -> tarfile.TarFile:
     """Open the archive of `stream`, to be read in order."""
-    return tarfile.open(fileobj=io.BufferedReader(stream), mode="r|")
+    return tarfile.TarFile(fileobj=cast(BinaryIO, stream), mode="r")
 
 
 def iter_members(archive: tarfile.TarFile, chunks: ArchiveStream) -> Iterator[tarfile.TarInfo]:
@@ -123,19 +165,22 @@ def iter_members(archive: tarfile.TarFile, chunks: ArchiveStream) -> Iterator[ta
         yield member
 
 
+def is_plain(member: tarfile.TarInfo) -> bool:
+    """Whether the content of a regular file follows as it is; an engine sends no sparse members."""
+    return member.isreg() and not member.issparse()
+
+
 class ArchiveFile(io.RawIOBase):
-    """A file in an archive. Reads raise only HostError. With `owns_stream`, closing it closes the archive."""
+    """The content of a member, whose header was just read. Reads raise only HostError.
+
+    With `owns_stream`, closing it closes the archive.
+    """
 
     def __init__(
-        self, host: str, path: str, chunks: ArchiveStream, content: IO[bytes], *, owns_stream: bool = True
+        self, host: str, path: str, chunks: ArchiveStream, member: tarfile.TarInfo, *, owns_stream: bool = True
     ) -> None:
-        self._host, self._path, self._chunks, self._content, self._owns_stream = (
-            host,
-            path,
-            chunks,
-            content,
-            owns_stream,
-        )
+        self._host, self._path, self._chunks, self._owns_stream = host, path, chunks, owns_stream
+        self._end = chunks.tell() + member.size
 
     def readable(self) -> bool:
         """See io.RawIOBase."""
@@ -143,10 +188,14 @@ class ArchiveFile(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Read into `buffer`."""
-        with archive_errors(self._host, self._path):
-            data = self._content.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+        view = memoryview(buffer)[: max(0, self._end - self._chunks.tell())]
+        if not view:
+            return 0
+        size = self._chunks.readinto(view)
+        if not size:
+            problem = f"{self._path} could not be read completely: unexpected end of data"
+            raise HostError(self._host, problem, "run this again")
+        return size
 
     def close(self) -> None:
         """Close the file, and its archive with `owns_stream`."""

@@ -7,17 +7,17 @@ mark, so that the seal of a removed volume does not count for a later one.
 import re
 import secrets
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
-
-import docker
 
 from tfprov.errors import HostError
 from tfprov.hosts.data_download import PROGRAM, FetchOutput, FetchProgress, fetch_command, fetch_request
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.archive import writable_directory
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.paths import containers_path, volumes_path
+from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.docker.image_contents import Deliveries, is_delivered
 from tfprov.hosts.docker.labels import CLUSTER, DATA, data_volume_name
 from tfprov.model.state import DATA_PREFIX, DataSet, dataset_key
@@ -40,21 +40,25 @@ class DataVolumes:
     def __init__(self, engine: Engine, cluster: str, deliveries: Deliveries) -> None:
         self.engine, self.cluster, self._deliveries = engine, cluster, deliveries
 
+    @property
+    def question(self) -> str:
+        """The question for the volumes of all data sets."""
+        return volumes_path(label=[f"{CLUSTER}={self.cluster}", DATA])
+
     def complete(self) -> frozenset[str]:
         """Return the artifacts of the complete data sets."""
+        return self.complete_in(*self.engine.ask(self.question))
+
+    def complete_in(self, answer: Mapping[str, Any]) -> frozenset[str]:
+        """Return the artifacts of the data sets that are complete by the answer to `question`."""
         marks, sealed = {}, set()
-        for volume in self._volumes():
+        for volume in _volumes(answer):
             labels = volume["Labels"]
             if _SEALS in labels:
                 sealed.add((labels[DATA], labels[_SEALS]))
             else:
                 marks[labels[DATA]] = labels.get(_MARK)
         return frozenset(DATA_PREFIX + key for key, mark in marks.items() if (key, mark) in sealed)
-
-    def _volumes(self) -> list[dict[str, Any]]:
-        with self.engine.errors():
-            volumes = self.engine.api.volumes(filters={"label": [f"{CLUSTER}={self.cluster}", DATA]})
-        return [volume for volume in volumes.get("Volumes") or () if DATA in (volume.get("Labels") or {})]
 
     def fetch(self, data: DataSet, images: Sequence[str], progress: FetchProgress) -> None:
         """See Runtime."""
@@ -152,7 +156,7 @@ class DataVolumes:
         """See Runtime. An engine does not remove a volume that a container uses."""
         kept = {dataset_key(artifact) for artifact in keep}
         by_key: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for volume in self._volumes():
+        for volume in _volumes(*self.engine.ask(self.question)):
             by_key[volume["Labels"][DATA]].append(volume)
         unused = [volumes for key, volumes in by_key.items() if key not in kept]
         with self.engine.errors():
@@ -160,9 +164,9 @@ class DataVolumes:
 
     def remove_fetch_containers(self) -> None:
         """Remove the containers of interrupted fetches. No fetch may be in progress."""
-        filters = {"label": [f"{CLUSTER}={self.cluster}", DATA]}
+        listed = self.engine.ask(containers_path(label=[f"{CLUSTER}={self.cluster}", DATA]))[0]
         with self.engine.errors():
-            for container in self.engine.api.containers(all=True, filters=filters):
+            for container in listed:
                 self._remove_container(container["Id"])
 
     def _remove_container(self, container: str) -> None:
@@ -187,3 +191,7 @@ class DataVolumes:
                 raise
             return False
         return True
+
+
+def _volumes(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [volume for volume in answer.get("Volumes") or () if DATA in (volume.get("Labels") or {})]

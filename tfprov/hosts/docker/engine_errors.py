@@ -2,17 +2,15 @@
 
 import re
 import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import docker
-import requests
-import urllib3
+from http.client import HTTPException
 
 from tfprov.errors import HostError, TfprovError, Unreachable, one_line, printable
-from tfprov.hosts.bounds import OutputTooLong
-from tfprov.hosts.docker.api_types import MalformedAnswer
-from tfprov.hosts.docker.engine_client import AnswerTooLong
+from tfprov.hosts.bounds import AnswerTooLong, OutputTooLong
+from tfprov.hosts.docker.engine_api.answers import MalformedAnswer
+from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.program_checks import suggest_correction
 
 _KNOWN_ERRORS: tuple[tuple[str, str, str], ...] = (
@@ -113,29 +111,47 @@ def _shorten(text: str) -> str:
 
 @contextmanager
 def engine_errors(host: str, user: str = "") -> Iterator[None]:
-    """Turn every error of the docker SDK and its libraries into HostError."""
+    """Turn every error of an engine's answers, the docker SDK and its libraries into HostError."""
     try:
         yield
     except TfprovError:
         raise
-    except docker.errors.BuildError as error:
-        raise HostError(host, f"the image cannot be built: {_shorten(str(error.msg))}") from error
-    except docker.errors.APIError as error:
-        raise HostError(host, *explain(str(error.explanation or error), user)) from error
     except MalformedAnswer as error:
         raise HostError(
             host, f"its Docker engine sent a malformed answer: {_shorten(str(error))}", _SUSPECT_FIX
         ) from error
     except AnswerTooLong as error:
         raise OutputTooLong(host, f"its Docker engine sent {error}: the rest is not read", _SUSPECT_FIX) from error
-    except docker.errors.DockerException as error:
-        raise HostError(host, *explain(str(error), user)) from error
-    except (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError) as error:
-        raise HostError(host, "its Docker engine did not answer in time", "look at its load and its disk") from error
-    except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, EOFError) as error:
-        raise _connection_error(host, error, user) from error
-    except (struct.error, docker.errors.StreamParseError) as error:  # a stream ended within a frame
-        raise _connection_error(host, error, user) from error
+    except Exception as error:
+        if (translated := _translated(host, error, user)) is None:
+            raise
+        try:
+            raise translated from error
+        finally:
+            del translated  # its cause's traceback has this frame: a circle would keep the connection
+
+
+def _translated(host: str, error: Exception, user: str) -> HostError | None:
+    """Return the error for one of the SDK, of its libraries or of the connection; None for any other."""
+    timeouts: tuple[type[Exception], ...] = (TimeoutError,)
+    failures: tuple[type[Exception], ...] = (OSError, EOFError, HTTPException, struct.error)
+    if "docker" in sys.modules:  # else the error is none of the SDK's
+        import requests  # noqa: PLC0415
+        import urllib3  # noqa: PLC0415
+
+        if isinstance(error, docker.errors.BuildError):
+            return HostError(host, f"the image cannot be built: {_shorten(str(error.msg))}")
+        if isinstance(error, docker.errors.APIError):
+            return HostError(host, *explain(str(error.explanation or error), user))
+        if isinstance(error, docker.errors.StreamParseError):  # a stream ended within a frame
+            return _connection_error(host, error, user)
+        if isinstance(error, docker.errors.DockerException):
+            return HostError(host, *explain(str(error), user))
+        timeouts = (*timeouts, requests.Timeout, urllib3.exceptions.TimeoutError)
+        failures = (*failures, requests.RequestException, urllib3.exceptions.HTTPError)
+    if isinstance(error, timeouts):
+        return HostError(host, "its Docker engine did not answer in time", "look at its load and its disk")
+    return _connection_error(host, error, user) if isinstance(error, failures) else None
 
 
 def _connection_error(host: str, error: BaseException, user: str) -> HostError:
@@ -158,6 +174,11 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         wrapped = next((argument for argument in error.args if isinstance(argument, BaseException)), None)
         error = error.__cause__ or error.__context__ or wrapped
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of an API version like `1.41`, to compare it."""
+    return tuple(map(int, version.split(".")))
 
 
 def too_old_error(host: str, version: str) -> HostError:

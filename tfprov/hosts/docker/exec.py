@@ -10,12 +10,11 @@ from contextlib import contextmanager, suppress
 from signal import Signals
 from typing import Any
 
-import docker
-
 from tfprov.errors import HostError
 from tfprov.hosts import bounds
+from tfprov.hosts.bounds import AnswerTooLong
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.engine_client import AnswerTooLong
+from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.terminal import ExecMode, attach
 
 _SIGNAL_SCRIPT = """sent=1
@@ -68,7 +67,7 @@ def forward_output(descriptor: int, data: bytes) -> None:
 
 
 def run(
-    api: docker.APIClient, container: str, argv: Sequence[str], output: OutputCallback, silence: float | None = None
+    api: "docker.APIClient", container: str, argv: Sequence[str], output: OutputCallback, silence: float | None = None
 ) -> int:
     """Run `argv` in a running container; return its exit code. `silence` limits its silence in seconds; None for no limit.
 
@@ -85,7 +84,7 @@ def run(
     return exit_code(api, created["Id"])
 
 
-def exit_code(api: docker.APIClient, created: str) -> int:
+def exit_code(api: "docker.APIClient", created: str) -> int:
     """Wait until the engine has recorded the exit code, possibly after the end of the output; -1 if it does not."""
     deadline = time.monotonic() + _EXIT_CODE_TIMEOUT
     while (code := api.exec_inspect(created).get("ExitCode")) is None and time.monotonic() < deadline:
@@ -115,7 +114,7 @@ def read_frames(attached: Any, silence: float | None = None) -> Iterator[tuple[i
             yield descriptor, data
 
 
-def signal(api: docker.APIClient, host: str, container: str, number: Signals) -> bool:
+def signal(api: "docker.APIClient", host: str, container: str, number: Signals) -> bool:
     """Send a signal to the processes of a running container that handle it; return whether there are any."""
     name = number.name.removeprefix("SIG")
     argv = ["sh", "-c", _SIGNAL_SCRIPT, "sh", signal_mask_pattern(number), name]
@@ -197,7 +196,7 @@ _RESIZE_TRIES, _RESIZE_PAUSE = 10, 0.05
 class AttachedProgram:
     """A RemoteProgram in a container."""
 
-    def __init__(self, api: docker.APIClient, container: str, argv: Sequence[str], mode: ExecMode) -> None:
+    def __init__(self, api: "docker.APIClient", container: str, argv: Sequence[str], mode: ExecMode) -> None:
         self._api, self._mode = api, mode
         environment = {"TERM": os.environ["TERM"]} if mode.tty and os.environ.get("TERM") else None
         created = api.exec_create(
@@ -239,7 +238,7 @@ class AttachedProgram:
         self._stream._response.close()  # noqa: SLF001
 
 
-def run_attached(api: docker.APIClient, container: str, argv: Sequence[str], mode: ExecMode) -> int:
+def run_attached(api: "docker.APIClient", container: str, argv: Sequence[str], mode: ExecMode) -> int:
     """Run `argv` in a running container, connected as `mode` says; return its exit code."""
     program = AttachedProgram(api, container, argv, mode)
     try:

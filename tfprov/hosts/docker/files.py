@@ -14,8 +14,6 @@ from contextlib import ExitStack
 from datetime import datetime
 from typing import Any, BinaryIO, cast
 
-import docker
-
 from tfprov.errors import HostError
 from tfprov.formats.checkpoint import model_files
 from tfprov.hosts import bounds
@@ -27,12 +25,14 @@ from tfprov.hosts.docker.archive_stream import (
     ArchiveStream,
     ArchiveTooLong,
     archive_errors,
+    is_plain,
     iter_members,
     last_bytes,
     open_archive,
     request_archive,
 )
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.sdk import docker
 
 _LIST_PROGRAM = (
     "import json, os, stat, sys\n"
@@ -66,8 +66,8 @@ _TAIL_SCRIPT = '[ -f "$1" ] && [ ! -L "$1" ] || exit 66; exec tail -c "$2" "$1"'
 """Prints the end of a regular file; images with a shell have `tail`."""
 _SPECIAL_FILE_BITS = 0x8F280000
 """The bits of Go's os.FileMode that no regular file has."""
-_SLOW_ARCHIVE = 32 * 1024 * 1024
-"""Bytes from which reading an archive takes longer than starting a container that lists the directory."""
+_SLOW_ARCHIVE = 4 * 1024 * 1024
+"""Bytes from which reading an archive takes longer than starting a container that lists the directory, at 10 MB/s."""
 
 
 def list_files(engine: Engine, facts: Mapping[str, Any], directory: str, without_programs: set[str]) -> dict[str, File]:
@@ -124,7 +124,7 @@ def _parse_listing(output: bytes, directory: str) -> dict[str, File] | None:
         return None
 
 
-def run_program(api: docker.APIClient, container: str, argv: list[str]) -> tuple[int | None, bytes, bytes]:
+def run_program(api: "docker.APIClient", container: str, argv: list[str]) -> tuple[int | None, bytes, bytes]:
     """Run a program inside a container; return its exit code, standard output and standard error.
 
     The exit code is None if the image has no such program, _NOT_RUNNING if the container is gone or restarting.
@@ -188,11 +188,10 @@ def _open_archived(engine: Engine, container: str, path: str) -> tuple[int, Bina
             member = next(iter_members(archive, chunks), None)
             if member is None and not _is_utf8(path):  # the engine sends such a file only with its whole directory
                 raise HostError(engine.host, f"{path!a} cannot be read: its name is not UTF-8")
-            content = archive.extractfile(member) if member is not None and member.isreg() else None
-        if member is None or content is None:
+        if member is None or not is_plain(member):
             raise HostError(engine.host, f"{path} is not a regular file")
         stack.pop_all()
-    return member.size, cast(BinaryIO, io.BufferedReader(ArchiveFile(engine.host, path, chunks, content)))
+    return member.size, cast(BinaryIO, io.BufferedReader(ArchiveFile(engine.host, path, chunks, member)))
 
 
 def open_tree(
@@ -209,10 +208,10 @@ def open_tree(
                 if member.islnk() and not skip_links:  # its content came with an earlier name
                     problem = f"{member.name} is a hard link to another file"
                     raise HostError(engine.host, problem, "replace it by a copy")
-                if (content := archive.extractfile(member) if member.isreg() else None) is not None:
+                if is_plain(member):
                     name = member.name.removeprefix(top).lstrip("/")
                     file = File(member.size, float(int(member.mtime)))
-                    archived = ArchiveFile(engine.host, path, chunks, content, owns_stream=False)
+                    archived = ArchiveFile(engine.host, path, chunks, member, owns_stream=False)
                     yield name, file, io.BufferedReader(archived)
         if not chunks.is_complete(archive.offset):
             raise HostError(engine.host, f"{path} was not sent completely", "run this again")

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import docker
-
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.docker.labels import DELIVERED, home_variable
 from tfprov.hosts.program_checks import IMPORT_PROGRAM, IMPORT_TIMEOUT, ImportResult, parse_result
 from tfprov.model.state import Container, DockerOptions, undelivered_image
@@ -59,7 +58,7 @@ def find_programs(engine: Engine, container: Container, labels: Mapping[str, str
         return ImageLookup(present, tuple((image or {}).get("Entrypoint") or ()))
 
 
-def _is_file(api: docker.APIClient, container: str, path: str) -> bool:
+def _is_file(api: "docker.APIClient", container: str, path: str) -> bool:
     """Whether `path` is a file, or a link to anything."""
     url = f"{api.base_url}/v{api.api_version}/containers/{container}/archive"  # the SDK can only request the whole file
     response = api.head(url, params={"path": path})
@@ -119,7 +118,7 @@ def _temporary_container(
         api.remove_container(created, force=True, v=True)
 
 
-def _host_config(api: docker.APIClient, options: DockerOptions) -> dict[str, Any]:
+def _host_config(api: "docker.APIClient", options: DockerOptions) -> dict[str, Any]:
     created: dict[str, Any] = api.create_host_config(
         mounts=[
             docker.types.Mount(item.target, item.source, type="bind", read_only=True)

@@ -5,9 +5,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import docker
-
 from tfprov.hosts.docker import secret_files
+from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.process.spec import RUN as RUN_VARIABLE
 from tfprov.model.field_types import parse_uid
 from tfprov.model.state import Container, DockerOptions, Mount, dataset_key
@@ -65,7 +64,7 @@ def home_variable(options: DockerOptions) -> dict[str, str]:
 
 
 def container_config(  # noqa: PLR0913, PLR0917  all aspects of a container
-    api: docker.APIClient,
+    api: "docker.APIClient",
     container: Container,
     options: DockerOptions,
     cluster: str,
@@ -96,7 +95,7 @@ def container_config(  # noqa: PLR0913, PLR0917  all aspects of a container
     }
 
 
-def _host_config(api: docker.APIClient, container: Container, options: DockerOptions, cluster: str) -> dict[str, Any]:
+def _host_config(api: "docker.APIClient", container: Container, options: DockerOptions, cluster: str) -> dict[str, Any]:
     task = container.task
     policy: dict[str, str | int] = {"Name": "no"}
     if container.restart == "on-failure":
@@ -132,7 +131,7 @@ def _host_config(api: docker.APIClient, container: Container, options: DockerOpt
     return config
 
 
-def _mount(mount: Mount, cluster: str, task: str) -> docker.types.Mount:
+def _mount(mount: Mount, cluster: str, task: str) -> "docker.types.Mount":
     if not mount.volume_options:
         return docker.types.Mount(mount.target, mount.source, type="bind", read_only=mount.read_only)
     # Options of a volume cannot change: others make another volume. `remove` finds all of a task by their labels.

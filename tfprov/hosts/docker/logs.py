@@ -5,10 +5,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import docker
-
-from tfprov.hosts.docker.api_types import MalformedAnswer, parse_time
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.answers import MalformedAnswer, parse_time
+from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.log_file import split_lines, split_stamped_lines
 from tfprov.hosts.log_lines import Line, LogTimes
 
@@ -36,7 +35,7 @@ def task_lines(
 
 
 def read_lines(
-    api: docker.APIClient, container: str, tail: int | None, *, follow: bool, times: LogTimes | None = None
+    api: "docker.APIClient", container: str, tail: int | None, *, follow: bool, times: LogTimes | None = None
 ) -> Iterator[Line]:
     """Yield the lines of a container's log, from `tail` lines before its end; with `follow`, until its final end."""
     bounded = not follow and times is not None and times.is_bounded
@@ -45,7 +44,7 @@ def read_lines(
 
 
 def _read(
-    api: docker.APIClient, container: str, tail: int | None, *, follow: bool, times: LogTimes | None
+    api: "docker.APIClient", container: str, tail: int | None, *, follow: bool, times: LogTimes | None
 ) -> Iterator[Line]:
     range_options: dict[str, Any] = {"tail": "all" if tail is None else tail, **_engine_range(times)}
     while True:
@@ -75,12 +74,12 @@ def _with_time(stamped: str) -> Line:
         return Line(stamped)
 
 
-def _restarts(api: docker.APIClient, container: str) -> int:
+def _restarts(api: "docker.APIClient", container: str) -> int:
     restarts: int = api.inspect_container(container)["RestartCount"]
     return restarts
 
 
-def _last_end(api: docker.APIClient, container: str, restarts: int) -> float | None:
+def _last_end(api: "docker.APIClient", container: str, restarts: int) -> float | None:
     """Wait until a container has been restarted and return when its last run ended; None if it has ended for good.
 
     Returns the first end observed: by the time it runs again, it may have ended a second time.
@@ -103,7 +102,7 @@ def _last_end(api: docker.APIClient, container: str, restarts: int) -> float | N
 
 
 def poll_lines(  # noqa: PLR0913  what is read, and how often
-    api: docker.APIClient,
+    api: "docker.APIClient",
     container: str,
     tail: int | None,
     poll_lock: threading.Lock,

@@ -4,14 +4,14 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import docker
-
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.collect_facts import container_summary
 from tfprov.hosts.docker import archive as docker_archive
 from tfprov.hosts.docker import files as docker_files
 from tfprov.hosts.docker import secret_files
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.paths import containers_path, volumes_path
+from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.docker.image_contents import Deliveries, is_delivered
 from tfprov.hosts.docker.labels import CLUSTER, CODE, TASK, container_name, volume_name
 from tfprov.hosts.facts import ContainerSummary, Listener, RunCommand, owner_of, publisher, read_listeners
@@ -74,17 +74,22 @@ def conflict_errors(engine: Engine, cluster: str, run: RunCommand, starting: Seq
 
     Listeners other than containers are known only if the host runs commands.
     """
-    with engine.errors():
-        containers = [container_summary(item) for item in engine.api.containers(all=True)]
-        volumes = engine.api.volumes(filters={"name": f"tfprov-{cluster}-"}).get("Volumes") or ()
+    listed, answer = engine.ask(containers_path(), volumes_path(name=[f"tfprov-{cluster}-"]))
+    containers, volumes = [container_summary(item) for item in listed], answer.get("Volumes") or ()
+    listeners = _listeners(run)
+    conflicts = list(find_conflicts(cluster, starting, containers, volumes, listeners))
+    if conflicts and listeners:  # the owners are only looked up for a message
+        conflicts = list(find_conflicts(cluster, starting, containers, volumes, _listeners(run, owners=True)))
+    return [HostError(engine.host, problem, fix) for problem, fix in dict.fromkeys(conflicts)]
+
+
+def _listeners(run: RunCommand, *, owners: bool = False) -> Sequence[Listener]:
     try:
-        listeners = read_listeners(run)
+        return read_listeners(run, owners=owners)
     except Unreachable:
         raise
     except HostError:
-        listeners = ()
-    conflicts = find_conflicts(cluster, starting, containers, volumes, listeners)
-    return [HostError(engine.host, problem, fix) for problem, fix in dict.fromkeys(conflicts)]
+        return ()
 
 
 def check_name(engine: Engine, cluster: str, name: str) -> None:

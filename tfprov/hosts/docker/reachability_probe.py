@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import docker
-
 from tfprov.errors import HostError, one_line
 from tfprov.hosts import bounds
-from tfprov.hosts.docker import api_types
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api import answers
+from tfprov.hosts.docker.engine_api.sdk import docker
 
 CHECK, MAKER = "tfprov.check", "tfprov.check.maker"
 """Labels with the cluster's name and its maker's token; without a task's labels, so that it does not count as a task."""
@@ -140,7 +139,7 @@ def sweep_created(engine: Engine, cluster: str) -> None:
             _remove(engine.api, container["Id"])
 
 
-def _remove(api: docker.APIClient, container: str) -> None:
+def _remove(api: "docker.APIClient", container: str) -> None:
     try:
         api.remove_container(container, force=True, v=True)
     except docker.errors.APIError as error:
@@ -182,7 +181,7 @@ def _start(engine: Engine, image: str, labels: Labels, arguments: Sequence[str],
     return container_id
 
 
-def temporary_host_config(api: docker.APIClient, **options: Any) -> dict[str, Any]:
+def temporary_host_config(api: "docker.APIClient", **options: Any) -> dict[str, Any]:
     """Return the options of a container without privileges and log, which is removed when it ends."""
     config: dict[str, Any] = api.create_host_config(
         auto_remove=True,  # no init: it would start before a missing program is noticed
@@ -211,7 +210,7 @@ def probe(engine: Engine, container: str, targets: Sequence[Endpoint]) -> list[s
         message = one_line(output[2].decode(errors="replace").strip().rpartition("\n")[2])
         raise HostError(engine.host, f"the image's Python cannot probe: {message or f'exit code {code}'}")
     with engine.errors():
-        outcomes: list[str] = api_types.list_of(api_types.read_text)(api_types.parse_json(output[1]), "a probe")
+        outcomes: list[str] = answers.list_of(answers.read_text)(answers.parse_json(output[1]), "a probe")
         if len(outcomes) != len(targets):
-            raise api_types.MalformedAnswer(f"{len(outcomes)} outcomes of {len(targets)} probes")
+            raise answers.MalformedAnswer(f"{len(outcomes)} outcomes of {len(targets)} probes")
     return outcomes

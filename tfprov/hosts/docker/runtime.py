@@ -7,11 +7,9 @@ from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import docker
-
 from tfprov.errors import HostError
 from tfprov.hosts import held_checkpoints
-from tfprov.hosts.base import NO_FILES, File, OnProgress, ignore_progress
+from tfprov.hosts.base import NO_FILES, File, OnProgress, Prefix, ignore_progress
 from tfprov.hosts.data_download import FetchProgress, missing_data_error
 from tfprov.hosts.docker import archive as docker_archive
 from tfprov.hosts.docker import exec as docker_exec
@@ -20,9 +18,10 @@ from tfprov.hosts.docker import logs as docker_logs
 from tfprov.hosts.docker import preconditions, secret_files
 from tfprov.hosts.docker.copy_in import put_into
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.paths import container_path, containers_path, images_path
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries, split_by_delivery, wrong_image_reason
 from tfprov.hosts.docker.labels import CLUSTER, STOPPED, TASK, container_config, container_name
-from tfprov.hosts.docker.state import ContainerUsage, ExitHistory, checkpoint_directory, parse_container
+from tfprov.hosts.docker.state import ContainerUsage, ExitHistory, checkpoint_directory, has_used, parse_container
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.terminal import NO_INPUT, ExecMode
 from tfprov.hosts.usage import Usage
@@ -73,12 +72,14 @@ class DockerRuntime:
         return checkpoint_directory(self._find(task))
 
     def observe(self) -> HostState:
-        """See Runtime."""
-        containers = [self._observe_container(it) for it in self._inspect_labelled(f"{CLUSTER}={self.cluster}", TASK)]
-        with self.engine.errors():
-            images = self.engine.api.images(name=f"tfprov/{self.cluster}")
+        """See Runtime. All questions are asked at once, but for details of the cluster's containers."""
+        questions = [containers_path(label=[f"{CLUSTER}={self.cluster}", TASK]), images_path(f"tfprov/{self.cluster}")]
+        if self.fetches:
+            questions.append(self._data().question)
+        listed, images, *volumes = self.engine.ask(*questions)
+        containers = [self._observe_container(it) for it in self._inspect_each(listed)]
         delivered, moved = split_by_delivery(self._deliveries, images)
-        data = self._data().complete() if self.fetches else frozenset()
+        data = self._data().complete_in(volumes[0]) if volumes else frozenset()
         return HostState(self.host, tuple(containers), delivered | data, moved)
 
     def _data(self) -> "DataVolumes":
@@ -93,14 +94,11 @@ class DockerRuntime:
         return replace(observed, last_exit=previous.code, last_words=previous.last_words) if previous else observed
 
     def _inspect_labelled(self, *labels: str) -> list[dict[str, Any]]:
-        with self.engine.errors():
-            listed = self.engine.api.containers(all=True, filters={"label": list(labels)})
-            return [facts for entry in listed if (facts := self._inspect(entry["Id"]))]
+        return self._inspect_each(self.engine.ask(containers_path(label=labels))[0])
 
-    def _inspect(self, container: str) -> dict[str, Any] | None:
-        with suppress(docker.errors.NotFound):  # removed since it was listed
-            return dict(self.engine.api.inspect_container(container))
-        return None
+    def _inspect_each(self, listed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return the details of containers from the engine's list, without those that were removed since."""
+        return self.engine.ask_each(*(container_path(entry["Id"]) for entry in listed)) if listed else []
 
     def _find(self, task: str) -> dict[str, Any] | None:
         return next(iter(self._inspect_labelled(f"{CLUSTER}={self.cluster}", f"{TASK}={task}")), None)
@@ -137,7 +135,7 @@ class DockerRuntime:
             entry = preconditions.place_secrets(self.engine, self.cluster, container, image)
             config = container_config(api, container, options, self.cluster, run, image, entry)
             created: str = api.create_container(**config)["Id"]
-            if not options.only_reads and (previous is None or not self._has_used(previous, volume)):
+            if not options.only_reads and (previous is None or not has_used(previous, volume)):
                 preconditions.make_writable(self.engine, container, volume, image, created)
             if restore:
                 files = docker_archive.pack_files(self.host, restore, on_progress)
@@ -153,11 +151,6 @@ class DockerRuntime:
         if facts is not None and parse_container(facts, self.host).state is State.RUNNING:
             raise HostError(self.host, f"{task} {problem} (container {facts['Id'][:12]})", "stop it first")
         return facts
-
-    def _has_used(self, facts: Mapping[str, Any], volume: str) -> bool:
-        """Whether a container was started with `volume`, which was made writable before."""
-        mounted = any(mount.get("Name") == volume for mount in facts.get("Mounts") or ())
-        return mounted and parse_container(facts, self.host).started_at is not None
 
     def stop(self, task: str, grace: float) -> None:
         """See Runtime."""
@@ -250,6 +243,11 @@ class DockerRuntime:
         """See Runtime."""
         facts = self._require(task)
         return docker_files.open_file(self.engine, facts, f"{checkpoint_directory(facts)}/{name}")
+
+    def open_rest(self, task: str, name: str, before: Prefix) -> BinaryIO | None:
+        """See Runtime. Needs a shell and sha256sum in the image."""
+        facts = self._require(task)
+        return docker_archive.open_rest(self.engine, facts, f"{checkpoint_directory(facts)}/{name}", before)
 
     def open_each(self, task: str, names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, BinaryIO]]:
         """See Runtime. Directories of which most files are requested are read as one archive each."""

@@ -18,11 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-import docker
-
 from tfprov.errors import HostError
 from tfprov.hosts.docker import files as docker_files
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.sdk import docker
 
 DIRECTORY = "/run/secrets/tfprov"
 """The directory of the secrets in a container."""

@@ -6,14 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-import docker
-from docker.utils import version_lt
-
 from tfprov.errors import HostError
 from tfprov.hosts.crash import LINES, last_words
-from tfprov.hosts.docker.api_types import parse_time
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.engine_errors import explain
+from tfprov.hosts.docker.engine_api.answers import parse_time
+from tfprov.hosts.docker.engine_api.sdk import docker
+from tfprov.hosts.docker.engine_errors import explain, version_numbers
 from tfprov.hosts.docker.labels import DIRECTORY, RUN, SPEC, STOPPED, TASK
 from tfprov.hosts.log_file import split_lines
 from tfprov.hosts.usage import GPU_QUERY, CpuMeter, Usage, parse_gpu_memory
@@ -135,6 +133,12 @@ _DEFAULT_DIRECTORY = "/checkpoints"
 """A container's checkpoint directory without a label for it."""
 
 
+def has_used(facts: Mapping[str, Any], volume: str) -> bool:
+    """Whether a container was started with `volume`, which was made writable before."""
+    mounted = any(mount.get("Name") == volume for mount in facts.get("Mounts") or ())
+    return mounted and parse_container(facts, "").started_at is not None
+
+
 def checkpoint_directory(facts: Mapping[str, Any] | None) -> str:
     """Return the checkpoint directory of an inspected container; None is one that does not exist yet."""
     labels = facts["Config"].get("Labels") if facts is not None else None
@@ -153,7 +157,7 @@ class ContainerUsage:
         self._has_gpus = True
 
     def read(
-        self, api: docker.APIClient, label: str, run: Callable[[Sequence[str]], tuple[int, str]]
+        self, api: "docker.APIClient", label: str, run: Callable[[Sequence[str]], tuple[int, str]]
     ) -> Mapping[str, Usage]:
         """Return the usage of the running containers with `label`, by task."""
         listed = api.containers(filters={"label": [label, TASK]})
@@ -161,7 +165,7 @@ class ContainerUsage:
         result = {}
         for entry in listed:
             with suppress(docker.errors.APIError):  # it has ended
-                once = {} if version_lt(api.api_version, _ONE_SHOT) else {"one_shot": True}
+                once = {} if version_numbers(api.api_version) < version_numbers(_ONE_SHOT) else {"one_shot": True}
                 figures = api.stats(entry["Id"], decode=None, stream=False, **once)
                 used = self._parse(entry["Labels"][TASK], figures)
                 result[entry["Labels"][TASK]] = replace(used, gpu_memory=_of_container(api, entry["Id"], gpu))
@@ -185,7 +189,7 @@ class ContainerUsage:
         return parse_gpu_memory(output) if code == 0 else {}
 
 
-def _of_container(api: docker.APIClient, container: str, gpu: Mapping[int, int]) -> int | None:
+def _of_container(api: "docker.APIClient", container: str, gpu: Mapping[int, int]) -> int | None:
     """Return the GPU memory of the processes of a container, which the engine knows by the host's own pids."""
     if not gpu:
         return None

@@ -7,6 +7,7 @@ of ~/.ssh only if none is configured. An encrypted key is used through the agent
 import base64
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ class Login:
 
     def _load_key(self, path: Path, agent: Sequence[Any]) -> Iterator[tuple[str, Any]]:
         try:
-            yield str(path), paramiko.PKey.from_path(path.expanduser())
+            yield str(path), _read_key(path.expanduser())
         except FileNotFoundError:
             self.unusable.append(f"{path} does not exist")
         except OSError as error:
@@ -133,6 +134,17 @@ class Login:
         reasons = "".join(f" ({text})" for text in (reason, *self.unusable) if text)
         fix = "correct `ansible_user` or `ansible_ssh_private_key_file`, or add the key there with ssh-copy-id"
         return Unreachable(self.hop.label, message + reasons, fix)
+
+
+def _read_key(path: Path) -> Any:
+    """Return the private key in a file, which many hosts share; an unchanged file is read once."""
+    status = path.stat()
+    return _parse_key(path, (status.st_ino, status.st_mtime_ns, status.st_size))
+
+
+@lru_cache(maxsize=8)
+def _parse_key(path: Path, _version: tuple[int, int, int]) -> Any:
+    return paramiko.PKey.from_path(path)
 
 
 class _Agent:

@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, cast
 
 import fabric  # type: ignore[import-untyped]
@@ -19,6 +20,7 @@ from tfprov.hosts.ssh.channel_pool import ExtraConnections, SessionSlots
 from tfprov.hosts.ssh.client_config import Hop, SSHTarget, route
 from tfprov.hosts.ssh.errors import ConnectionDropped, connect_errors, connection_lost
 from tfprov.hosts.ssh.host_keys import HostKeyPolicy, host_key_algorithms
+from tfprov.hosts.ssh.receive_buffer import ReceiveBuffer
 from tfprov.hosts.ssh.remote_forward import RemoteForwards
 from tfprov.hosts.ssh.transport import Keepalive, SafePacketizer, SocketClock
 from tfprov.hosts.trace import traced
@@ -70,7 +72,9 @@ class ProxySocket:
         return getattr(self._socket, name)
 
     def close(self) -> None:
-        """Close the socket and end the program."""
+        """Close the socket and end the program; a thread that reads from it wakes up."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -111,6 +115,7 @@ class Connection:
             self._hops = self._connect_with_retries()
         self.transport: Any = self._hops[-1].transport
         self.socket_clock: SocketClock = self.transport.sock
+        self.socket_clock.wait_longer()
         self._keepalive = Keepalive(
             self.transport, self.socket_clock, self.request_lock,
             interval=target.keepalive_interval, silence=target.keepalive_silence,
@@ -174,11 +179,13 @@ class Connection:
     def try_session(self) -> Any:
         """Return a new session channel, or None if sshd refuses one. Raises ConnectionLost."""
         try:
-            return self.transport.open_session(timeout=self.target.connect_timeout)
+            channel = self.transport.open_session(timeout=self.target.connect_timeout)
         except (paramiko.SSHException, EOFError, OSError) as error:
             if not self.alive or "Timeout" in str(error):
                 raise connection_lost(self.host, "opening a session") from error
             return None
+        channel.in_buffer = ReceiveBuffer()  # nothing arrives before the first request
+        return channel
 
     def channel_error(self, action: str) -> HostError:
         """Return the error for a channel that ended during `action`."""
@@ -218,20 +225,20 @@ class Connection:
         )
         connect_kwargs["auth_strategy"] = Login(hop, self.target.password)
         connect_kwargs["transport_factory"] = lambda sock, **options: self._make_transport(sock, keys, options)
-        config = fabric.Config(lazy=True, ssh_config=paramiko.SSHConfig())
         if hop.proxy_command and gateway is None:
             connect_kwargs["sock"] = ProxySocket(hop.proxy_command)
         elif gateway is None and (sock := dial(hop, limit)) is not None:
             connect_kwargs["sock"] = sock
-        connection = fabric.Connection(
-            hop.address,
-            user=hop.user,
-            port=hop.port,
-            config=config,
-            gateway=gateway or False,
-            forward_agent=False,
-            connect_kwargs=connect_kwargs,
-        )
+        with _FABRIC_LOCK:
+            connection = fabric.Connection(
+                hop.address,
+                user=hop.user,
+                port=hop.port,
+                config=_fabric_config(),
+                gateway=gateway or False,
+                forward_agent=False,
+                connect_kwargs=connect_kwargs,
+            )
         connection.client.set_missing_host_key_policy(keys)
         return connection
 
@@ -245,6 +252,16 @@ class Connection:
         security.ciphers = _CIPHERS
         security.key_types = host_key_algorithms(keys.hop, keys.key_types, security.key_types)
         return transport
+
+
+_FABRIC_LOCK = threading.Lock()
+"""Held while a Fabric connection is made: its constructor writes a default into the settings that all of them share."""
+
+
+@cache
+def _fabric_config() -> Any:
+    """Return the settings of all connections: making them takes a quarter of the controller's share of a login."""
+    return fabric.Config(lazy=True, ssh_config=paramiko.SSHConfig())
 
 
 def _close_all(connections: list[Any]) -> None:

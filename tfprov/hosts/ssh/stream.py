@@ -109,6 +109,11 @@ class Stream:
         )
 
     @property
+    def has_data(self) -> bool:
+        """Whether `recv` would return at once."""
+        return bool(self._channel.recv_ready() or self._channel.eof_received or self._channel.closed)
+
+    @property
     def is_open(self) -> bool:
         """Whether the peer may still send; False once its end is known."""
         return self._carrier.alive and not (self._closed or self._channel.closed or self._channel.eof_received)

@@ -8,10 +8,14 @@ During a key re-exchange, paramiko's thread may have to answer an earlier CLOSE 
 timeout. paramiko re-keys after 512 MiB, OpenSSH's `RekeyLimit default` for AES after 64 GiB (RFC 4344, 3.2).
 """
 
+import contextlib
+import heapq
+import math
 import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from paramiko.common import (
@@ -45,6 +49,20 @@ class SafePacketizer(Packetizer):
         self._closed_channels: set[int] = set()
         self._send_lock = threading.Lock()
         self._banner_size = 0
+        self._handshake_deadline: float | None = None
+
+    def start_handshake(self, timeout: float) -> None:
+        """Limit the handshake to `timeout` seconds. paramiko starts a thread for it, on every connection."""
+        if self._handshake_deadline is None:
+            self._handshake_deadline = time.monotonic() + timeout
+
+    def handshake_timed_out(self) -> bool:
+        """Whether the handshake has taken too long."""
+        return self._handshake_deadline is not None and time.monotonic() > self._handshake_deadline
+
+    def complete_handshake(self) -> None:
+        """Lift the limit: the handshake is complete."""
+        self._handshake_deadline = math.inf
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
         """Read `n` bytes of a packet, whose length the host chooses."""
@@ -98,20 +116,44 @@ def _read_uint32(raw: bytes, at: int) -> int:
     return number
 
 
+_RECEIVE = 256 * 1024
+"""Bytes received at once: paramiko asks for the head and the rest of every packet, of 32 KiB at most."""
+_IDLE_SECONDS = 5.0
+"""Seconds after which paramiko's thread looks whether it should re-key, if nothing arrives."""
+
+
 class SocketClock:
-    """A socket that records when it last received data, for the keepalive."""
+    """A socket that receives many packets at once, and records when it last received data, for the keepalive."""
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
+        self._received, self._at = b"", 0
         self.last_received = time.monotonic()
         if isinstance(sock, socket.socket) and sock.family != socket.AF_UNIX:
             # Otherwise a request of two packets waits 40 ms for the acknowledgement of the first.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
+    def wait_longer(self) -> None:
+        """Let paramiko's thread sleep until something arrives, once the connection is open.
+
+        Before, it looks ten times a second whether the connection was closed: 1,000 idle hosts took a third of a core.
+        """
+        self._sock.settimeout(_IDLE_SECONDS)
+
+    def close(self) -> None:
+        """Close the socket; a thread that reads from it wakes up."""
+        if isinstance(self._sock, socket.socket):
+            with contextlib.suppress(OSError):  # closed by the other side
+                self._sock.shutdown(socket.SHUT_RDWR)
+        self._sock.close()
+
     def recv(self, size: int) -> bytes:
-        """Receive, and record the time."""
-        data: bytes = self._sock.recv(size)
-        self.last_received = time.monotonic()
+        """Receive 1 to `size` bytes, and record the time; b"" at the end."""
+        if self._at == len(self._received):
+            self._received, self._at = self._sock.recv(max(size, _RECEIVE)), 0
+            self.last_received = time.monotonic()
+        data = self._received[self._at : self._at + size]
+        self._at += len(data)
         return data
 
     def __getattr__(self, name: str) -> Any:
@@ -119,7 +161,7 @@ class SocketClock:
 
 
 class Keepalive:
-    """Sends keepalive requests every `interval` seconds until `stop`, and closes a dead connection.
+    """Sends a keepalive request whenever nothing was received for `interval` seconds, and closes a dead connection.
 
     A connection is dead after `silence` seconds without a byte from the host since a request. `request_lock` is held
     during a request: paramiko matches replies to requests by order.
@@ -130,26 +172,36 @@ class Keepalive:
     ) -> None:
         self._transport, self._clock, self._request_lock = transport, clock, request_lock
         self._interval, self._silence = interval, silence
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="tfprov-ssh-keepalive", daemon=True)
+        self._stopped = False
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Begin; a thread is started when a request is due."""
+        _ALARMS.at(time.monotonic() + self._interval, self._look)
 
     def stop(self) -> None:
-        """End the thread; returns at once."""
-        self._stopped.set()
+        """End; returns at once."""
+        self._stopped = True
+        _ALARMS.cancel(self._look)
 
-    def _watch(self) -> None:
-        while not self._stopped.wait(self._interval) and self._transport.is_active():
-            request = threading.Thread(target=self._send_request, name="tfprov-ssh-request", daemon=True)
-            request.start()
-            request.join(self._silence)
-            while request.is_alive():  # a slow network delays the reply behind other data: any byte counts
-                if time.monotonic() - self._clock.last_received >= self._silence:
-                    self._transport.close()
-                request.join(1.0)
+    def _look(self) -> None:
+        if self._stopped or not self._transport.is_active():
+            return
+        due = self._clock.last_received + self._interval
+        if due > time.monotonic():
+            _ALARMS.at(due, self._look)
+        else:
+            threading.Thread(target=self._check, name="tfprov-ssh-keepalive", daemon=True).start()
+
+    def _check(self) -> None:
+        request = threading.Thread(target=self._send_request, name="tfprov-ssh-request", daemon=True)
+        request.start()
+        request.join(self._silence)
+        while request.is_alive():  # a slow network delays the reply behind other data: any byte counts
+            if time.monotonic() - self._clock.last_received >= self._silence:
+                self._transport.close()
+            request.join(1.0)
+        if not self._stopped:
+            _ALARMS.at(time.monotonic() + self._interval, self._look)
 
     def _send_request(self) -> None:
         try:
@@ -157,3 +209,45 @@ class Keepalive:
                 self._transport.global_request("keepalive@openssh.com", wait=True)
         except Exception:
             return
+
+
+class _Alarms:
+    """Calls functions at their times, in one thread for all connections of this process, which ends when none is due."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = 0
+        self._running = False
+
+    def at(self, when: float, call: Callable[[], None]) -> None:
+        """Call `call`, which must not block, at `when` of `time.monotonic`."""
+        with self._changed:
+            self._number += 1  # functions cannot be compared
+            heapq.heappush(self._due, (when, self._number, call))
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name="tfprov-ssh-alarms", daemon=True).start()
+            elif self._due[0][1] == self._number:
+                self._changed.notify()
+
+    def cancel(self, call: Callable[[], None]) -> None:
+        """Do not call `call` any more."""
+        with self._changed:
+            self._due = [entry for entry in self._due if entry[2] != call]
+            heapq.heapify(self._due)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while (call := self._next()) is not None:
+            call()
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._changed:
+            while self._due and (left := self._due[0][0] - time.monotonic()) > 0:
+                self._changed.wait(left)
+            self._running = bool(self._due)
+            return heapq.heappop(self._due)[2] if self._due else None
+
+
+_ALARMS = _Alarms()

@@ -7,18 +7,19 @@ import os
 import resource
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pytest
 
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import gather
+from tfprov.engine.checkpoints.manifest import read
 from tfprov.engine.checkpoints.ungathered import unsaved, unsaved_among
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
 from tfprov.errors import GatherError, HostError
-from tfprov.formats.checkpoint import parse_state
+from tfprov.formats.checkpoint import NO_STEP, parse_state
 from tfprov.hosts.base import File
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Cluster, Task
@@ -455,11 +456,13 @@ class Hole(io.RawIOBase):
     def hole(self) -> int:
         return max(0, self.host.size - 3 - self.at) if self.at >= 3 * MIB else 0
 
-    def read(self, size: int = -1) -> bytes:
+    def readinto(self, buffer: Any) -> int:
+        size = len(buffer)
         self.host.read += size
         begin, self.at = self.at, self.at + size
         last = b"end" if self.at == self.host.size else b""
-        return bytes([begin // MIB != 1 and begin < 3 * MIB]) * (size - len(last)) + last
+        buffer[:] = bytes([begin // MIB != 1 and begin < 3 * MIB]) * (size - len(last)) + last
+        return size
 
 
 def test_of_a_sparse_file_the_holes_are_neither_read_nor_written(tmp_path: Path) -> None:
@@ -633,3 +636,21 @@ def test_a_file_that_becomes_shorter_is_reported_by_its_name(tmp_path: Path) -> 
         "worker/0's checkpoint model.ckpt-100 could not be copied: "
         "h1: model.ckpt-100.data-00000-of-00001 became shorter while it was copied"
     )
+
+
+def test_a_directory_that_an_interrupted_gather_left_is_recognized(tmp_path: Path) -> None:
+    chief = Fixture(tmp_path)
+    chief.saves(5)
+
+    def interrupt(_prefixes: Sequence[Path]) -> Mapping[str, Verification]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gather(chief.context, interrupt)
+    kept = read(chief.target)
+    assert kept is not None
+    assert (kept.run, kept.newest, kept.step) == ("run-1", None, NO_STEP - 1)
+    gather(chief.context, verify_staged)
+    kept = read(chief.target)
+    assert kept is not None
+    assert kept.step == 5

@@ -197,9 +197,9 @@ def test_gpus() -> None:
 
 
 def test_the_address_that_ports_are_published_on() -> None:
-    ((verdict, words),) = judged("address", system=replace(SYSTEM, addresses=("127.0.0.1", "192.168.1.5")))
+    ((verdict, words),) = judged("address", system=replace(SYSTEM, addresses=("127.0.0.1", "192.168.1.5", "10.9.9.9")))
     assert verdict is Verdict.FAILED
-    assert words.startswith("it has no address 10.0.0.11, only 192.168.1.5; set `bind`")
+    assert words.startswith("it has no address 10.0.0.11, only 192.168.1.5, 10.9.9.9; set `bind`")
     assert judged("address", system=replace(SYSTEM, addresses=None))[0][0] is Verdict.NOTE
     everywhere = replace(container(PS), docker=DockerOptions(IMAGE, address="0.0.0.0"))
     assert judged("address", everywhere) == [(Verdict.OK, "all of its networks")]

@@ -90,3 +90,7 @@ def test_a_sentence_takes_the_tables_place() -> None:
     assert summary(cells) == (
         "addresses of 2 tasks from 2 hosts: 1 of 3 pairs connect; only those of the strategy and of neighbours were tried"
     )
+
+
+def test_a_reason_names_the_host_with_the_problem() -> None:
+    assert (str(Reason("no image", "h1")), str(Reason("locked"))) == ("h1: no image", "locked")

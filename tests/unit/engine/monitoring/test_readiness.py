@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.memory_cluster import make_context
 from tests.support.memory_lab import INVENTORY, MemoryLab
 from tests.support.reporters import RecordingReporter
 from tests.support.waiting import until
@@ -14,7 +15,7 @@ from tfprov.engine.concurrency import Clock
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.logs import log_lines, logs
-from tfprov.engine.monitoring.readiness import Probe, Probes, awaited, peers, wait_serving
+from tfprov.engine.monitoring.readiness import Probe, Probes, awaited, needs_port, peers, wait_serving
 from tfprov.engine.observe import observe
 from tfprov.errors import TaskFailed, TfprovError, Unreachable
 from tfprov.hosts.log_lines import LogTimes
@@ -445,3 +446,21 @@ def test_a_log_goes_on_when_its_host_is_back_and_says_what_is_missing() -> None:
     assert memory_lab.report.notes == [
         "h2: connection lost, outcome unknown: `logs`; what its tasks print meanwhile is in `tfprov logs`"
     ]
+
+
+@pytest.mark.parametrize(
+    ("more", "task", "waits"),
+    [
+        ("", "worker/0", False),
+        ("tensorboard: {hosts: {h2: }}\n", "worker/0", False),
+        ("tensorboard: {hosts: {h2: }}\n", "tensorboard/0", True),
+        ("ps: {hosts: {h1: }}\n", "worker/0", True),
+        ("ps: {hosts: {h1: }, vars: {tfprov: {ready: start}}}\n", "ps/0", False),
+    ],
+)
+def test_a_task_that_trains_alone_listens_nowhere_but_others_do(more: str, task: str, waits: bool) -> None:
+    text = "all: {vars: {tfprov: {cluster: lab, command: [python]}}}\nworker: {hosts: {h2: }}\n" + more
+    context = make_context(text)
+    container = context.container(task)
+    assert container is not None
+    assert needs_port(context, container) is waits

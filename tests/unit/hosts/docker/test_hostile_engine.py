@@ -12,6 +12,7 @@ import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from tfprov.hosts.data_download import FetchOutput, FetchProgress
 from tfprov.hosts.docker import files as docker_files
 from tfprov.hosts.docker.archive import open_sparse
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.engine_client import DeadlineSocket, EngineTimeouts
+from tfprov.hosts.docker.engine_api.dial import DeadlineSocket, EngineTimeouts
 from tfprov.hosts.docker.reachability_probe import Endpoint, probe
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.docker.state import parse_container
@@ -252,6 +253,8 @@ def hung(*pieces: bytes, pause: float = 0.0) -> Engine:
 
 
 PONG = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nOK"
+CALLS: tuple[Callable[[Engine], object], ...] = (lambda hung: hung.api, lambda hung: hung.ask("/info"))
+"""Requests by the SDK, and of ours."""
 HUNG: dict[str, tuple[tuple[bytes, ...], float]] = {
     "no answer": ((), 0.0),
     "half of the headers": ((b"HTTP/1.1 200 OK\r\nContent-",), 0.0),
@@ -265,10 +268,10 @@ HUNG: dict[str, tuple[tuple[bytes, ...], float]] = {
 
 def test_a_hanging_engine_is_reported_in_time() -> None:
     failures = []
-    for name, (pieces, pause) in HUNG.items():
+    for (name, (pieces, pause)), call in product(HUNG.items(), CALLS):
         started = time.monotonic()
         with pytest.raises(HostError) as raised:
-            _ = hung(*pieces, pause=pause).api
+            call(hung(*pieces, pause=pause))
         took = time.monotonic() - started
         if str(raised.value) != "h1: its Docker engine did not answer in time; look at its load and its disk":
             failures.append(f"{name}: {raised.value}")
@@ -277,9 +280,10 @@ def test_a_hanging_engine_is_reported_in_time() -> None:
     assert not failures, "\n".join(failures)
 
 
-def test_an_engine_that_answers_pings_gets_more_time() -> None:
+@pytest.mark.parametrize("call", CALLS)
+def test_an_engine_that_answers_pings_gets_more_time(call: Callable[[Engine], object]) -> None:
     with pytest.raises(HostError, match="malformed answer: no JSON: `OK`"):
-        _ = hung(b"", PONG, pause=0.2).api
+        call(hung(b"", PONG, pause=0.2))
 
 
 def test_the_default_timeouts_are_the_documented_ones() -> None:

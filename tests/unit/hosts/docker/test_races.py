@@ -16,8 +16,8 @@ from tfprov.errors import HostError
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker import files as docker_files
 from tfprov.hosts.docker import logs as docker_logs
-from tfprov.hosts.docker.api_types import parse_time
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.answers import parse_time
 from tfprov.hosts.docker.runtime import DockerRuntime
 
 Answer = tuple[int, bytes]

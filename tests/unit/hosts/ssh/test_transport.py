@@ -1,6 +1,9 @@
 """Nothing is sent on a closed channel; a reused number is a new channel."""
 
+import contextlib
 import socket
+import threading
+import time
 from typing import Any
 
 import paramiko
@@ -15,7 +18,8 @@ from paramiko.common import (
 )
 from paramiko.packet import Packetizer
 
-from tfprov.hosts.ssh.transport import SafePacketizer
+from tests.support.waiting import LONG, until
+from tfprov.hosts.ssh.transport import Keepalive, SafePacketizer, SocketClock
 
 
 def message(kind: int, *fields: int | str) -> paramiko.Message:
@@ -58,3 +62,80 @@ def test_nothing_is_sent_on_a_closed_channel_until_its_number_is_reused(
         assert packets.read_message()[0] == opening[0]
         packets.send_message(message(MSG_CHANNEL_DATA, 5))
         assert wire["sent"][-1] == MSG_CHANNEL_DATA
+
+
+def test_a_handshake_has_a_time_limit_without_a_thread() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        near.settimeout(0.01)
+        packets, threads = SafePacketizer(near), threading.active_count()
+        packets.start_handshake(0.05)
+        with pytest.raises(EOFError):
+            packets.read_all(1)
+        packets.complete_handshake()
+        packets.start_handshake(0.0)
+        assert not packets.handshake_timed_out(), "it is complete"
+        assert threading.active_count() == threads
+
+
+class Transport:
+    """Answers every request; `requests` holds their times."""
+
+    def __init__(self) -> None:
+        self.requests: list[float] = []
+        self.is_open = True
+
+    def is_active(self) -> bool:
+        return self.is_open
+
+    def close(self) -> None:
+        self.is_open = False
+
+    def global_request(self, _kind: str, wait: bool) -> None:
+        assert wait
+        self.requests.append(time.monotonic())
+
+
+def test_one_thread_waits_for_the_keepalives_of_all_connections() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        transports = [Transport() for _ in range(50)]
+        before = threading.active_count()
+        clocks = [SocketClock(near) for _ in transports]
+        for busy in clocks[2:]:
+            busy.last_received = time.monotonic() + LONG
+        keepalives = [
+            Keepalive(transport, clock, threading.Lock(), interval=0.05, silence=LONG)
+            for transport, clock in zip(transports, clocks, strict=True)
+        ]
+        for keepalive in keepalives:
+            keepalive.start()
+        assert threading.active_count() <= before + 1 + 2 * 2, "and those of two requests"
+        until(lambda: len(transports[0].requests) > 2 and len(transports[1].requests) > 2, "requests are repeated")
+        assert [len(transport.requests) for transport in transports[2:]] == [0] * 48, "where something arrives, none is"
+        for keepalive in keepalives:
+            keepalive.stop()
+        until(lambda: not _keepalive_threads(), "no thread is left")
+
+
+def _keepalive_threads() -> list[threading.Thread]:
+    names = ("tfprov-ssh-alarms", "tfprov-ssh-keepalive", "tfprov-ssh-request")
+    return [thread for thread in threading.enumerate() if thread.name in names]
+
+
+def test_closing_wakes_a_thread_that_reads() -> None:
+    near, far = socket.socketpair()
+    with far:
+        clock, reads = SocketClock(near), threading.Event()
+
+        def read() -> None:
+            reads.set()
+            with contextlib.suppress(OSError):  # it was closed before
+                clock.recv(1)
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        reads.wait()
+        clock.close()
+        reader.join(LONG)
+        assert not reader.is_alive()

@@ -1,6 +1,6 @@
 """A docker SDK client that limits the size and duration of every answer, by `bounds`.
 
-Every answer passes through `request`, which reads all but streams; `api_types` validates JSON. Streams are read in
+Every answer passes through `request`, which reads all but streams; `answers` validates JSON. Streams are read in
 chunks, whatever lengths they announce.
 """
 
@@ -8,10 +8,8 @@ import json
 import logging
 import math
 import re
-import socket
 import struct
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import docker
@@ -19,8 +17,11 @@ import requests
 import urllib3
 
 from tfprov.hosts import bounds
-from tfprov.hosts.docker import api_types
-from tfprov.hosts.docker.api_types import MalformedAnswer
+from tfprov.hosts.bounds import AnswerTooLong
+from tfprov.hosts.docker.engine_api import answers
+from tfprov.hosts.docker.engine_api.answers import MalformedAnswer
+from tfprov.hosts.docker.engine_api.dial import EngineTimeouts
+from tfprov.hosts.http_body import iter_chunked
 from tfprov.hosts.trace import traced
 
 _HEADER = struct.Struct(">BxxxL")
@@ -28,23 +29,6 @@ _STAT = "X-Docker-Container-Path-Stat"
 _QUERY_METHODS = ("GET", "HEAD")
 _MAX_SILENCE = 3600
 """Seconds without a byte if the SDK sets no limit: for a pull, and waiting for a container."""
-
-
-class EngineTimeouts:
-    """Seconds without a byte from an engine: for queries, and for actions, which change something."""
-
-    def __init__(
-        self,
-        action: float = bounds.ACTION_TIMEOUT,
-        query: float = bounds.QUERY_TIMEOUT,
-        ping: float = bounds.PING_TIMEOUT,
-    ) -> None:
-        self.action, self.query, self.ping = action, min(query, action), min(ping, action)
-        self.busy = min(action, max(self.query, bounds.BUSY_TIMEOUT))
-
-
-class AnswerTooLong(Exception):
-    """An answer exceeds its size limit."""
 
 
 # Without a handler, Python prints urllib3's warnings about headers with a traceback.
@@ -121,14 +105,14 @@ class Client(_Client):  # type: ignore[misc]
         elif not streamed:
             _set_content(response, _read_content(response))
         if code < 400 and verb in _QUERY_METHODS and "/archive" in response.url:
-            api_types.parse_file_status(response.headers.get(_STAT, ""))
+            answers.parse_file_status(response.headers.get(_STAT, ""))
         return response
 
     def _result(self, response: requests.Response, json: bool = False, binary: bool = False) -> Any:
         self._raise_for_status(response)
         if json:
             request = response.request
-            return api_types.parse_answer(str(request.method), request.path_url, response.content)
+            return answers.parse_answer(str(request.method), request.path_url, response.content)
         return response.content if binary else response.text
 
     def _stream_helper(self, response: requests.Response, decode: bool = False) -> Iterator[Any]:
@@ -151,9 +135,12 @@ class Client(_Client):  # type: ignore[misc]
                     raise AnswerTooLong(f"a log longer than {bounds.format_size(bounds.LOG)}")
                 yield piece
 
-    def _stream_raw_result(self, response: requests.Response, *_sizes: Any, **_options: Any) -> Iterator[bytes]:
+    def _stream_raw_result(self, response: requests.Response, *_sizes: Any, **_options: Any) -> Iterator[Any]:
         self._log_limit(response)
-        yield from bounds.read_chunks(lambda size: _read_available(response, size))
+        if "/archive" in response.url and (pieces := iter_chunked(response)) is not None:
+            yield from pieces
+        else:
+            yield from bounds.read_chunks(lambda size: _read_available(response, size))
 
     def _log_limit(self, response: requests.Response) -> float:
         """Return the size limit of a log in bytes; a followed one gets none, and no time limit."""
@@ -195,14 +182,14 @@ def _read_error(response: requests.Response) -> str:
     data = b"".join(bounds.read_chunks(response.raw.read, bounds.ENGINE_COMPLAINT))
     if len(data) == bounds.ENGINE_COMPLAINT:
         response.close()  # unread bytes remain
-    return api_types.error_message(data)
+    return answers.error_message(data)
 
 
 def _read_available(response: requests.Response, size: int) -> bytes:
     """Return available data, at most `size` bytes: a followed line must not wait for a full chunk."""
     if getattr(response, "_content_consumed", False):
         return b""
-    data: bytes = response.raw.read1(size)
+    data: bytes = response.raw.read1(size, decode_content=False)
     return data
 
 
@@ -215,24 +202,7 @@ def _parse_lines(pieces: Iterator[bytes]) -> Iterator[Any]:
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
-            yield from api_types.parse_messages(line)
+            yield from answers.parse_messages(line)
         if len(rest) > bounds.ENGINE_LINE:
             raise AnswerTooLong(f"a message longer than {bounds.format_size(bounds.ENGINE_LINE)}")
-    yield from api_types.parse_messages(rest)
-
-
-class DeadlineSocket(socket.socket):
-    """A socket to this machine's engine. Reads fail after `deadline`, a time of `time.monotonic`."""
-
-    deadline: float | None = None
-
-    def recv_into(self, *args: Any) -> int:
-        """Receive, unless the deadline has passed."""
-        check_deadline(self.deadline)
-        return super().recv_into(*args)
-
-
-def check_deadline(deadline: float | None, now: Callable[[], float] = time.monotonic) -> None:
-    """Raise TimeoutError after `deadline`."""
-    if deadline is not None and now() > deadline:
-        raise TimeoutError("the answer does not end")
+    yield from answers.parse_messages(rest)

@@ -1,0 +1,178 @@
+"""Several questions to an engine at once: from a scripted engine on a socket."""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.support.hostile import CONTAINER, ID, LISTED, answered, recorded
+from tfprov.errors import HostError
+from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.dial import DeadlineSocket, EngineTimeouts
+from tfprov.hosts.docker.runtime import DockerRuntime
+
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+Respond = Callable[[str], bytes]
+
+
+class Scripted:
+    """An engine that keeps its connections open; `connections` has the paths asked on each, and `trips` the reads."""
+
+    def __init__(self, respond: Respond, requests_per_connection: int = 1_000) -> None:
+        self.connections: list[list[str]] = []
+        self.trips: list[int] = []
+        self.sockets: list[socket.socket] = []
+        self._respond, self._most = respond, requests_per_connection
+        self._stack = ExitStack()
+
+    @property
+    def engine(self) -> Engine:
+        return Engine.from_dial("h1", self._dial, EngineTimeouts())
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _dial(self) -> DeadlineSocket:
+        near, far = socket.socketpair()
+        asked: list[str] = []
+        self.connections.append(asked)
+        self.sockets.append(far)
+        thread = threading.Thread(target=self._serve, args=(far, asked))
+        thread.start()
+        self._stack.callback(thread.join)
+        connection = self._stack.enter_context(DeadlineSocket(fileno=near.detach()))
+        connection.settimeout(20)
+        return connection
+
+    def _serve(self, far: socket.socket, asked: list[str]) -> None:
+        with far:
+            rest = b""
+            while len(asked) < self._most and (data := far.recv(65_536)):
+                *requests, rest = (rest + data).split(b"\r\n\r\n")
+                self.trips.append(len(requests))
+                for request in requests[: self._most - len(asked)]:
+                    path = request.decode().split()[1]
+                    asked.append(path.partition("?")[0])
+                    far.sendall(self._respond(path).replace(b"Connection: close\r\n", b""))
+
+
+@pytest.fixture
+def scripted() -> Iterator[Callable[..., Scripted]]:
+    with ExitStack() as stack:
+
+        def start(*arguments: Any) -> Scripted:
+            made = Scripted(*arguments)
+            stack.callback(made.close)
+            return made
+
+        yield start
+
+
+def runtime(engine: Engine) -> DockerRuntime:
+    return DockerRuntime(engine, "lab", lambda *_: False, lambda _: (0, ""), fetches=True)
+
+
+def without_restarts(path: str) -> bytes:
+    """The recorded container has been restarted, about which the engine's history is asked."""
+    return recorded(path).replace(b'"RestartCount": 1', b'"RestartCount": 0')
+
+
+def test_a_host_is_observed_in_two_trips_on_one_connection(scripted: Callable[..., Scripted]) -> None:
+    host = scripted(without_restarts)
+    observing = runtime(host.engine)
+    state = observing.observe()
+    assert [container.task for container in state.containers] == ["ps/0"]
+    assert state.delivered == {"tfprov/lab:1"}
+    assert host.trips == [4, 1]
+    observing.observe()
+    assert host.trips == [4, 1, 3, 1]
+    first = ["/version", "/containers/json", "/images/json", "/volumes", f"/v1.41/containers/{ID}/json"]
+    again = ["/v1.41/containers/json", "/v1.41/images/json", "/v1.41/volumes", f"/v1.41/containers/{ID}/json"]
+    assert host.connections == [[*first, *again]]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_questions_that_an_engine_left_unanswered_are_asked_on_another_connection(
+    scripted: Callable[..., Scripted], most: int
+) -> None:
+    host = scripted(without_restarts, most)
+    assert runtime(host.engine).observe().delivered == {"tfprov/lab:1"}
+    asked = [path for connection in host.connections for path in connection]
+    assert len(asked) == 5
+    assert len(host.connections) == -(-5 // most)
+
+
+def test_an_engine_that_wants_a_version_in_each_path_is_asked_again(scripted: Callable[..., Scripted]) -> None:
+    def respond(path: str) -> bytes:
+        known = path.startswith("/v1.41/") or path == "/version"
+        return without_restarts(path) if known else answered(b'{"message": "page not found"}', 404)
+
+    assert runtime(scripted(respond).engine).observe().delivered == {"tfprov/lab:1"}
+
+
+def test_a_list_that_is_not_there_is_an_error_and_a_container_is_not(scripted: Callable[..., Scripted]) -> None:
+    missing = "/containers/json"
+
+    def respond(path: str) -> bytes:
+        gone = answered(b'{"message": "No such container: x"}', 404)
+        return gone if path.partition("?")[0].removeprefix("/v1.41") == missing else without_restarts(path)
+
+    engine = scripted(respond).engine
+    with pytest.raises(HostError, match=r"^h1: No such container: x$"):
+        runtime(engine).observe()
+    missing = f"/containers/{ID}/json"
+    assert runtime(engine).observe().containers == ()
+
+
+def test_an_old_engine_is_refused(scripted: Callable[..., Scripted]) -> None:
+    def respond(path: str) -> bytes:
+        return recorded(path).replace(b'"ApiVersion": "1.41"', b'"ApiVersion": "1.39"')
+
+    with pytest.raises(HostError, match=r"^h1: its Docker engine is too old \(API `?1\.39`?, 1\.40 is needed\)"):
+        runtime(scripted(respond).engine).observe()
+
+
+def test_many_containers_are_asked_for_in_bounded_batches(scripted: Callable[..., Scripted]) -> None:
+    names = [f"c{number}" for number in range(120)]
+
+    def respond(path: str) -> bytes:
+        if path.partition("?")[0].endswith("/containers/json"):
+            return answered(json.dumps([LISTED[0] | {"Id": name} for name in names]).encode())
+        if path.endswith("/json") and "/containers/" in path:
+            return answered(json.dumps(CONTAINER | {"Id": path.split("/")[-2], "RestartCount": 0}).encode())
+        return recorded(path)
+
+    host = scripted(respond)
+    assert [container.id for container in runtime(host.engine).observe().containers] == names
+    assert host.connections[1:] == []
+
+
+def test_the_changes_of_an_engine_are_noticed_without_waiting(scripted: Callable[..., Scripted]) -> None:
+    host = scripted(lambda path: EVENTS if "/events" in path else recorded(path))
+    changes = host.engine.changes("tfprov.cluster=lab")
+    assert host.connections == [["/version"], ["/v1.41/events"]]
+    assert not changes.happened()
+    host.sockets[1].sendall(b'7\r\n{"a":1}\r\n')
+    assert [changes.happened(), changes.happened(), changes.is_open] == [True, False, True]
+    host.sockets[1].shutdown(socket.SHUT_WR)
+    assert [changes.happened(), changes.is_open] == [True, False]
+    assert changes.happened(), "until somebody looks without it"
+    changes.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (answered(b'{"message": "page not found"}', 404), "its Docker engine does not report events (status 404)"),
+        (b"SSH-2.0-x\r\n\r\n", "its Docker engine closed the connection, outcome unknown: SSH-2.0-x"),
+    ],
+)
+def test_an_engine_without_events_is_an_error(scripted: Callable[..., Scripted], answer: bytes, reason: str) -> None:
+    engine = scripted(lambda path: answer if "/events" in path else recorded(path)).engine
+    with pytest.raises(HostError) as raised:
+        engine.changes("tfprov.cluster=lab")
+    assert raised.value.reason.startswith(reason)

@@ -1,0 +1,31 @@
+"""The paths of questions to an engine, without the API version."""
+
+import json
+from collections.abc import Sequence
+from urllib.parse import quote, urlencode
+
+
+def containers_path(**filters: Sequence[str]) -> str:
+    """Return the path for a list of containers, running or not, that pass every filter, such as `label`."""
+    return _with_filters("/containers/json", filters, all="1")
+
+
+def container_path(container: str) -> str:
+    """Return the path for the details of a container."""
+    return f"/containers/{quote(container, safe='')}/json"
+
+
+def images_path(reference: str) -> str:
+    """Return the path for a list of the images named `reference`, with any tag."""
+    return _with_filters("/images/json", {"reference": [reference]})
+
+
+def volumes_path(**filters: Sequence[str]) -> str:
+    """Return the path for a list of volumes that pass every filter."""
+    return _with_filters("/volumes", filters)
+
+
+def _with_filters(path: str, filters: dict[str, Sequence[str]], **parameters: str) -> str:
+    if filters:
+        parameters["filters"] = json.dumps({name: list(values) for name, values in filters.items()})
+    return f"{path}?{urlencode(parameters)}" if parameters else path

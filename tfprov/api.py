@@ -46,7 +46,7 @@ from tfprov.results import (
 if TYPE_CHECKING:
     from tfprov.engine.checks.check import CheckReport
     from tfprov.engine.checks.collect import Ask
-    from tfprov.engine.image_artifacts import ClusterImages
+    from tfprov.engine.cluster_images import ClusterImages
     from tfprov.engine.monitoring.overview import Overview
     from tfprov.engine.monitoring.status import Placement, Status
     from tfprov.vault.decrypt import Vault
@@ -284,7 +284,7 @@ class Cluster:
     @property
     def images(self) -> "ClusterImages":
         """Return the verbs for the cluster's images: build, deliver, on_hosts and prune; Usage if it has none."""
-        from tfprov.engine.image_artifacts import ClusterImages  # noqa: PLC0415
+        from tfprov.engine.cluster_images import ClusterImages  # noqa: PLC0415
 
         return ClusterImages(self.prepare())
 

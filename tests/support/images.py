@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
+from random import Random
 
 import docker
 from packaging.requirements import Requirement
@@ -122,6 +123,13 @@ class Images:
         """About 20 MB in one layer, with a shell, Python and root as its user: for all that needs a program in Python."""
         text = PYTHON.replace(b"EXCLUDED", " ".join(f"--exclude='{pattern}'" for pattern in NOT_NEEDED).encode())
         return self._build("python", {"Dockerfile": (text, 0o644)}, {"BASE": self.base()})
+
+    def bulky(self) -> str:
+        """The same with two layers of random bytes, 8 MB in all: for deliveries that must be worth something."""
+        random = Random(22)
+        context = {name: (random.randbytes(4_000_000), 0o644) for name in ("first", "second")}
+        text = b"ARG BASE\nFROM ${BASE}\nCOPY first /data/\nCOPY second /data/\n"
+        return self._build("bulky", {**context, "Dockerfile": (text, 0o644)}, {"BASE": self.python()})
 
     def s3(self) -> str:
         """Debian's Python with the client of S3, without TensorFlow; half a minute for the first time."""

@@ -41,7 +41,7 @@ def deliver_command(**options: Any) -> None:
 @change_options
 def list_command(with_hosts: bool, as_json: bool, **options: Any) -> None:
     """What the controller keeps, and the bytes a host without any of it would be sent."""
-    from tfprov.engine.image_artifacts import stored_images  # noqa: PLC0415  it brings the docker SDK
+    from tfprov.engine.cluster_images import stored_images  # noqa: PLC0415  it brings the docker SDK
 
     images = stored_images() + (cluster_of(options, Printer().handle).images.on_hosts() if with_hosts else [])
     if as_json:
@@ -66,7 +66,7 @@ def list_command(with_hosts: bool, as_json: bool, **options: Any) -> None:
 @change_options
 def prune_command(keep: int, with_hosts: bool, **options: Any) -> None:
     """Nothing is lost that cannot be made, or fetched, again; what another run is using right now stays."""
-    from tfprov.engine.image_artifacts import prune_stored  # noqa: PLC0415  it brings the docker SDK
+    from tfprov.engine.cluster_images import prune_stored  # noqa: PLC0415  it brings the docker SDK
 
     click.echo(f"controller: {format_size(prune_stored(keep))} freed")
     if with_hosts:

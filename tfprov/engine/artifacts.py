@@ -4,6 +4,7 @@ import os
 import posixpath
 import threading
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -41,6 +42,9 @@ class Artifact(Protocol):
     def deliver(self, host: str) -> None:
         """Deliver it to `host`; idempotent."""
 
+    def delivering(self, hosts: int) -> AbstractContextManager[None]:
+        """Return the context of its deliveries to so many hosts."""
+
 
 Makes = Callable[[str, Code | None], Artifact]
 """Returns the artifact of an image from its name on hosts and its code."""
@@ -66,6 +70,10 @@ class PackedCode:
     def deliver(self, host: str) -> None:
         """See Artifact."""
         self.runtimes[host].deliver(self.code.digest, self.store.get(self.code.digest))
+
+    def delivering(self, hosts: int) -> AbstractContextManager[None]:
+        """See Artifact."""
+        return nullcontext()
 
 
 class Once(Generic[Made]):
@@ -101,6 +109,10 @@ class Later:
     def deliver(self, host: str) -> None:
         """See Artifact."""
         self.once.get().deliver(host)
+
+    def delivering(self, hosts: int) -> AbstractContextManager[None]:
+        """See Artifact."""
+        return self.once.get().delivering(hosts)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Executes a plan: independent actions in parallel, each action once, without decisions."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -50,7 +51,7 @@ def execute(context: Context, plan: Plan, run: str) -> Outcome:
     outcome = Outcome()
     context.report.planned(plan.actions)
     waiting = _chief_after_ps(plan, context.cluster.chief.name) if context.resume else list(plan.actions)
-    with _pool(context.forks) as pool:
+    with _deliveries(context, plan), _pool(context.forks) as pool:
         interrupted = _carry_out(context, waiting, run, outcome, pool)
     outcome.failed = {action.id: outcome.failed[action.id] for action in plan.actions if action.id in outcome.failed}
     for action in waiting:
@@ -59,6 +60,20 @@ def execute(context: Context, plan: Plan, run: str) -> Outcome:
     if interrupted is not None:
         raise interrupted
     return outcome
+
+
+@contextmanager
+def _deliveries(context: Context, plan: Plan) -> Iterator[None]:
+    """The context of all deliveries of `plan`, which can have things in common. A second Ctrl-C waits for none of them."""
+    hosts = Counter(action.subject for action in plan.actions if action.kind == ActionKind.DELIVER)
+    with ExitStack() as stack:
+        for subject, number in hosts.items():
+            stack.enter_context(context.artifacts[subject].delivering(number))
+        try:
+            yield
+        except SecondInterrupt:
+            stack.pop_all()
+            raise
 
 
 @contextmanager

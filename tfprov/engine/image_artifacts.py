@@ -6,22 +6,17 @@ layout, is `tfprov/CLUSTER:KEY`.
 """
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tfprov.engine.artifacts import Makes
-from tfprov.engine.context import Context
-from tfprov.engine.execute import execute
 from tfprov.engine.host_registry import DeliveredImages
-from tfprov.engine.lock.cluster_lock import ClusterLock
-from tfprov.engine.observe import observe
 from tfprov.engine.reporter import Reporter
-from tfprov.errors import DeliveryError, HostError, Usage
+from tfprov.errors import DeliveryError, HostError
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.image_contents import Deliveries, is_delivered
 from tfprov.hosts.machine import Machine
@@ -32,11 +27,9 @@ from tfprov.images.code_layer import compose
 from tfprov.images.engine_images import inspect_image, pull, tag
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
-from tfprov.images.push import list_tags, push, remove_old_tags
-from tfprov.paths import cache_home
-from tfprov.planning.plan_text import NOTHING
-from tfprov.planning.reconcile import describe_artifact, plan_deliveries
-from tfprov.results import PruneResult, StoredImage
+from tfprov.images.push import push, remove_old_tags
+from tfprov.images.relays.protocols import RunRelays
+from tfprov.planning.plan_text import format_size
 
 KEPT = 4
 """Earlier images of a cluster that stay on a host, for a rollback; each occupies only the layers it does not share."""
@@ -55,6 +48,8 @@ class Workshop:
     names: set[str]
     """The names of the inventory's images on hosts; a delivery removes none of them."""
     delivered: DeliveredImages
+    relays: RunRelays | None = None
+    """What delivers layers from host to host; None where all come from the controller."""
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -142,6 +137,26 @@ class Layered:
 
     def deliver(self, host: str) -> None:
         """See Artifact."""
+        try:
+            self._deliver(host)
+        finally:
+            if self.workshop.relays is not None:
+                self.workshop.relays.settle()
+
+    @contextmanager
+    def delivering(self, hosts: int) -> Iterator[None]:
+        """See Artifact. The relays of several images are the same."""
+        relays = self.workshop.relays
+        if relays is None:
+            yield
+            return
+        relays.expect(hosts)
+        try:
+            yield
+        finally:
+            relays.close()
+
+    def _deliver(self, host: str) -> None:
         workshop, report = self.workshop, self.workshop.report
         machine, image = workshop.machines[host], self.image()
         with workshop.exclusive(f"to {host}"):  # the second of two images that share layers needs only the others
@@ -152,10 +167,13 @@ class Layered:
                 self.reference,
                 lambda sent, total: report.transferred(host, sent, total),
                 lambda text: report.note(f"{host}: {text}"),
+                relays=workshop.relays,
             )
         workshop.delivered.record(host, self.reference, pushed.image_id)
         if pushed.reason:
             report.note(f"{host}: {pushed.reason}")
+        if pushed.from_hosts:
+            report.note(f"{host}: {describe_sources(pushed.from_hosts, pushed.sent)}")
         with suppress(HostError):  # the delivery succeeded; old images can be removed by the next one
             remove_old_tags(machine.engine, self.reference.rpartition(":")[0], KEPT + len(workshop.names))
 
@@ -200,6 +218,10 @@ class Named:
                 return True
         return False
 
+    def delivering(self, hosts: int) -> AbstractContextManager[None]:
+        """See Artifact."""
+        return nullcontext()
+
     def _pull(self, host: str, name: str) -> None:
         machine, note = self.workshop.machines[host], self.workshop.report.note
         image_id, _ = pull(machine.engine, name, self.reference, lambda text: note(f"{host}: {text}"))
@@ -215,71 +237,10 @@ class Named:
         return None
 
 
-def stored_images() -> list[StoredImage]:
-    """Return the images that the controller keeps; `size` is what a host that has no layer of one would be sent."""
-    images = Layout(cache_home() / "images").images()
-    return [StoredImage("controller", name, image.id, image.size, image.platform) for name, image in images.items()]
-
-
-def prune_stored(keep: int) -> int:
-    """Remove all stored images but the `keep` last used ones and those in use by another run; return the bytes freed."""
-    return Layout(cache_home() / "images").prune(keep)
-
-
-class ClusterImages:
-    """The images of one cluster: built, delivered, listed and pruned without starting a task.
-
-    Raises Usage for a cluster whose tasks are processes.
-    """
-
-    def __init__(self, context: Context) -> None:
-        if not context.machines:
-            raise Usage("this cluster has no image: its tasks are processes", "give an `image` under `tfprov:`")
-        self._context, self._repository = context, f"tfprov/{context.cluster.name}"
-
-    def build(self) -> None:
-        """Build every image that the controller lacks."""
-        report = self._context.report
-        for name, artifact in self._context.artifacts.items():
-            if artifact.ready:
-                report.note(f"{describe_artifact(name)} is there")
-            else:
-                begin = time.monotonic()
-                artifact.build()
-                report.note(f"{describe_artifact(name)} built in {time.monotonic() - begin:.1f} s")
-
-    def deliver(self) -> None:
-        """Deliver the images to every host that lacks them."""
-        context = self._context
-        plan = plan_deliveries(context.cluster.name, context.wanted, observe(context))
-        part = plan.only(lambda a: a.kind == "build" or (a.kind == "deliver" and context.allows(a.host)))
-        if not any(action.kind == "deliver" for action in part.actions):
-            context.report.note(f"{NOTHING}: the image is on every host")
-            return
-        with ClusterLock(context, "image deliver"):
-            context.remember()
-            execute(context, part, "").check()
-
-    def on_hosts(self) -> list[StoredImage]:
-        """Return the images of the cluster that its hosts have."""
-        return [
-            StoredImage(host, f"{self._repository}:{tag}", image_id)
-            for host, machine in self._machines().items()
-            for tag, image_id in list_tags(machine.engine, self._repository).items()
-        ]
-
-    def prune(self) -> Iterator[PruneResult]:
-        """Remove the cluster's images and fetched data that no task uses from each host; yield what was removed."""
-        runtimes = self._context.runtimes
-        for host, machine in self._machines().items():
-            before = len(list_tags(machine.engine, self._repository))
-            remove_old_tags(machine.engine, self._repository, 0)
-            removed = before - len(list_tags(machine.engine, self._repository))
-            yield PruneResult(host, removed, runtimes[host].remove_unused_data(()) if host in runtimes else 0)
-
-    def _machines(self) -> Mapping[str, Machine]:
-        context = self._context
-        return {host: machine for host, machine in context.machines.items() if context.allows(host)}
+def describe_sources(from_hosts: Mapping[str, int], sent: int) -> str:
+    """Return which of the `sent` bytes came from which hosts."""
+    parts = [f"{format_size(size)} from {host}" for host, size in sorted(from_hosts.items())]
+    return ", ".join([*parts, f"{format_size(max(0, sent - sum(from_hosts.values())))} from this machine"])
 
 
 def _digest_form(engine: Engine, deliveries: Deliveries, reference: str, name: str) -> str | None:

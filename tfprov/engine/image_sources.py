@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ from tfprov.images.blobs import digest_of_file
 from tfprov.images.build import Recipe, pack_context, proxies
 from tfprov.images.code import Code, CodeStore
 from tfprov.images.code_layer import runtime
+from tfprov.images.relays.protocols import HostAddresses
+from tfprov.model.cluster import is_loopback
 from tfprov.model.sections import Image
 from tfprov.paths import cache_home
 from tfprov.planning.desired import RoleHost
@@ -63,7 +65,8 @@ class RoleImages:
 class Source:
     """What the images of a cluster are built from: `label` in a few words, `parts` in full; `makes` makes their artifacts.
 
-    With `copies_code`, code is copied into each container instead of the image. `names` collects the images' names.
+    With `copies_code`, code is copied into each container instead of the image. `names` collects the images' names, and
+    `addresses` those of the hosts that may send layers to each other.
     """
 
     label: str
@@ -71,6 +74,7 @@ class Source:
     names: set[str]
     makes: Once[Makes]
     copies_code: bool = False
+    addresses: dict[str, HostAddresses] = field(default_factory=dict)
 
     def images(
         self, roles: Sequence[RoleSettings], codes: Mapping[RoleHost, Code], addresses: Mapping[RoleHost, str]
@@ -84,6 +88,7 @@ class Source:
             digest = code.digest if code else None
             name = reference(role.values.cluster, *self.parts, runtime().digest, digest)
             codes_by_name[name] = code
+            self.addresses.update(_addresses(role, addresses[place]))
             by_role[place] = RoleImage(name, self.label, addresses[place], digest if self.copies_code else None)
         self.names.update(codes_by_name)
         return RoleImages({name: self._later(name, code) for name, code in codes_by_name.items()}, by_role)
@@ -107,26 +112,33 @@ class ImageSources:
         image = role.values.image
         assert image is not None, "checked with the settings: the docker runtime has an image"
         names: set[str] = set()
+        addresses: dict[str, HostAddresses] = {}
         if image.kind == "name":
             name = str(image.name)
-            makes = Once(lambda: self._workshop(names).named(name, self.store))
+            makes = Once(lambda: self._workshop(role, names, {}).named(name, self.store))
             return Source(name, (image.kind, name), names, makes, copies_code=True)
         if image.kind == "archive":
             path = resolve_path(role, "image", "archive")
             key = self._archive(role, path).removeprefix("sha256:")
-            makes = Once(lambda: self._workshop(names).archived(path, key))
+            makes = Once(lambda: self._workshop(role, names, addresses).archived(path, key))
         else:
             recipe = self._recipe(role, image)
             key = recipe.key
-            makes = Once(lambda: self._workshop(names).built(recipe, lambda: self._engine(image)))
-        return Source(f"{image.kind} {key[:12]}", (image.kind, key), names, makes)
+            makes = Once(lambda: self._workshop(role, names, addresses).built(recipe, lambda: self._engine(image)))
+        return Source(f"{image.kind} {key[:12]}", (image.kind, key), names, makes, addresses=addresses)
 
-    def _workshop(self, names: set[str]) -> "Workshop":
+    def _workshop(self, role: RoleSettings, names: set[str], addresses: Mapping[str, HostAddresses]) -> "Workshop":
         # Imported here for start-up time: a run with nothing to do builds and delivers no image.
         from tfprov.engine.image_artifacts import Workshop  # noqa: PLC0415
         from tfprov.images.oci_layout import Layout  # noqa: PLC0415
 
-        return Workshop(Layout(cache_home() / "images"), self.machines, self.report, names, self.delivered)
+        layout = Layout(cache_home() / "images")
+        relays = None
+        if role.values.deliver.from_hosts == "auto":
+            from tfprov.images.relays.relays import Relays  # noqa: PLC0415  cryptography takes a while to import
+
+            relays = Relays(role.values.cluster, layout, addresses, self.report.note)
+        return Workshop(layout, self.machines, self.report, names, self.delivered, relays)
 
     def _archive(self, role: RoleSettings, path: Path) -> str:
         if not path.is_file():
@@ -151,6 +163,13 @@ class ImageSources:
         if image.build_on is not None:
             return self.machines[image.build_on].engine
         return Engine.local(CONTROLLER, engine_socket(self.environ))
+
+
+def _addresses(role: RoleSettings, published: str) -> Mapping[str, HostAddresses]:
+    """Return the addresses of a role's host; none where other hosts do not reach it, as at a loopback address."""
+    if is_loopback(role.address):
+        return {}
+    return {role.host: HostAddresses(role.address if is_loopback(published) else published, role.address)}
 
 
 def _text(value: object) -> str:

@@ -4,7 +4,9 @@ The engine pulls it from a read-only registry in this process, through a port of
 through the SSH connection. Where that cannot be, the same layers go as an archive to `docker load`.
 """
 
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -19,6 +21,7 @@ from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Descriptor, OciImage
 from tfprov.images.preflight import check_disk_space, check_platform, disk_space_needed
 from tfprov.images.registry_server import LOOPBACK, PushRegistry, remove_stage, split_stages, untag_temporary
+from tfprov.images.relays.protocols import Relay, Relays
 
 PAUSES = (1.0, 3.0, 9.0)
 """Seconds before each new try after the connection was lost."""
@@ -31,13 +34,15 @@ _SMALL = 64 * 1024
 class PushResult:
     """The result of a delivery: `sent` bytes, the way, and the reason if it was not a pull.
 
-    `image_id` is the image's id in the host's engine.
+    `from_hosts` are those of the bytes that came from other hosts, by their names. `image_id` is the image's id in the
+    host's engine.
     """
 
     sent: int
     way: Literal["there", "pull", "load"]
     reason: str = ""
     image_id: str = field(default="", compare=False)
+    from_hosts: Mapping[str, int] = field(default_factory=dict, compare=False)
 
 
 def push(  # noqa: PLR0913, PLR0917
@@ -48,14 +53,16 @@ def push(  # noqa: PLR0913, PLR0917
     progress: Callable[[int, int], None],
     note: Callable[[str], None] = lambda text: None,
     pauses: Sequence[float] = PAUSES,
+    relays: Relays | None = None,
 ) -> PushResult:
     """Deliver `image` to the engine of `machine` and tag it there as `reference` (`repository:tag`).
 
     `progress` is called with the bytes sent and the total, from several threads but one at a time; `note` with a message
-    before each retry after a lost connection, at most one for each of `pauses`. HostError, before anything is sent, when
+    before each retry after a lost connection, at most one for each of `pauses`. With `relays`, layers may come from other
+    hosts. HostError, before anything is sent, when
     the image is for another platform or the disk is too full.
     """
-    delivery = _Delivery(machine, layout, image, reference, progress)
+    delivery = _Delivery(machine, layout, image, reference, progress, note, relays)
     with layout.in_use():
         layout.mark_used(image)
         for number, pause in enumerate(pauses, 1):
@@ -93,12 +100,21 @@ def remove_old_tags(engine: Engine, repository: str, keep: int) -> None:
 class _Delivery:
     """The delivery of one image to one host, over one connection or several."""
 
-    def __init__(
-        self, machine: Machine, layout: Layout, image: OciImage, reference: str, progress: Callable[[int, int], None]
+    def __init__(  # noqa: PLR0913, PLR0917
+        self,
+        machine: Machine,
+        layout: Layout,
+        image: OciImage,
+        reference: str,
+        progress: Callable[[int, int], None],
+        note: Callable[[str], None],
+        relays: Relays | None,
     ) -> None:
         self._machine, self._engine = machine, machine.engine
         self._layout, self._image, self._reference = layout, image, reference
-        self._progress = progress
+        self._progress, self._note, self._relays = progress, note, relays
+        self._from_hosts: Counter[str] = Counter()
+        self._counting = threading.Lock()
         self._way: Literal["there", "pull", "load"] = "there"
         self._reason = ""
         self._id = ""
@@ -112,7 +128,7 @@ class _Delivery:
             if not self._tag_image():
                 what = "its engine accepted the image and does not have it"
                 raise HostError(self._machine.host, what, "check the engine's log there, and run this again")
-        return PushResult(self._sent, self._way, self._reason, self._id)
+        return PushResult(self._sent, self._way, self._reason, self._id, dict(self._from_hosts))
 
     def _tag_image(self) -> bool:
         """Tag the image and remove temporary tags; False when the engine does not have the image."""
@@ -142,18 +158,28 @@ class _Delivery:
 
     def _check_space(self, info: Mapping[str, Any], wanted: Sequence[OciImage], number: int) -> None:
         layers = [part.layers[begin:] for begin, part in _with_layer_offsets(wanted, number)]
-        if directory := info.get("DockerRootDir"):
-            check_disk_space(
-                self._machine.host, str(directory), disk_space_needed(self._layout, layers), self._machine.run
-            )
+        directory = info.get("DockerRootDir")
+        if not directory:
+            return
+        needed = disk_space_needed(self._layout, layers)
+        check_disk_space(self._machine.host, str(directory), needed, self._machine.run)
+        if self._relays is not None:
+            extra = sum(layer.size for layer in self._image.layers[number:])  # a relay keeps them until all have them
+            try:
+                check_disk_space(self._machine.host, str(directory), needed + extra, self._machine.run)
+            except Unreachable:
+                raise
+            except HostError:
+                self._relays = None
+                self._note("no room for a relay: its layers come from this machine, and it sends none to other hosts")
 
     def _try_pull(self, wanted: Sequence[OciImage], lower: Sequence[Descriptor]) -> str:
         """Let the engine pull the image; return an empty text, or why this host cannot pull it."""
         registry = PushRegistry(self._layout, wanted, lower, self._count)
         try:
             with self._machine.remote_forward(registry.serve) as port:
-                for part in wanted:
-                    self._pull(f"{LOOPBACK}:{port}", registry, part.manifest.digest)
+                if not self._try_relay(wanted, len(lower), registry, port):
+                    self._pull_all(wanted, registry, port)
         except ForwardingForbidden:
             return "its sshd forwards no ports, so the image went as one archive, which is slower"
         except Unreachable:
@@ -173,14 +199,47 @@ class _Delivery:
             return "its engine did not pull all of it, so the rest went as one archive"
         return ""
 
-    def _pull(self, address: str, registry: PushRegistry, digest: str) -> None:
+    def _try_relay(self, wanted: Sequence[OciImage], number: int, registry: PushRegistry, port: int) -> bool:
+        """Let the engine pull through a relay; return False where there is none, or it did not work to the end."""
+        if self._relays is None:
+            return False
+        missing = self._image.layers[number:]
+        relay = self._relays.join(self._machine, self._image, missing, registry, port, self._count_from)
+        if relay is None:
+            return False
+        try:
+            self._pull_all(wanted, registry, relay.port, relay)
+        except Unreachable:
+            raise
+        except HostError as error:
+            if registry.has_refused or "no space" in str(error):
+                raise
+            relay.end()  # what it has may be damaged
+            self._note("the pull through its relay failed; the rest comes from this machine")
+            return False
+        return True
+
+    def _pull_all(
+        self, wanted: Sequence[OciImage], registry: PushRegistry, port: int, relay: Relay | None = None
+    ) -> None:
+        for part in wanted:
+            self._pull(f"{LOOPBACK}:{port}", registry, part.manifest.digest, relay)
+
+    def _pull(self, address: str, registry: PushRegistry, digest: str, relay: Relay | None) -> None:
         self._way = "pull"
         login = {**registry.login, "serveraddress": address}  # instead of this machine's logins
         with self._engine.errors():
             lines = self._engine.api.pull(
                 f"{address}/{registry.name}", digest, stream=True, decode=True, auth_config=login
             )
-        wait_for_stream(self._engine, lines)
+        wait_for_stream(self._engine, lines if relay is None else self._while_alive(lines, relay))
+
+    def _while_alive(self, lines: Iterator[Mapping[str, Any]], relay: Relay) -> Iterator[Mapping[str, Any]]:
+        """Yield the lines of a pull, of which one comes each second: an engine tries for a minute without its relay."""
+        for line in lines:
+            if not relay.alive:
+                raise HostError(self._machine.host, "its relay has ended")
+            yield line
 
     def _load(self, wanted: Sequence[OciImage], number: int) -> None:
         self._way = "load"
@@ -213,9 +272,15 @@ class _Delivery:
             yield piece
 
     def _count(self, size: int) -> None:
-        self._sent += size
-        self._total = max(self._total, self._sent)
-        self._progress(self._sent, self._total)
+        with self._counting:
+            self._sent += size
+            self._total = max(self._total, self._sent)
+            self._progress(self._sent, self._total)
+
+    def _count_from(self, host: str, size: int) -> None:
+        with self._counting:
+            self._from_hosts[host] += size
+        self._count(size)
 
 
 def _layers_worth_finding(image: OciImage) -> int:

@@ -227,7 +227,8 @@ class PushRegistry(Registry):
     """Serves the stages of an image to clients with the token, without the layers that the host has.
 
     Every user of the host can connect to the forwarded port: without the token, every request gets the same response.
-    `name` is the repository; token and name are random and valid for one delivery. `login` is the engine's login.
+    `name` is the repository; token and name are random and valid for one delivery. `login` is the engine's login,
+    and `credentials` is the same as HTTP basic authentication sends it.
 
     An engine that got a layer from elsewhere (an archive, another registry) does not know it by our digest and would
     fetch it again: such a request is refused, which ends the pull at once, and sets `has_refused`. `was_contacted` is set
@@ -247,6 +248,7 @@ class PushRegistry(Registry):
         self.was_contacted = self.is_authenticated = self.has_refused = False
         self.login = {"username": _USER, "password": secrets.token_urlsafe(32)}
         self._credentials = b64encode(f"{_USER}:{self.login['password']}".encode())
+        self.credentials = self._credentials.decode()
         self._count = on_sent
         self._lock = threading.Lock()
         missing = {layer.digest for layer in stages[-1].layers[len(layers_on_host) :]}

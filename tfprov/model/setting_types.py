@@ -17,10 +17,13 @@ BY_TF_CONFIG: tuple[Strategy, ...] = ("in_graph", "parameter_server", "multi_wor
 """Strategies whose programs read TF_CONFIG, as TensorFlow's own do."""
 
 
-SHARED = ("cluster", "image", "runtime", "strategy", "wiring", "data_service", "deadline", "notify")
+SHARED = ("cluster", "image", "deliver", "runtime", "strategy", "wiring", "data_service", "deadline", "notify")
 """Settings that must be the same for every task of an inventory."""
 
-CONTAINER_ONLY = ("memory", "cpus", "gpus", "pids", "user", "read_only", "mounts", "bind", "allow_insecure_network")
+CONTAINER_ONLY = (
+    *("deliver", "memory", "cpus", "gpus", "pids", "user", "read_only", "mounts", "bind"),
+    "allow_insecure_network",
+)
 """Settings for `runtime: docker` only."""
 
 

@@ -11,6 +11,7 @@ from tfprov.model.sections import (
     ClusterName,
     Count,
     DataService,
+    Deliver,
     End,
     EnvName,
     ExitCode,
@@ -44,6 +45,11 @@ class Settings(StrictModel):
         description="The image of all containers of the cluster. With an image, tasks run in containers. Default: "
         "none.",
         examples=[{"build": "../images/train"}],
+    )
+    deliver: Deliver = Field(
+        default_factory=Deliver,
+        description="How the image gets to the hosts. Default: the default of `from_hosts`.",
+        examples=[{"from_hosts": "auto"}],
     )
     runtime: Literal["docker", "process"] = Field(
         "process",
@@ -88,8 +94,7 @@ class Settings(StrictModel):
         description="How a task gets its job, its index and the addresses of its peers: `flags` appends "
         "--job_name, --task_index, --ps_hosts and --worker_hosts; a mapping renames these flags or, with null, "
         "omits them. TF_CONFIG is always in the environment, except with `strategy: single`, which has no wiring. "
-        "Default: `flags`, and `tf_config` for the strategies `in_graph`, `parameter_server` and "
-        "`multi_worker_mirrored` and `standalone`.",
+        "Default: `flags`; `tf_config` for `in_graph`, `parameter_server`, `multi_worker_mirrored` and `standalone`.",
         examples=["tf_config"],
     )
     flags: dict[FlagName, Value | None] = Field(
@@ -261,7 +266,6 @@ class Settings(StrictModel):
         description="The seconds between SIGTERM and SIGKILL, in which the chief saves a checkpoint.",
         examples=[120],
     )
-
     end: End = Field(
         default_factory=End,
         description="What happens to a task when the chief is done. Default: the default of `wait`.",
@@ -292,8 +296,5 @@ class Settings(StrictModel):
         """Fill in defaults that depend on other settings: the runtime on the image, the wiring on the strategy."""
         if not isinstance(values, dict):
             return values
-        implied = {
-            "runtime": implied_runtime(values.get("image")),
-            "wiring": implied_wiring(values.get("strategy")),
-        }
+        implied = {"runtime": implied_runtime(values.get("image")), "wiring": implied_wiring(values.get("strategy"))}
         return {**implied, **values}

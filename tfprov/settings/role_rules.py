@@ -160,6 +160,11 @@ def check_container_settings(node: Mapping, values: Settings, *, whole: bool) ->
         yield from _image(node, values.image, whole=whole)
     if values.data is not None:
         yield from check_data(node, values.data, whole=whole)
+    if whole and values.deliver.from_hosts == "auto" and values.image is not None and values.image.name is not None:
+        what = (
+            "`deliver.from_hosts` is for images that this machine delivers; hosts pull `image.name` from its registry"
+        )
+        yield Problem(find(node, ["deliver", "from_hosts"])[1], what, "remove it")
     if values.runtime == "docker":
         yield from _docker(node, values, whole=whole)
         if values.python is not None and whole:

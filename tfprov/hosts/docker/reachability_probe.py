@@ -169,7 +169,7 @@ def _start(engine: Engine, image: str, labels: Labels, arguments: Sequence[str],
             command=[*arguments, str(LIFETIME)],
             labels=dict(labels),
             ports=list(ports),
-            host_config=_host_config(api, ports),
+            host_config=temporary_host_config(api, port_bindings=ports, pids_limit=256),
         )["Id"]
         try:
             api.start(container_id)
@@ -181,16 +181,16 @@ def _start(engine: Engine, image: str, labels: Labels, arguments: Sequence[str],
     return container_id
 
 
-def _host_config(api: "docker.APIClient", ports: dict[int | str, Any]) -> dict[str, Any]:
-    container_id: dict[str, Any] = api.create_host_config(
-        port_bindings=ports,
-        auto_remove=True,  # no init: it would start before the missing program is noticed
+def temporary_host_config(api: "docker.APIClient", **options: Any) -> dict[str, Any]:
+    """Return the options of a container without privileges and log, which is removed when it ends."""
+    config: dict[str, Any] = api.create_host_config(
+        auto_remove=True,  # no init: it would start before a missing program is noticed
         cap_drop=["ALL"],
         security_opt=["no-new-privileges"],
-        pids_limit=256,
         log_config=docker.types.LogConfig(type="none"),
+        **options,
     )
-    return container_id
+    return config
 
 
 def probe(engine: Engine, container: str, targets: Sequence[Endpoint]) -> list[str]:

@@ -1,0 +1,141 @@
+"""The relay's image: Python and its libraries out of the layers of an image, and what is refused."""
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.delivery_images import config, link, tar
+from tfprov.errors import DeliveryError
+from tfprov.images.oci_layout import Layout
+from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, OciImage, write_manifest
+from tfprov.images.relays.elf import read_dynamic
+from tfprov.images.relays.image_files import ImageFiles
+from tfprov.images.relays.relay_image import relay_image
+
+PYTHON = Path(sys.executable).resolve()
+STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
+
+
+def image_of(layout: Layout, layers: Sequence[bytes], path: str = "/usr/bin", kind: str = DOCKER_LAYER) -> OciImage:
+    blobs = tuple(layout.blobs.write(layer, kind) for layer in layers)
+    document = config(layers, Env=[f"PATH={path}"])
+    manifest, written = write_manifest(layout.blobs.write(document, DOCKER_CONFIG), blobs)
+    layout.blobs.write(written, manifest.media_type)
+    return layout.image(manifest)
+
+
+def libraries() -> Mapping[str, bytes]:
+    """Return all libraries that this Python and its modules are linked with, as the system finds them."""
+    modules = [*(STDLIB / "lib-dynload").glob("*.so")]
+    printed = subprocess.run(["ldd", PYTHON, *modules], capture_output=True, text=True, check=True).stdout
+    paths = {Path(path) for path in re.findall(r"(/\S+) \(0x", printed)}
+    return {str(path)[1:]: path.read_bytes() for path in paths}
+
+
+def standard_library() -> Mapping[str, bytes]:
+    paths = [path for pattern in ("*.py", "*/*.py", "*/*/*.py", "lib-dynload/*") for path in STDLIB.glob(pattern)]
+    skipped = {"test", "site-packages", "idlelib", "lib2to3", "ensurepip"}
+    kept = [path for path in paths if path.is_file() and not skipped & set(path.parts)]
+    return {str(path)[1:]: path.read_bytes() for path in kept}
+
+
+def test_its_python_runs_with_what_comes_along_and_nothing_else(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "images")
+    interpreter: dict[str, bytes | tarfile.TarInfo] = {
+        str(PYTHON)[1:]: PYTHON.read_bytes(), "opt/venv/bin/python3": link("python"),
+        "opt/venv/bin/python": link(str(PYTHON)),
+    }  # fmt: skip
+    layers = [tar({**interpreter, **libraries()}), tar(standard_library()), tar({"data": os.urandom(1000)})]
+    image = image_of(layout, layers, "/opt/venv/bin:/usr/bin")
+    layout.blobs.path(image.layers[2].digest).write_bytes(b"damaged")  # layers above Python are not read
+    made = relay_image(layout, image)
+    assert relay_image(layout, image) == made, "it is kept"
+    assert made.platform == image.platform
+    assert made.size < 20_000_000
+    settings = json.loads(layout.blobs.read(made.config))["config"]
+    root = tmp_path / "root"
+    with tarfile.open(layout.blobs.path(made.layers[0].digest)) as archive:
+        archive.extractall(root, filter="data")
+        assert archive.getmember("relay").uid == 65534
+    dynamic = read_dynamic(PYTHON.read_bytes())
+    assert dynamic is not None
+    assert settings["Entrypoint"][0] == str(PYTHON)
+    # As a container would run it, with the loader from the image.
+    command = [f"{root}{dynamic.loader}", "--library-path", str(root / "libs"), f"{root}{settings['Entrypoint'][0]}"]
+    program = settings["Entrypoint"][5].replace("'/relay'", repr(str(root / "relay")), 1).partition("; main(")[0]
+    check = f"{program}; import ssl; print(sys.prefix, ssl.__file__, main.__module__)"
+    done = subprocess.run([*command, *settings["Entrypoint"][1:5], check], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    prefix, module, name = done.stdout.split()
+    assert module.startswith(f"{root}{STDLIB}"), "not this machine's"
+    assert prefix.startswith(str(root))
+    assert name == "tfprov.images.relays.program.main"
+
+
+def test_an_image_without_python_or_with_a_part_of_it_is_refused(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "images")
+    incomplete: Sequence[Mapping[str, bytes | tarfile.TarInfo]] = (
+        {"bin/sh": b"a shell"},
+        {"usr/bin/python3.11": PYTHON.read_bytes(), "usr/bin/python3": link("python3.11")},
+        {"usr/bin/python3": link("python3")},
+        {"usr/bin/python3": b"#!/bin/sh", "usr/lib/python3.9/os.py": b""},
+    )
+    for number, files in enumerate(incomplete):
+        entries: dict[str, bytes | tarfile.TarInfo] = {**files, "number": str(number).encode()}
+        with pytest.raises(DeliveryError, match="has no Python 3 with `ssl`"):
+            relay_image(layout, image_of(layout, [tar(entries)]))
+
+
+def test_layers_that_cannot_be_read_are_one_error(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "images")
+    with pytest.raises(DeliveryError, match="cannot be read"):
+        relay_image(layout, image_of(layout, [b"no tar"]))
+    with pytest.raises(DeliveryError, match="is compressed with zstd"):
+        relay_image(layout, image_of(layout, [b"zstd"], kind=f"{DOCKER_LAYER}.zstd"))
+
+
+def test_files_are_those_that_a_container_sees(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "images")
+    lower = tar(
+        {
+            "./lib": link("usr/lib"), "usr/lib/a.so": b"old", "usr/lib/gone": b"", "opt/x/one": b"", "opt/x/two": b"",
+            "loop": link("loop"), "up": link("../../usr/lib/a.so"), "dir/.wh.nothing": b"",
+        }
+    )  # fmt: skip
+    upper = tar({"usr/lib/a.so": b"new", "usr/lib/.wh.gone": b"", "opt/x/.wh..wh..opq": b"", "opt/x/three": b"3"})
+    image = image_of(layout, [lower, gzip.compress(upper)], kind=f"{DOCKER_LAYER}.gzip")
+    with ImageFiles(layout) as files:
+        for layer in image.layers:
+            files.add(layer)
+        assert files.resolve("/lib/a.so") == files.resolve("/up") == files.resolve("lib/../lib/a.so") == "usr/lib/a.so"
+        assert files.read("usr/lib/a.so") == b"new"
+        assert [files.resolve(path) for path in ("/usr/lib/gone", "/opt/x/one", "/loop", "/usr", "/x/y")] == [None] * 5
+        assert files.resolve("/opt/x/three") == "opt/x/three"
+        assert set(files.matching(re.compile("opt/"))) == {"opt/x/three", "opt/x/.wh..wh..opq"}
+
+
+def test_what_a_program_needs_is_read_from_its_dynamic_section() -> None:
+    dynamic = read_dynamic(PYTHON.read_bytes())
+    assert dynamic is not None
+    printed = subprocess.run(["ldd", PYTHON], capture_output=True, text=True, check=True).stdout
+    assert all(name in printed for name in (*dynamic.needed, dynamic.loader))
+    assert any(name.startswith("libc.") for name in dynamic.needed)
+
+
+def test_bytes_that_are_no_program_are_none() -> None:
+    module = next((STDLIB / "lib-dynload").glob("_json*.so")).read_bytes()
+    assert read_dynamic(module) is not None
+    assert [read_dynamic(data) for data in (b"", b"#!/bin/sh\n", b"\x7fELF", b"\x7fELF\3\3" + bytes(100))] == [None] * 4
+    for size in range(0, 4096, 64):
+        read_dynamic(module[:size])
+    for at in range(600):
+        read_dynamic(module[:at] + b"\xff" + module[at + 1 :])

@@ -77,7 +77,9 @@ def test_layers_leave_the_controller_once_and_a_host_behind_a_firewall_is_served
     received = [from_controller(host) for host in hosts]
     assert SIZE < received[3] < 1.6 * SIZE
     assert SIZE < sum(received[:3]) < SIZE + 3 * 12_000_000, "once for the three, and their relays"
-    assert re.search(r"^node4: cannot get layers from node[123] \(.*\); trying another way$", printed, re.MULTILINE)
+    # Which of the two notes it is depends on who asks first for a layer.
+    pair = "(node4: cannot get layers from node[123]|node[123]: cannot get layers from node4)"
+    assert re.search(rf"^{pair} \(.*\); trying another way$", printed, re.MULTILINE), printed
     assert re.search(r"^node[123]: .*[\d.]+ MB from node[123], .* from this machine$", printed, re.MULTILINE)
     assert printed.count("ok       deliver image") == 4
     assert relays(hosts) == []

@@ -2,11 +2,15 @@
 
 import io
 import tarfile
+import time
 from collections.abc import Mapping
 
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.reachability_probe import temporary, temporary_host_config
+
+_GONE, _POLL = 10.0, 0.1
+"""Seconds for an engine to remove a container, and between two looks."""
 
 
 def start_relay(  # noqa: PLR0913, PLR0917
@@ -41,14 +45,23 @@ def is_running(engine: Engine, container: str) -> bool:
 
 
 def remove_relay(engine: Engine, container: str) -> None:
-    """Remove the container, unless it is gone or going. Raises Unreachable."""
+    """Remove the container, and wait until it is gone: its image cannot be removed before. Raises HostError.
+
+    The engine may be removing it already, as it does with one that has ended.
+    """
     try:
         with engine.errors():
             engine.api.remove_container(container, force=True, v=True)
     except Unreachable:
         raise
-    except HostError:
-        return
+    except HostError:  # it is gone or going
+        pass
+    deadline = time.monotonic() + _GONE
+    while time.monotonic() < deadline:
+        with engine.errors():
+            if not engine.api.containers(all=True, filters={"id": container}):
+                return
+        time.sleep(_POLL)
 
 
 def _archive(files: Mapping[str, bytes], user: int) -> bytes:

@@ -61,8 +61,8 @@ rm -f /etc/ssh/sshd_config.d/00-test.conf /etc/ssh/ssh_host_* /home/*/.sudo_as_a
 """Takes the rules of iptables as they were, and the paths of programs that were hidden. What runs is ended, but for the
 engine and what the host booted with. sudo leaves a mark in the home of its user."""
 
-UNSTABLE = ("/run/", "/var/log/", "/var/lib/docker/")
-"""Directories that change by themselves."""
+UNSTABLE = ("/run/", "/var/log/", "/var/lib/docker/", "/tmp/containerd.")
+"""Directories that change by themselves, and where containerd writes its stacks when it was too busy to answer dockerd."""
 Entry = tuple[int, int, int, bytes]
 """Of a disk: kind and mode, owner, group, and content or target."""
 

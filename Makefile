@@ -39,7 +39,7 @@ lint: $(VENV)/ready-dev
 	$(BIN)/mypy
 
 unit: $(VENV)/ready-dev
-	$(BIN)/python -m pytest -p tests.forks --forks 3 tests/unit $(ARGS)
+	$(BIN)/python -m pytest -p tests.forks --forks 4 tests/unit $(ARGS)
 
 test: lint
 	sh .ci/engine.sh

@@ -21,7 +21,7 @@ from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Descriptor, OciImage
 from tfprov.images.preflight import check_disk_space, check_platform, disk_space_needed
 from tfprov.images.registry_server import LOOPBACK, PushRegistry, remove_stage, split_stages, untag_temporary
-from tfprov.images.relays.protocols import Relay, Relays
+from tfprov.images.relays.protocols import Relay, RelayedPull, Relays
 
 PAUSES = (1.0, 3.0, 9.0)
 """Seconds before each new try after the connection was lost."""
@@ -59,8 +59,7 @@ def push(  # noqa: PLR0913, PLR0917
 
     `progress` is called with the bytes sent and the total, from several threads but one at a time; `note` with a message
     before each retry after a lost connection, at most one for each of `pauses`. With `relays`, layers may come from other
-    hosts. HostError, before anything is sent, when
-    the image is for another platform or the disk is too full.
+    hosts. HostError, before anything is sent, when the image is for another platform or the disk is too full.
     """
     delivery = _Delivery(machine, layout, image, reference, progress, note, relays)
     with layout.in_use():
@@ -204,7 +203,7 @@ class _Delivery:
         if self._relays is None:
             return False
         missing = self._image.layers[number:]
-        relay = self._relays.join(self._machine, self._image, missing, registry, port, self._count_from)
+        relay = self._relays.join(RelayedPull(self._machine, self._image, missing, registry, port, self._count_from))
         if relay is None:
             return False
         try:

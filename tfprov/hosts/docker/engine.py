@@ -105,7 +105,7 @@ class Engine:
         return self._ask(paths) if any(answer.status in (400, _NOT_FOUND) for answer in answers) else answers
 
     def _set_version(self, facts: Any) -> None:
-        version = str((facts).get("ApiVersion"))
+        version = str(facts.get("ApiVersion"))
         if not re.fullmatch(r"\d+\.\d+", version) or version_numbers(version) < version_numbers(MIN_API):
             raise too_old_error(self.host, version)
         self._version = version

@@ -32,19 +32,26 @@ class Relay(Protocol):
     def end(self) -> None: ...  # noqa: D102
 
 
+@dataclass(frozen=True)
+class RelayedPull:
+    """A pull for which a relay is wanted: the engine of `machine` lacks `layers` of `image`.
+
+    It may pull them from `registry` at `port` of the host's loopback.
+    """
+
+    machine: Machine
+    image: OciImage
+    layers: Sequence[Descriptor]
+    registry: PushRegistry
+    port: int
+    received: Received
+
+
 class Relays(Protocol):
     """Starts relays, through which hosts get layers from each other."""
 
-    def join(  # noqa: PLR0913, PLR0917
-        self,
-        machine: Machine,
-        image: OciImage,
-        layers: Sequence[Descriptor],
-        registry: PushRegistry,
-        port: int,
-        received: Received,
-    ) -> Relay | None:
-        """Return the relay for the missing `layers` on `machine`, whose registry is at `port`; None without one."""
+    def join(self, pull: RelayedPull) -> Relay | None:
+        """Return the relay for a pull; None without one."""
 
 
 class RunRelays(Relays, Protocol):

@@ -6,7 +6,7 @@ Layers that have left the controller once go from host to host, as far as these 
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -16,14 +16,13 @@ from tfprov.hosts.docker.reachability_probe import sweep_created
 from tfprov.hosts.machine import Machine
 from tfprov.images.engine_images import untag
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import Descriptor, OciImage
+from tfprov.images.oci_spec import OciImage
 from tfprov.images.push import push
-from tfprov.images.registry_server import PushRegistry
 from tfprov.images.relays.certificate import make_certificate
 from tfprov.images.relays.container import is_running, remove_relay, start_relay
 from tfprov.images.relays.line import Answers, Line
 from tfprov.images.relays.program.main import CERTIFICATE, CONFIG
-from tfprov.images.relays.protocols import HostAddresses, Received
+from tfprov.images.relays.protocols import HostAddresses, Received, RelayedPull
 from tfprov.images.relays.relay_image import DIRECTORY, REPOSITORY, USER, relay_image
 from tfprov.images.relays.sources import MIN_MISSING, Peer, Sources, worth_it
 
@@ -96,44 +95,37 @@ class Relays:
         if is_last:
             self.close()
 
-    def join(  # noqa: PLR0913, PLR0917
-        self,
-        machine: Machine,
-        image: OciImage,
-        layers: Sequence[Descriptor],
-        registry: PushRegistry,
-        port: int,
-        received: Received,
-    ) -> _HostRelay | None:
-        """Start a relay on `machine`, whose engine lacks `layers` of `image` and may pull them from `registry` at `port`.
+    def join(self, pull: RelayedPull) -> _HostRelay | None:
+        """Start a relay for a pull. Return None where none would pay, or none runs; the reason is a note.
 
-        Return None where none would pay, or none runs; the reason is a note. Raises Unreachable.
+        Raises Unreachable.
         """
-        sizes = {layer.digest: layer.size for layer in layers if layer.size >= _SMALL}
-        if machine.host not in self._addresses or not worth_it(sum(sizes.values()), self._expected, self._least):
+        host = pull.machine.host
+        sizes = {layer.digest: layer.size for layer in pull.layers if layer.size >= _SMALL}
+        if host not in self._addresses or not worth_it(sum(sizes.values()), self._expected, self._least):
             return None
         try:
-            relay = self._start(machine, image, received)
+            relay = self._start(pull)
             config = {
                 "layers": sizes,
-                "registry_port": port,
-                "name": registry.name,
-                "credentials": registry.credentials,
+                "registry_port": pull.port,
+                "name": pull.registry.name,
+                "credentials": pull.registry.credentials,
             }
-            self._launch(relay, image, config)
+            self._launch(relay, pull.image, config)
         except Unreachable:
             raise
         except (HostError, DeliveryError) as error:
             reason = error.reason if isinstance(error, HostError) else str(error)
-            self._say_once(f"{machine.host}: layers come from this machine, not from other hosts: {reason}", reason)
+            self._say_once(f"{host}: layers come from this machine, not from other hosts: {reason}", reason)
             return None
         return relay
 
-    def _start(self, machine: Machine, image: OciImage, received: Received) -> _HostRelay:
+    def _start(self, pull: RelayedPull) -> _HostRelay:
         with self._lock:
             self._number += 1
             line = Line(self._number, Answers(self._ready, self._want, self._received, self._ended))
-            relay = self._relays[line.number] = _HostRelay(machine, line, received)
+            relay = self._relays[line.number] = _HostRelay(pull.machine, line, pull.received)
             self._certificate = self._certificate or make_certificate()
         return relay
 

@@ -7,6 +7,7 @@ layout, is `tfprov/CLUSTER:KEY`.
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,6 +35,9 @@ from tfprov.planning.plan_text import format_size
 KEPT = 4
 """Earlier images of a cluster that stay on a host, for a rollback; each occupies only the layers it does not share."""
 
+_ASKED_AT_ONCE = 32
+"""Hosts that are asked for an image at the same time."""
+
 BASE = "tfprov-base"
 """Prefix of the names of images without code in the controller's layout."""
 
@@ -50,6 +54,8 @@ class Workshop:
     delivered: DeliveredImages
     relays: RunRelays | None = None
     """What delivers layers from host to host; None where all come from the controller."""
+    digests: dict[str, str | None] = field(default_factory=dict)
+    """NAME@DIGEST by an image's name on hosts, once it is known which one all hosts pull; None without a registry."""
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -202,12 +208,14 @@ class Named:
         """See Artifact. A tag can move at any time: the digest that the first host pulled is used for all."""
         if self._restore_name(host):
             return
+        digests = self.workshop.digests
         with self.workshop.exclusive(self.reference):
-            digest = self._first_digest()
-            if digest is None:
-                self._pull(host, self.name)
-                return
-        self._pull(host, digest)
+            if self.reference not in digests:
+                digest = self._present_digest()
+                digests[self.reference] = digest or self._pull(host, self.name)
+                if digest is None:
+                    return
+        self._pull(host, digests[self.reference] or self.name)
 
     def _restore_name(self, host: str) -> bool:
         """Tag the delivered image again if only its name was moved; return whether `host` has it."""
@@ -222,18 +230,25 @@ class Named:
         """See Artifact."""
         return nullcontext()
 
-    def _pull(self, host: str, name: str) -> None:
+    def _pull(self, host: str, name: str) -> str | None:
+        """Pull the image; return its name by digest, None if it is from no registry."""
         machine, note = self.workshop.machines[host], self.workshop.report.note
-        image_id, _ = pull(machine.engine, name, self.reference, lambda text: note(f"{host}: {text}"))
+        image_id, digest = pull(machine.engine, name, self.reference, lambda text: note(f"{host}: {text}"))
         self.workshop.delivered.record(host, self.reference, image_id)
+        return digest
 
-    def _first_digest(self) -> str | None:
+    def _present_digest(self) -> str | None:
         """Return NAME@DIGEST of the image on the first host that has it; None if no host has it."""
-        for host, machine in self.workshop.machines.items():
-            with suppress(HostError):
-                deliveries = self.workshop.delivered.on(host)
-                if digest := _digest_form(machine.engine, deliveries, self.reference, self.name):
-                    return digest
+        executor = ThreadPoolExecutor(_ASKED_AT_ONCE)
+        try:
+            return next(filter(None, executor.map(self._digest_on, self.workshop.machines)), None)
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)  # of those behind it, one may be lost
+
+    def _digest_on(self, host: str) -> str | None:
+        with suppress(HostError):
+            deliveries = self.workshop.delivered.on(host)
+            return _digest_form(self.workshop.machines[host].engine, deliveries, self.reference, self.name)
         return None
 
 

@@ -1,0 +1,110 @@
+"""An image of a registry on many hosts: each host is asked for it once, and all pull the same digest."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import docker.errors
+import pytest
+
+from tests.support.memory_cluster import MemoryStore
+from tfprov.engine.events import Quiet
+from tfprov.engine.host_registry import DeliveredImages
+from tfprov.engine.image_artifacts import Workshop
+from tfprov.errors import HostError
+from tfprov.hosts.docker.engine_errors import engine_errors
+from tfprov.images.oci_layout import Layout
+
+REFERENCE, NAME, DIGEST = "tfprov/lab:1", "train:1.0", "train@sha256:7"
+
+
+class Host:
+    """A machine whose engine has no image until it pulls one; `registry` names it by digest."""
+
+    def __init__(self, name: str, *, registry: bool) -> None:
+        self.host = name
+        self.engine: Any = self
+        self.api = SimpleNamespace(images=self.images, inspect_image=self.inspect, pull=self.pull, tag=self.tag)
+        self.facts = {"Id": "sha256:7", "RepoDigests": [DIGEST] if registry else []}
+        self.asked: Counter[str] = Counter()
+        self.pulled: list[str] = []
+        self.names: set[str] = set()
+        self.broken = False
+
+    def errors(self) -> Any:
+        return engine_errors(self.host)
+
+    def images(self, name: str) -> list[Mapping[str, Any]]:
+        self.asked[name] += 1
+        return [self.facts] if name in self.names else []
+
+    def inspect(self, name: str) -> Mapping[str, Any]:
+        if name not in self.names:
+            raise docker.errors.ImageNotFound("no such image")
+        return self.facts
+
+    def pull(self, name: str, *, stream: bool, decode: bool) -> Iterator[Mapping[str, str]]:
+        assert stream
+        assert decode
+        if self.broken:
+            return iter([{"error": "dial tcp: no route"}])
+        self.pulled.append(name)
+        self.names.add(name)
+        return iter(())
+
+    def tag(self, _image: str, repository: str, tag: str) -> None:
+        self.names.add(f"{repository}:{tag}")
+
+
+def deliver(hosts: list[Host], directory: Path) -> list[str]:
+    """Deliver to all hosts, several at a time; return the errors."""
+    machines: Any = {host.host: host for host in hosts}
+    workshop = Workshop(Layout(directory), machines, Quiet(), set(), DeliveredImages(directory / "images.json"))
+    artifact = workshop.named(NAME, MemoryStore())(REFERENCE, None)
+
+    def one(host: Host) -> str:
+        try:
+            artifact.deliver(host.host)
+        except HostError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(8) as pool:
+        return [error for error in pool.map(one, hosts) if error]
+
+
+@pytest.mark.parametrize("registry", [True, False])
+def test_many_hosts_are_asked_once_each(tmp_path: Path, registry: bool) -> None:
+    hosts = [Host(f"h{number}", registry=registry) for number in range(40)]
+    assert deliver(hosts, tmp_path) == []
+    assert {host.asked[REFERENCE] for host in hosts} == {1}
+    by_name = [host for host in hosts if host.pulled == [NAME]]
+    assert all(host.pulled in ([NAME], [DIGEST]) for host in hosts)
+    assert len(by_name) == (1 if registry else 40)
+    assert all(REFERENCE in host.names for host in hosts)
+
+
+def test_a_host_that_has_the_image_decides_which_one_all_pull(tmp_path: Path) -> None:
+    first = Host("h0", registry=True)
+    assert deliver([first], tmp_path) == []
+    later = Host("h1", registry=True)
+    hosts = [Host("h2", registry=True), later]
+    machines: Any = {host.host: host for host in (*hosts, first)}
+    delivered = DeliveredImages(tmp_path / "images.json")
+    artifact = Workshop(Layout(tmp_path), machines, Quiet(), set(), delivered).named(NAME, MemoryStore())(
+        REFERENCE, None
+    )
+    for host in hosts:
+        artifact.deliver(host.host)
+    assert [host.pulled for host in hosts] == [[DIGEST], [DIGEST]]
+
+
+def test_the_next_host_pulls_first_where_one_cannot(tmp_path: Path) -> None:
+    hosts = [Host(f"h{number}", registry=True) for number in range(3)]
+    hosts[0].broken = True
+    (error,) = deliver(hosts, tmp_path)
+    assert error.startswith("h0: its engine does not reach the registry docker.io")
+    assert sorted(host.pulled[0] for host in hosts[1:]) == sorted([NAME, DIGEST])

@@ -10,17 +10,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from tests.support.sshd import Sshd
-from tests.support.waiting import until
 
 from .measure import Figure, Ran, environment, machine, median, say
 from .scale_curves import Growth, picture
-from .scale_engine import CLIENT
-from .scale_hosts import Hosts, write_hosts
+from .simulator.inventories import Hosts, write_hosts
+from .simulator.simulation import simulated
 
 SIZES = (4, 16, 64, 256)
 """Numbers of hosts; the command line may name others."""
@@ -35,6 +31,7 @@ VERBS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("status", ("status",)),
     ("down", ("down", "--discard")),
     ("down, nothing there", ("down",)),
+    ("check", ("check",)),
 )
 """In this order: each finds what the one before has left."""
 LIKE = {"plan": "ps", "up, nothing to do": "ps", "status": "ps", "up from nothing": "run", "down": "rm"}
@@ -42,7 +39,6 @@ LIKE = {"plan": "ps", "up, nothing to do": "ps", "status": "ps", "up from nothin
 ANSIBLE_MOST = 256
 """Hosts up to which Ansible is measured: 1,000 take it minutes for each verb."""
 
-_SSHD = ("MaxStartups 5000", "MaxSessions 100", "UseDNS no", "LogLevel ERROR")
 _INCLUDES = (
     "CPU time of the controller for each host: that of the command and its children, less that of the command with the "
     "fewest hosts; behind it the wall time of the whole command, and its memory. Peers: pyinfra's server.shell, 32 at "
@@ -56,13 +52,13 @@ Runs = dict[int, dict[str, list[Ran]]]
 def figures(sizes: Sequence[int], rounds: int, peers: Path, drawn: Path | None = None) -> list[Figure]:
     """Measure every verb with every number of hosts; with `drawn`, also draw the curves there."""
     runs: Runs = {}
-    with tempfile.TemporaryDirectory() as name, simulated(Path(name)) as server:
+    with tempfile.TemporaryDirectory() as name, simulated(Path(name)) as simulation:
         env = environment(
             {"XDG_STATE_HOME": f"{name}/state", "XDG_CACHE_HOME": f"{name}/cache", "HOME": name},
             Path(name) / "byte-code",
         )
         for size in sorted(sizes):
-            hosts = write_hosts(Path(name) / str(size), server, size)
+            hosts = write_hosts(Path(name) / str(size), simulation, size)
             if size == min(sizes):
                 _round(hosts, peers, env, size)  # compiles what there is
             runs[size] = {}
@@ -91,30 +87,6 @@ def _round(hosts: Hosts, peers: Path, env: Mapping[str, str], size: int) -> dict
             command = [str(ansible), "-i", "ansible.json", f"{deploy}.yml"]
             result[f"ansible {deploy}"] = controller(command, env, hosts.peers)
     return result
-
-
-@contextmanager
-def simulated(directory: Path) -> Iterator[Sshd]:
-    """Run the sshd of all hosts, and the process of all their engines, to which the command `docker` leads."""
-    commands = directory / "commands"
-    commands.mkdir(parents=True)
-    engines = directory / "engines.sock"
-    docker = commands / "docker"
-    docker.write_text(CLIENT.format(socket=engines))
-    docker.chmod(0o755)
-    server = Sshd(directory / "sshd", address="0.0.0.0")  # it can listen on 16 single addresses only
-    server.prepare()
-    path = f"SetEnv PATH={commands}:/usr/local/bin:/usr/bin:/bin HOME={server.directory}"
-    server.options = (path, *_SSHD)  # of several SetEnv, the first counts
-    process = subprocess.Popen([sys.executable, str(Path(__file__).with_name("scale_engine.py")), str(engines)])
-    try:
-        until(engines.exists, "the engines listen")
-        server.start()
-        yield server
-    finally:
-        server.stop()
-        process.terminate()
-        process.wait()
 
 
 def controller(command: Sequence[str], env: Mapping[str, str], directory: Path) -> Ran:

@@ -4,7 +4,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.sshd import Sshd
+from .faults import Fault
+from .simulation import Simulation, address_of
 
 _ANSIBLE = """\
 [defaults]
@@ -31,23 +32,29 @@ class Hosts:
     inventory: Path
 
 
-def write_hosts(directory: Path, server: Sshd, number: int) -> Hosts:
-    """Write the inventories of `number` hosts, each an address of the loopback where `server` answers."""
+def write_hosts(directory: Path, simulation: Simulation, number: int) -> Hosts:
+    """Write the inventories of `number` hosts of a simulation."""
     directory.mkdir()
-    addresses = [f"127.1.{host // 250}.{host % 250 + 1}" for host in range(number)]
+    server, port = simulation.server, simulation.port
+    addresses = [address_of(f"h{host}") for host in range(number)]
     known_hosts = directory / "known_hosts"
-    known_hosts.write_text("".join(f"[{address}]:{server.port} {server.public()}\n" for address in addresses))
+    known_hosts.write_text("".join(f"[{address}]:{port} {server.public()}\n" for address in addresses))
     connection = {
-        "ansible_port": server.port,
+        "ansible_port": port,
         "ansible_user": "root",
         "ansible_ssh_private_key_file": str(server.user_key),
         "ansible_ssh_common_args": f"-F /dev/null -o UserKnownHostsFile={known_hosts}",
     }
-    hosts = {f"h{n}": {"ansible_host": address, "net": f"10{address[3:]}"} for n, address in enumerate(addresses)}
+    hosts: dict[str, dict[str, object]] = {
+        f"h{n}": {"ansible_host": address, "net": f"10{address[3:]}"} for n, address in enumerate(addresses)
+    }
+    for name, variables in hosts.items():
+        if simulation.faults.get(name) is Fault.NO_SSHD:
+            variables["ansible_port"] = simulation.closed_port
     settings = {
         "cluster": f"scale{number}", "image": {"name": "debian:12"}, "code": None, "command": ["sleep", "1000"],
         "ready": "start", "checkpoints": "none",
-        "address": "{{ net }}",
+        "address": "{{ net }}", "bind": "0.0.0.0", "allow_insecure_network": True,
     }  # fmt: skip
     names = list(hosts)
     inventory = {
@@ -65,7 +72,7 @@ def write_hosts(directory: Path, server: Sshd, number: int) -> Hosts:
     (peers / "ansible.json").write_text(json.dumps({"all": {"vars": connection, "hosts": hosts}}))
     (peers / "ansible.cfg").write_text(_ANSIBLE.format(known_hosts=known_hosts))
     common = {
-        "ssh_user": "root", "ssh_port": server.port, "ssh_key": str(server.user_key),
+        "ssh_user": "root", "ssh_port": port, "ssh_key": str(server.user_key),
         "ssh_known_hosts_file": str(known_hosts), "ssh_strict_host_key_checking": "yes",
     }  # fmt: skip
     (peers / "pyinfra_hosts.py").write_text(f"hosts = ({addresses!r}, {common!r})\n")

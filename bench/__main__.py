@@ -1,7 +1,7 @@
 """All figures in one table, peers beside tfprov on the same hosts.
 
     python -m bench [--peers DIRECTORY] [--small] [--rounds N] [startup] [inventory] [render] [throughput] [noop] [delivery]
-                    [from_hosts] [tfrecord] [spark] [scale] [gather]
+                    [from_hosts] [tfrecord] [spark] [scale] [faults] [gather]
 
 The machine's noise is met by measuring contenders in turn and telling medians; nothing here fails because of a time.
 """
@@ -23,6 +23,7 @@ from . import (
     noop,
     render,
     scale,
+    scale_faults,
     spark,
     startup,
     tfrecord,
@@ -34,7 +35,7 @@ from .measure import Figure, machine, say, table
 _CPU = "CPU: the same ratio of CPU time, of controller and hosts together; other work on the machine disturbs it less."
 PARTS = (
     *("startup", "inventory", "render", "throughput", "noop", "delivery", "from_hosts", "tfrecord", "spark", "scale"),
-    "gather",
+    *("faults", "gather"),
 )
 
 
@@ -52,6 +53,7 @@ def main() -> None:
     parser.add_argument("--deliveries", type=int, default=2, help="rounds of first deliveries; %(default)s")
     parser.add_argument("--trainings", type=int, default=3, help="rounds of each training; %(default)s")
     parser.add_argument("--hosts", type=int, nargs="+", default=scale.SIZES, help="of `scale`; %(default)s")
+    parser.add_argument("--latency", type=float, default=50, help="milliseconds, of `faults`; %(default)s")
     parser.add_argument("--picture", type=Path, help="an SVG file for the curves of `scale`")
     given = parser.parse_args()
     if wrong := set(given.parts) - set(PARTS):
@@ -76,6 +78,8 @@ def _figures(given: argparse.Namespace, parts: "list[str] | tuple[str, ...]") ->
         found += spark.figures(min(given.rounds, 5))
     if "scale" in parts:
         found += scale.figures(given.hosts, min(given.rounds, 3), given.peers.resolve(), given.picture)
+    if "faults" in parts:
+        found += scale_faults.figures(min(max(given.hosts), 256), given.latency / 1000)
     if "throughput" in parts:
         found += [*joining.figures(given.trainings), *throughput.figures(given.trainings)]
     return found + _with_engine(given, {"noop", "delivery", "from_hosts", "gather"}.intersection(parts))

@@ -53,10 +53,7 @@ def figures(sizes: Sequence[int], rounds: int, peers: Path, drawn: Path | None =
     """Measure every verb with every number of hosts; with `drawn`, also draw the curves there."""
     runs: Runs = {}
     with tempfile.TemporaryDirectory() as name, simulated(Path(name)) as simulation:
-        env = environment(
-            {"XDG_STATE_HOME": f"{name}/state", "XDG_CACHE_HOME": f"{name}/cache", "HOME": name},
-            Path(name) / "byte-code",
-        )
+        env = environment(homes(name), Path(name) / "byte-code")
         for size in sorted(sizes):
             hosts = write_hosts(Path(name) / str(size), simulation, size)
             if size == min(sizes):
@@ -74,11 +71,7 @@ def figures(sizes: Sequence[int], rounds: int, peers: Path, drawn: Path | None =
 
 def _round(hosts: Hosts, peers: Path, env: Mapping[str, str], size: int) -> dict[str, Ran]:
     """Run every verb of every contender once."""
-    tfprov = (sys.executable, "-m", "tfprov")
-    result = {
-        f"tfprov {name}": controller([*tfprov, *words, "-i", str(hosts.inventory)], env, hosts.peers)
-        for name, words in VERBS
-    }
+    result = {f"tfprov {name}": controller(tfprov(words, hosts), env, hosts.peers) for name, words in VERBS}
     for deploy in ("ps", "run", "rm"):
         if (pyinfra := peers / "pyinfra").exists():
             command = [str(pyinfra), "-y", "--parallel", "32", "pyinfra_hosts.py", f"{deploy}.py"]
@@ -89,8 +82,18 @@ def _round(hosts: Hosts, peers: Path, env: Mapping[str, str], size: int) -> dict
     return result
 
 
-def controller(command: Sequence[str], env: Mapping[str, str], directory: Path) -> Ran:
-    """Run a command; its CPU time is that of the command and of the processes for which it waited."""
+def homes(directory: str) -> dict[str, str]:
+    """Return the variables with which tfprov keeps its state in `directory`."""
+    return {"XDG_STATE_HOME": f"{directory}/state", "XDG_CACHE_HOME": f"{directory}/cache", "HOME": directory}
+
+
+def tfprov(words: Sequence[str], hosts: Hosts) -> list[str]:
+    """Return the command of a verb."""
+    return [sys.executable, "-m", "tfprov", *words, "-i", str(hosts.inventory)]
+
+
+def controller(command: Sequence[str], env: Mapping[str, str], directory: Path, codes: Sequence[int] = (0,)) -> Ran:
+    """Run a command that exits with one of `codes`; its CPU time is that of it and of the processes for which it waited."""
     with tempfile.TemporaryFile() as printed:
         begin = time.perf_counter()
         process = subprocess.Popen(
@@ -106,7 +109,7 @@ def controller(command: Sequence[str], env: Mapping[str, str], directory: Path) 
         process.returncode = os.waitstatus_to_exitcode(status)
         printed.seek(0)
         output = printed.read().decode(errors="replace")
-    if process.returncode:
+    if process.returncode not in codes:
         raise RuntimeError(f"{command}: exit code {process.returncode}:\n{output[-3000:]}")
     return Ran(end - begin, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, output)
 

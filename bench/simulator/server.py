@@ -21,6 +21,7 @@ from .faults import ERROR, Fault
 CLIENT = """#!/usr/bin/perl
 # The command `docker` of a simulated host: copies between its standard streams and the process of all engines.
 use Socket;
+$SIG{{PIPE}} = "IGNORE";
 my $refused = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\\n";
 socket(S, PF_UNIX, SOCK_STREAM, 0) or die "socket: $!";
 connect(S, sockaddr_un('{socket}')) or die "connect: $!";

@@ -198,16 +198,16 @@ class Cluster:
         return verbs.status(self.prepare(connect=True))
 
     def overview(self) -> "Overview":
-        """Return `status`, what each task uses, and the chief's last line; what `status --watch` shows."""
-        from tfprov.engine.monitoring.overview import read_overview  # noqa: PLC0415
+        """Return `status`, what each task uses, and the chief's last line."""
+        return verbs.overview(self.prepare(connect=True), self.title)
 
-        return read_overview(self.prepare(), self.title, self.status())
+    def overviews(self) -> AbstractContextManager[Callable[[], "Overview"]]:
+        """Return a context manager with a function that returns an overview at each call, as `status --watch` shows it."""
+        return verbs.overviews(self.prepare(connect=True), self.title)
 
     def placement(self) -> "Placement":
         """Return which task holds which variable. Raises TaskFailed until the chief's model is ready."""
-        from tfprov.engine.monitoring.status import placement  # noqa: PLC0415
-
-        return placement(self.prepare())
+        return verbs.placement(self.prepare())
 
     def logs(
         self,

@@ -180,7 +180,8 @@ def status_command(watches: bool, places: bool, as_json: bool, **options: Any) -
     if watches:
         from tfprov.cli.live.watch import watch  # noqa: PLC0415
 
-        watch(cluster.overview, sys.stdout.raw if isinstance(sys.stdout, Screened) else sys.stdout)
+        with cluster.overviews() as read:
+            watch(read, sys.stdout.raw if isinstance(sys.stdout, Screened) else sys.stdout)
         return
     if status.unreachable:
         raise combine_errors(status.unreachable.values())

@@ -1,5 +1,7 @@
 """The verbs `plan`, `up`, `run`, `down` and `gather` on a context: plan, announce, play the playbook, return the result."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +19,8 @@ from tfprov.results import DownResult, GatherResult, PlanResult, RunResult, UpRe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfprov.engine.monitoring.status import Status
+    from tfprov.engine.monitoring.overview import Overview
+    from tfprov.engine.monitoring.status import Placement, Status
     from tfprov.model.playbook import Play
     from tfprov.playbook.player import PlayOptions
 
@@ -183,11 +186,53 @@ def status(context: Context) -> "Status":
     from tfprov.engine.monitoring.status import status as read_status  # noqa: PLC0415
 
     result = read_status(context, context.clock.wall())
+    _record(context, result)
+    return result
+
+
+def placement(context: Context) -> "Placement":
+    """Return which task holds which variable. Raises TaskFailed until the chief's model is ready."""
+    from tfprov.engine.monitoring.status import placement as read_placement  # noqa: PLC0415
+
+    return read_placement(context)
+
+
+def overview(context: Context, title: str) -> "Overview":
+    """Return the overview, with the logs of failed tasks."""
+    from tfprov.engine.monitoring.status import with_logs  # noqa: PLC0415
+
+    with overviews(context, title) as read:
+        result = read()
+    return replace(result, status=with_logs(context, result.status))
+
+
+@contextmanager
+def overviews(context: Context, title: str) -> Iterator[Callable[[], "Overview"]]:
+    """Yield a function that returns the overview at each call, and adds the chief's progress to the history of its run.
+
+    After the first calls, hosts whose engines report events are asked what runs there when something has happened. The logs
+    of failed tasks are left out.
+    """
+    from tfprov.engine.monitoring.overview import LiveOverview  # noqa: PLC0415
+
+    live = LiveOverview(context, title)
+
+    def read() -> "Overview":
+        result = live.read(context.clock.wall())
+        _record(context, result.status)
+        return result
+
+    try:
+        yield read
+    finally:
+        live.close()
+
+
+def _record(context: Context, result: "Status") -> None:
     if result.progress is not None and context.history is not None and context.history.is_dir():
         from tfprov.history.session import add_progress  # noqa: PLC0415
 
         add_progress(context, result.run, result.progress, result.steps)
-    return result
 
 
 def _a_run(observation: Observation) -> str:

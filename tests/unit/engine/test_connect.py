@@ -14,8 +14,8 @@ from tests.support.reporters import RecordingReporter, texts
 from tfprov.engine.connect import prepare_connections
 from tfprov.engine.context import Context
 from tfprov.engine.host_registry import HostRegistry
+from tfprov.engine.monitoring.looks import HostAnswers
 from tfprov.engine.monitoring.status import status
-from tfprov.engine.monitoring.watch import HostAnswers
 from tfprov.engine.observe import locate, observe, plan
 from tfprov.errors import (
     CombinedError,

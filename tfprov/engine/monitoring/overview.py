@@ -1,13 +1,21 @@
 """What the live view of a cluster shows: its status, what each task uses, and the chief's last line."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
-from tfprov.engine.monitoring.status import Status
+from tfprov.engine.monitoring.looks import Looks
+from tfprov.engine.monitoring.status import Status, status_of
+from tfprov.engine.monitoring.task_progress import Pace, is_current, may_report, read_pace
 from tfprov.errors import HostError
 from tfprov.hosts.usage import Usage
+from tfprov.model.state import Observation, Observed, State
+
+_LEAST = 32
+"""Hosts that a reading asks for what no event says, the speed of their tasks and what they use: all of a small cluster."""
+_TURNS = 8
+"""Readings that ask a larger cluster once: at two seconds each, in less time than `slowest` takes for a standstill."""
 
 
 @dataclass(frozen=True)
@@ -20,14 +28,85 @@ class Overview:
     last_line: str = ""
 
 
-def read_overview(context: Context, title: str, status: Status) -> Overview:
-    """Return the overview for a status; one request after the other on each host, and hosts at the same time."""
-    hosts = sorted({row.host for row in status.rows if row.state in ("running", "restarting")})
-    hosts = [host for host in hosts if host in context.runtimes and host not in status.unreachable]
-    with pool(min(context.forks, max(1, len(hosts)))) as executor:
-        readings = list(executor.map(lambda host: _usage(context, host), hosts))
-    usage = {task: used for reading in readings for task, used in reading.items()}
-    return Overview(title, status, usage, _last_line(context, status))
+@dataclass(frozen=True)
+class _Reading:
+    """Speed and usage of the tasks of a host, which was asked in this `turn`."""
+
+    turn: int
+    paces: Mapping[str, Pace]
+    usage: Mapping[str, Usage]
+
+
+class LiveOverview:
+    """Reads the overview of a cluster again and again. Close it with `close`.
+
+    A host is asked what runs there when something has happened (see Looks), and for speed and usage when it is its turn:
+    the first reading asks all of them, the others the chief's host and an eighth, or 32.
+    """
+
+    def __init__(self, context: Context, title: str) -> None:
+        self._context, self._title = context, title
+        self._looks = Looks(context)
+        self._turn = 0
+        self._readings: dict[str, _Reading] = {}
+
+    def read(self, now: float) -> Overview:
+        """Return the overview at `now`, in seconds since the epoch.
+
+        The first reading waits until each host has answered or failed, the others no longer than a second.
+        """
+        observation, _ = self._looks.look()
+        while not self._looks.is_complete:
+            observation, _ = self._looks.look()
+        self._ask(observation)
+        status = status_of(self._context, observation, now, self._paces)
+        usage = {
+            row.task: reading.usage[row.task]
+            for row in status.rows
+            if row.state in ("running", "restarting") and row.host not in status.unreachable
+            if (reading := self._readings.get(row.host)) is not None and row.task in reading.usage
+        }
+        return Overview(self._title, status, usage, _last_line(self._context, status))
+
+    def close(self) -> None:
+        """End all event streams."""
+        self._looks.close()
+
+    def _ask(self, observation: Observation) -> None:
+        """Ask the hosts whose turn it is for speed and usage, all at the same time."""
+        tasks: dict[str, list[Observed]] = {}
+        for observed in observation.containers():
+            if observed.started_at is not None and observed.host in self._context.runtimes:
+                tasks.setdefault(observed.host, []).append(observed)
+        chosen = self._chosen(list(tasks))
+        with pool(min(self._context.forks, len(chosen))) as executor:
+            readings = executor.map(lambda host: self._read_host(host, tasks[host]), chosen)
+            self._readings |= dict(zip(chosen, readings, strict=True))
+        self._turn += 1
+
+    def _chosen(self, hosts: list[str]) -> list[str]:
+        """Return the hosts that were not asked yet, or longest ago, and the chief's."""
+        turns = {host: self._readings[host].turn if host in self._readings else -1 for host in hosts}
+        turns |= dict.fromkeys({self._context.cluster.chief.host} & set(hosts), -1)
+        number = max(_LEAST, -(-len(hosts) // _TURNS), sum(turn < 0 for turn in turns.values()))
+        return sorted(hosts, key=lambda host: turns[host])[:number]
+
+    def _read_host(self, host: str, tasks: Iterable[Observed]) -> _Reading:
+        """Ask one host, one request after the other."""
+        runtime = self._context.runtimes[host]
+        paces = {one.task: pace for one in tasks if may_report(one) and (pace := read_pace(runtime, one)) is not None}
+        runs = any(one.state is State.RUNNING for one in tasks)
+        return _Reading(self._turn, paces, _usage(self._context, host) if runs else {})
+
+    def _paces(self, tasks: Iterable[Observed]) -> dict[str, Pace]:
+        """Return the last speed of each task that has reported one since its start."""
+        return {
+            one.task: pace
+            for one in tasks
+            if one.host in self._readings
+            and (pace := self._readings[one.host].paces.get(one.task)) is not None
+            and is_current(pace, one)
+        }
 
 
 def _usage(context: Context, host: str) -> Mapping[str, Usage]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -108,20 +108,29 @@ class Status:
         }
 
 
+Paces = Callable[[Iterable[Observed]], Mapping[str, Pace]]
+"""Returns the progress of tasks, by name."""
+
+
 def status(context: Context, now: float) -> Status:
-    """Return the state of every task at `now`, in seconds since the epoch."""
+    """Ask all hosts; return the state of every task at `now`, in seconds since the epoch."""
     observation = observe(context, tolerant=True)
+    return with_logs(context, status_of(context, observation, now, lambda tasks: read_paces(context, tasks)))
+
+
+def status_of(context: Context, observation: Observation, now: float, read: Paces) -> Status:
+    """Return the state of every task by an observation, without logs; asks only the chief's host."""
     unreachable = {h: e for h, e in observation.unreachable.items() if needs(context, h) and context.allows(h)}
     rows = [row for row in _rows(context, observation, now) if context.allows(row.host)]
     ours = {(row.task, row.host) for row in rows if row.detail != _STRAY}
-    paces = read_paces(context, (one for one in observation.containers() if (one.task, one.host) in ours))
+    paces = read(one for one in observation.containers() if (one.task, one.host) in ours)
     rows = [replace(row, pace=paces.get(row.task)) if (row.task, row.host) in ours else row for row in rows]
     chief, present = context.cluster.chief.name, context.chief(observation)
     back = step_back(paces, chief)
     return Status(
         cluster=context.cluster.name,
         chief="" if any(wanted.strategy == STANDALONE for wanted in context.wanted) else chief,
-        rows=tuple(_with_logs(context, rows)),
+        rows=tuple(rows),
         progress=read_progress(context, observation) or _from_pace(paces.get(chief)),
         slowest=slowest({row.task: row.pace for row in rows if row.pace and _is_compared(row, row.pace)}),
         went_back=StepBack(back[0], back[1].lost or 0, back[1].resumed or 0) if back else None,
@@ -177,7 +186,7 @@ def _state(observed: Observed) -> str:
     return "failed" if observed.state is State.EXITED else observed.state.value
 
 
-def _with_logs(context: Context, rows: Iterable[Row]) -> list[Row]:
+def with_logs(context: Context, result: Status) -> Status:
     """Add the end of the log of every task that failed in spite of restarts."""
 
     def completed(row: Row) -> Row:
@@ -185,7 +194,7 @@ def _with_logs(context: Context, rows: Iterable[Row]) -> list[Row]:
         return replace(row, log=tuple(last_log(context, row.task, row.host))) if gave_up else row
 
     with pool(context.forks) as executor:
-        return list(executor.map(completed, rows))
+        return replace(result, rows=tuple(executor.map(completed, result.rows)))
 
 
 def _from_pace(pace: Pace | None) -> EventProgress | None:

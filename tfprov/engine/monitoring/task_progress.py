@@ -109,8 +109,12 @@ def read_pace(runtime: Runtime, observed: Observed) -> Pace | None:
         pace = parse(runtime.tail(observed.task, FILE, _MOST), observed.task)
     except HostError:
         return None
-    before = pace is not None and observed.started_at is not None and pace.at < observed.started_at
-    return None if before else pace
+    return pace if pace is not None and is_current(pace, observed) else None
+
+
+def is_current(pace: Pace, observed: Observed) -> bool:
+    """Whether a task has reported its progress since its start."""
+    return observed.started_at is None or pace.at >= observed.started_at
 
 
 def read_paces(context: Context, containers: Iterable[Observed]) -> dict[str, Pace]:

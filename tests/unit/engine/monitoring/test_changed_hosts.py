@@ -1,6 +1,7 @@
 """Hosts that report changes are asked where something has happened; no change is missed, whatever becomes of the report."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from tests.support.memory_lab import MemoryLab, follow_with_steps
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.changed_hosts import FULL_LOOK
+from tfprov.engine.monitoring.overview import LiveOverview, Overview
 from tfprov.engine.monitoring.watch import Watch
 from tfprov.errors import HostError, TaskFailed, Unreachable
 
@@ -31,10 +33,10 @@ class Stream:
 
 
 class Counted:
-    """A host that counts how often it is asked."""
+    """A host that counts how often it is asked, and told to end restarts."""
 
     def __init__(self, runtime: Any) -> None:
-        self._runtime, self.looks = runtime, 0
+        self._runtime, self.looks, self.ended = runtime, 0, 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
@@ -42,6 +44,10 @@ class Counted:
     def observe(self) -> Any:
         self.looks += 1
         return self._runtime.observe()
+
+    def end_restarts(self, task: str) -> None:
+        self.ended += 1
+        self._runtime.end_restarts(task)
 
 
 class Reporting:
@@ -134,6 +140,48 @@ def test_a_host_that_reports_nothing_is_asked_at_every_look() -> None:
     made.refused.clear()
     made.look(20)
     assert made.look(10)[OTHER] == 0, "it was tried again"
+
+
+def test_the_live_view_asks_where_something_has_happened_and_changes_nothing() -> None:
+    made = Reporting()
+    view = LiveOverview(made.context, "lab")
+
+    def read(times: int = 1) -> Mapping[str, int]:
+        before = {host: runtime.looks for host, runtime in made.counted.items()}
+        for _ in range(times):
+            made.lab.clock.sleep(2)
+            seen.append(view.read(10.0))
+        return {host: runtime.looks - before[host] for host, runtime in made.counted.items()}
+
+    def state(task: str) -> str:
+        return next(row.state for row in seen[-1].status.rows if row.task == task)
+
+    seen: list[Overview] = []
+    read(10)
+    assert read(5) == {CHIEF: 5, PS: 0, OTHER: 0}
+    made.lab.hosts[OTHER].exits("worker/2", 1)
+    made.streams[OTHER][0].changed = True
+    assert read() == {CHIEF: 1, PS: 0, OTHER: 1}
+    assert state("worker/2") == "failed"
+    assert [host.ended for host in made.counted.values()] == [0, 0, 0]
+    view.close()
+    assert not any(stream.is_open for streams in made.streams.values() for stream in streams)
+
+
+def test_a_host_that_is_lost_is_shown_by_the_live_view_and_asked_at_every_reading() -> None:
+    made = Reporting()
+    with closing(LiveOverview(made.context, "lab")) as view:
+        for _ in range(10):
+            made.lab.clock.sleep(2)
+            view.read(10.0)
+        made.lab.cut(OTHER)
+        made.streams[OTHER][0].is_open = False
+        before = made.counted[OTHER].looks
+        assert [set(view.read(10.0).status.unreachable) for _ in range(3)] == [{OTHER}] * 3
+        assert made.counted[OTHER].looks == before + 3
+        made.lab.hosts[OTHER].failure = None
+        assert not view.read(10.0).status.unreachable
+    assert not made.lab.report.notes, "the screen is the view's"
 
 
 def test_streams_end_with_the_watch(reporting: Reporting) -> None:

@@ -1,10 +1,15 @@
 """The live view's contents: what the tasks of reachable hosts use, and the last line of the chief."""
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
+from tests.support.memory_cluster import run_up
 from tests.support.memory_lab import MemoryLab
-from tfprov.engine.monitoring.overview import Overview, read_overview
-from tfprov.engine.monitoring.status import status
+from tfprov.engine.context import Context
+from tfprov.engine.monitoring.overview import LiveOverview, Overview
 from tfprov.hosts.usage import Usage
 
 USED = {
@@ -22,8 +27,41 @@ def lab() -> MemoryLab:
     return made
 
 
+@contextmanager
+def live(context: Context) -> Iterator[LiveOverview]:
+    made = LiveOverview(context, "lab: 2 ps, 4 workers")
+    try:
+        yield made
+    finally:
+        made.close()
+
+
 def overview(made: MemoryLab) -> Overview:
-    return read_overview(made.context, "lab: 2 ps, 4 workers", status(made.context, 10.0))
+    with live(made.context) as reading:
+        return reading.read(10.0)
+
+
+def progress(task: str, at: float) -> bytes:
+    return json.dumps({"task": task, "step": 100, "steps": 100, "rate": 1.0, "at": at}).encode()
+
+
+def pace_of(task: str, seen: Overview) -> int | None:
+    row = next(row for row in seen.status.rows if row.task == task)
+    return row.pace.step if row.pace is not None else None
+
+
+class Asked:
+    """A host that counts how often it is asked what its tasks use."""
+
+    def __init__(self, runtime: Any) -> None:
+        self._runtime, self.asked = runtime, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    def usage(self) -> Any:
+        self.asked += 1
+        return self._runtime.usage()
 
 
 def test_what_every_task_uses_and_the_last_line_of_the_chief() -> None:
@@ -48,18 +86,48 @@ def test_hosts_that_are_lost_or_idle_are_not_asked() -> None:
     assert (seen.usage, seen.last_line) == ({}, "")
 
 
-def test_a_host_that_is_lost_after_its_status_leaves_the_others_as_they_are() -> None:
+def test_a_host_that_is_lost_between_two_readings_leaves_the_others_as_they_are() -> None:
     made = lab()
-    before = status(made.context, 10.0)
-    made.cut("h2")
-    seen = read_overview(made.context, "lab", before)
-    assert seen.last_line == ""
-    assert {"ps/0", "ps/1", "worker/2"} <= set(seen.usage)
+    with live(made.context) as reading:
+        reading.read(10.0)
+        made.cut("h2")
+        seen = reading.read(10.0)
+        assert (seen.last_line, set(seen.usage), set(seen.status.unreachable)) == (
+            "",
+            {"ps/0", "ps/1", "worker/2"},
+            {"h2"},
+        )
+        made.hosts["h2"].failure = None
+        assert reading.read(10.0).last_line == "step 2"
 
 
-def test_a_status_of_hosts_that_the_inventory_lost_is_shown_without_their_usage() -> None:
+def test_a_speed_from_before_a_restart_is_not_shown() -> None:
     made = lab()
-    before = status(made.context, 10.0)
-    context = replace(made.context, runtimes={name: host for name, host in made.hosts.items() if name != "h2"})
-    seen = read_overview(context, "lab", before)
-    assert (set(seen.usage), seen.last_line) == ({"ps/0", "ps/1", "worker/2"}, "")
+    host = made.hosts["h3"]
+    host.saves("worker/2", "progress.json", progress("worker/2", at=host.now))
+    with live(made.context) as reading:
+        assert pace_of("worker/2", reading.read(10.0)) == 100
+        host.exits("worker/2", 1)
+        host.now += 50
+        run_up(made.context)
+        assert pace_of("worker/2", reading.read(10.0)) is None
+
+
+def test_a_large_cluster_is_asked_in_turns_for_speed_and_usage_and_its_chief_each_time() -> None:
+    names = [f"w{number}" for number in range(99)]
+    made = MemoryLab(
+        text=f"""
+all: {{vars: {{tfprov: {{cluster: lab, command: [python], wiring: WIRING}}}}}}
+ps: {{hosts: {{h1: }}}}
+worker: {{hosts: {{{", ".join(f"{name}: " for name in names)}}}}}
+"""
+    )
+    asked = {name: Asked(host) for name, host in made.hosts.items()}
+    with live(replace(made.context, runtimes=asked)) as reading:
+        reading.read(10.0)
+        assert {host.asked for host in asked.values()} == {1}
+        for _ in range(4):
+            reading.read(10.0)
+    chief = made.context.cluster.chief.host
+    assert asked.pop(chief).asked == 5
+    assert {host.asked for host in asked.values()} == {2, 3}, "4 x 31 of 99 others"

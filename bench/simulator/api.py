@@ -14,6 +14,7 @@ from .containers import GONE, Host, Query, Reply
 
 _VERSION = {"Version": "24.0.0", "ApiVersion": "1.43", "MinAPIVersion": "1.24", "Os": "linux", "Arch": "amd64"}
 _INFO = {"Driver": "overlay2", "DockerRootDir": "/", "MemTotal": 1 << 34, "NCPU": 4, "SecurityOptions": []}
+_FIGURES = {"cpu_stats": {"cpu_usage": {"total_usage": 10**9}}, "memory_stats": {"usage": 1 << 28, "stats": {}}}
 _STAT = base64.b64encode(
     json.dumps({"name": "sleep", "size": 1, "mode": 0o755, "mtime": "2026-01-01T00:00:00Z", "linkTarget": ""}).encode()
 ).decode()
@@ -60,6 +61,8 @@ async def _of_container(host: Host, facts: dict[str, Any], action: str, request:
         return containers.remove(host, facts)
     if action == "json":
         return 200, facts
+    if action == "stats":
+        return 200, {"read": "2026-01-01T00:00:00Z", **_FIGURES}
     if action == "exec":
         key = f"{next(_IDS):064x}"
         host.executions[key] = {"ID": key, "Cmd": request.data["Cmd"], "ExitCode": None}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -168,7 +169,12 @@ class Context:
 
     def container(self, task: str) -> Container | None:
         """Return the wanted container of the task called `task`, or None."""
-        return next((container for container in self.wanted if container.task.name == task), None)
+        return self._by_task.get(task)
+
+    @cached_property
+    def _by_task(self) -> Mapping[str, Container]:
+        """The first container of each task: a look through all of them for each of them grows with their square."""
+        return {container.task.name: container for container in reversed(self.wanted)}
 
     def observed(self, task: str, observation: Observation) -> Observed | None:
         """Return the container of `task`, on its assigned host if it is there; None if it is nowhere."""

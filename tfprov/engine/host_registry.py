@@ -78,12 +78,29 @@ StoredIds = Callable[[str], Collection[str]]
 """Returns the ids of an image in the controller's layout, by name; empty if it has none."""
 
 
-class DeliveredImages:
-    """The ids of delivered images by host: the file at `path`, else `stored` for images that it lacks."""
+Ids = Mapping[str, Mapping[str, str]]
+"""The id of each image, by host and by name."""
 
-    def __init__(self, path: Path, stored: StoredIds = lambda _reference: ()) -> None:
-        self._path, self._stored = path, stored
-        self._lock = threading.Lock()
+
+class DeliveredImages:
+    """The ids of delivered images by host: the file at `path`, else `stored` for images that it lacks. Thread-safe.
+
+    The file is read again only after it has changed, as every look at a host asks, and records that are made while it is
+    written are written together: both would take a time that grows with the square of the hosts. `read` and `write` are the
+    file's.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        stored: StoredIds = lambda _reference: (),
+        read: Callable[[Path], bytes] = Path.read_bytes,
+        write: Callable[[Path, bytes], None] = lambda path, data: replace(path, data, mode=0o600),
+    ) -> None:
+        self._path, self._stored, self._read_file, self._write_file = path, stored, read, write
+        self._writing, self._lock = threading.Lock(), threading.Lock()
+        self._new: dict[tuple[str, str], str] = {}
+        self._known: tuple[object, Ids] = None, {}
 
     def on(self, host: str) -> "HostDeliveries":
         """Return the deliveries to one host."""
@@ -94,25 +111,56 @@ class DeliveredImages:
         kept = self._read().get(host, {}).get(reference)
         return (kept,) if kept else self._stored(reference)
 
+    @property
+    def waiting(self) -> int:
+        """The number of records that are not written yet."""
+        return len(self._new)
+
     def record(self, host: str, reference: str, image_id: str) -> None:
         """Record the id that the engine of `host` assigned to the image `reference`."""
         with self._lock:
-            hosts = self._read()
-            kept = hosts.get(host, {})
-            if kept.get(reference) == image_id:
-                return
-            others = [(name, kept_id) for name, kept_id in kept.items() if name != reference]
-            hosts[host] = dict([*others, (reference, image_id)][-_KEPT:])
-            private_directory(self._path.parent)
-            replace(self._path, json.dumps(hosts, indent=1).encode(), mode=0o600)
+            self._new[host, reference] = image_id
+        with self._writing:
+            with self._lock:
+                new, self._new = self._new, {}
+            try:
+                self._add(new)
+            except BaseException:
+                with self._lock:
+                    self._new = {**new, **self._new}  # whoever waits for its record tries to write it, and fails too
+                raise
 
-    def _read(self) -> dict[str, dict[str, str]]:
+    def _add(self, new: Mapping[tuple[str, str], str]) -> None:
+        before = self._read() if new else {}
+        if after := _with(before, new):
+            private_directory(self._path.parent)
+            self._write_file(self._path, json.dumps({**before, **after}, indent=1).encode())
+
+    def _read(self) -> Ids:
         """Return the recorded ids; empty if the file cannot be read, as on a controller's first run."""
         try:
-            hosts: Any = json.loads(self._path.read_text())
-            return {host: {name: str(one) for name, one in images.items()} for host, images in hosts.items()}
+            facts = self._path.stat()
+            version = facts.st_ino, facts.st_mtime_ns, facts.st_size  # each write replaces the file
+            known = self._known
+            if known[0] == version:
+                return known[1]
+            hosts: Any = json.loads(self._read_file(self._path))
+            ids = {host: {name: str(one) for name, one in images.items()} for host, images in hosts.items()}
         except (OSError, ValueError, AttributeError):
             return {}
+        self._known = version, ids
+        return ids
+
+
+def _with(before: Ids, new: Mapping[tuple[str, str], str]) -> dict[str, dict[str, str]]:
+    """Return the images of the hosts for which `new` has other ids than `before`."""
+    after: dict[str, dict[str, str]] = {}
+    for (host, reference), image_id in new.items():
+        kept = after.get(host) or before.get(host, {})
+        if kept.get(reference) != image_id:
+            others = [(name, kept_id) for name, kept_id in kept.items() if name != reference]
+            after[host] = dict([*others, (reference, image_id)][-_KEPT:])
+    return after
 
 
 @dataclass(frozen=True)

@@ -154,20 +154,25 @@ class DataVolumes:
 
     def remove_unused_data(self, keep: Collection[str]) -> int:
         """See Runtime. An engine does not remove a volume that a container uses."""
+        return self._remove_unused(keep, *self.engine.ask(self.question))
+
+    def _remove_unused(self, keep: Collection[str], answer: Mapping[str, Any]) -> int:
         kept = {dataset_key(artifact) for artifact in keep}
         by_key: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for volume in _volumes(*self.engine.ask(self.question)):
+        for volume in _volumes(answer):
             by_key[volume["Labels"][DATA]].append(volume)
         unused = [volumes for key, volumes in by_key.items() if key not in kept]
         with self.engine.errors():
             return sum(map(self._remove, unused))
 
-    def remove_fetch_containers(self) -> None:
-        """Remove the containers of interrupted fetches. No fetch may be in progress."""
-        listed = self.engine.ask(containers_path(label=[f"{CLUSTER}={self.cluster}", DATA]))[0]
+    def clean(self, keep: Collection[str]) -> None:
+        """Remove the containers of interrupted fetches, then the data but for `keep`. No fetch may be in progress."""
+        fetching = containers_path(label=[f"{CLUSTER}={self.cluster}", DATA])
+        listed, volumes = self.engine.ask(fetching, self.question)
         with self.engine.errors():
             for container in listed:
                 self._remove_container(container["Id"])
+        self._remove_unused(keep, volumes)
 
     def _remove_container(self, container: str) -> None:
         """Remove a container and wait for its end: it may be removing itself already."""

@@ -1,6 +1,7 @@
 """Several questions to an engine at once: from a scripted engine on a socket."""
 
 import json
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -81,18 +82,37 @@ def without_restarts(path: str) -> bytes:
     return recorded(path).replace(b'"RestartCount": 1', b'"RestartCount": 0')
 
 
-def test_a_host_is_observed_in_two_trips_on_one_connection(scripted: Callable[..., Scripted]) -> None:
+def test_a_host_is_observed_in_two_trips_on_one_connection_and_then_in_one(scripted: Callable[..., Scripted]) -> None:
     host = scripted(without_restarts)
     observing = runtime(host.engine)
     state = observing.observe()
     assert [container.task for container in state.containers] == ["ps/0"]
     assert state.delivered == {"tfprov/lab:1"}
     assert host.trips == [4, 1]
-    observing.observe()
-    assert host.trips == [4, 1, 3, 1]
+    assert observing.observe() == state
+    assert host.trips == [4, 1, 4], "the details of the containers that were there come with the list"
     first = ["/version", "/containers/json", "/images/json", "/volumes", f"/v1.41/containers/{ID}/json"]
     again = ["/v1.41/containers/json", "/v1.41/images/json", "/v1.41/volumes", f"/v1.41/containers/{ID}/json"]
     assert host.connections == [[*first, *again]]
+
+
+def test_a_container_in_place_of_the_one_that_was_there_is_asked_for(scripted: Callable[..., Scripted]) -> None:
+    now = {"id": ID}
+
+    def respond(path: str) -> bytes:
+        name = re.fullmatch(r"(?:/v1.41)?/containers/(\w{64})/json", path)
+        if name is not None and name[1] != now["id"]:
+            return answered(b'{"message": "No such container: x"}', 404)
+        return without_restarts(path.replace(now["id"], ID)).replace(ID.encode(), now["id"].encode())
+
+    host = scripted(respond)
+    observing = runtime(host.engine)
+    assert [container.id for container in observing.observe().containers] == [ID[:12]]
+    now["id"] = "b" * 64
+    assert [container.id for container in observing.observe().containers] == ["b" * 12]
+    assert host.trips == [4, 1, 4, 1]
+    observing.observe()
+    assert host.trips == [4, 1, 4, 1, 4]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
@@ -126,6 +146,15 @@ def test_a_list_that_is_not_there_is_an_error_and_a_container_is_not(scripted: C
         runtime(engine).observe()
     missing = f"/containers/{ID}/json"
     assert runtime(engine).observe().containers == ()
+    missing = ""
+    known = runtime(engine)
+    known.observe()
+    for path in ("/containers/json", "/images/json", "/volumes"):
+        missing = path
+        with pytest.raises(HostError, match=r"^h1: No such container: x$"):
+            known.observe()
+    missing = f"/containers/{ID}/json"
+    assert known.observe().containers == (), "removed after the engine listed it"
 
 
 def test_an_old_engine_is_refused(scripted: Callable[..., Scripted]) -> None:

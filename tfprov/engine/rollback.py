@@ -1,8 +1,9 @@
-"""Rolls back a start that failed: removes the tasks it started, and keeps the earlier ones."""
+"""Rolls back a start that failed: removes the tasks it started, and keeps the earlier ones. Cleans hosts without tasks."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace as with_fields
 
+from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
 from tfprov.engine.monitoring.kept_logs import KeptLogs
@@ -86,3 +87,20 @@ def _has_checkpoint(context: Context, place: TaskOnHost) -> bool:
         return bool(checkpoints(context.runtimes[host].files(task)))
     except HostError:
         return True
+
+
+def clean(context: Context, observation: Observation) -> list[HostError]:
+    """Clean the hosts without tasks, all at the same time; return the errors."""
+
+    def clean_host(host: str) -> HostError | None:
+        try:
+            context.runtimes[host].clean(context.wants(host))
+        except HostError as error:
+            return error
+        return None
+
+    hosts = [host for host in context.runtimes if context.allows(host) and host not in observation.unreachable]
+    with pool(min(context.forks, len(hosts))) as executor:
+        errors = [error for error in executor.map(clean_host, hosts) if error is not None]
+    context.forget_empty(observe(context))
+    return errors

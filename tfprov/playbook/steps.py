@@ -8,13 +8,13 @@ from tfprov.engine.checkpoints.gather import Gathered, gather
 from tfprov.engine.checkpoints.model_files import NothingSaved, nothing_saved
 from tfprov.engine.checkpoints.ungathered import TaskOnHost, gathered_of, holders, savers, unsaved_among
 from tfprov.engine.command_checks import refuse_start
-from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
 from tfprov.engine.monitoring.chief_progress import read_progress
 from tfprov.engine.monitoring.kept_logs import KeptLogs
 from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.observe import observe, plan, refuse_taken
+from tfprov.engine.rollback import clean
 from tfprov.errors import GatherError, HostError, TfprovError, combine_errors
 from tfprov.hosts.base import File
 from tfprov.model.plan import ActionKind, Plan
@@ -230,23 +230,6 @@ def _without_checkpoint(context: Context, nothing: NothingSaved) -> list[GatherE
     if nothing.has_trained:
         context.report.note(str(nothing.ended()))
     return []
-
-
-def clean(context: Context, observation: Observation) -> list[HostError]:
-    """Clean the hosts without tasks, all at the same time; return the errors."""
-
-    def clean_host(host: str) -> HostError | None:
-        try:
-            context.runtimes[host].clean(context.wants(host))
-        except HostError as error:
-            return error
-        return None
-
-    hosts = [host for host in context.runtimes if context.allows(host) and host not in observation.unreachable]
-    with pool(min(context.forks, len(hosts))) as executor:
-        errors = [error for error in executor.map(clean_host, hosts) if error is not None]
-    context.forget_empty(observe(context))
-    return errors
 
 
 def _chosen(context: Context, arguments: Stop) -> Callable[[Observed], bool]:

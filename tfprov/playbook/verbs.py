@@ -243,7 +243,7 @@ def _a_run(observation: Observation) -> str:
 def _clean_all(context: Context, observation: Observation) -> None:
     """Remove, under the cluster's lock, what hosts without tasks still keep: data of an inventory that was edited since."""
     from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
-    from tfprov.playbook.steps import clean  # noqa: PLC0415
+    from tfprov.engine.rollback import clean  # noqa: PLC0415
 
     if not observation.hosts:
         return

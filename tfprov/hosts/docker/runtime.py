@@ -18,8 +18,9 @@ from tfprov.hosts.docker import logs as docker_logs
 from tfprov.hosts.docker import preconditions, secret_files
 from tfprov.hosts.docker.copy_in import put_into
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.engine_api.paths import container_path, containers_path, images_path
+from tfprov.hosts.docker.engine_api.paths import images_path
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries, split_by_delivery, wrong_image_reason
+from tfprov.hosts.docker.inspection import TaskContainers
 from tfprov.hosts.docker.labels import CLUSTER, STOPPED, TASK, container_config, container_name
 from tfprov.hosts.docker.state import ContainerUsage, ExitHistory, checkpoint_directory, has_used, parse_container
 from tfprov.hosts.log_lines import LogTimes
@@ -35,8 +36,6 @@ Serves = Callable[[str, int], bool]
 """Whether something listens at an address and port, as seen from the host."""
 RunCommand = Callable[[Sequence[str]], tuple[int, str]]
 """Runs a program on the host; returns its exit code and output."""
-Details = Mapping[str, dict[str, Any]]
-"""Inspected containers, by id."""
 CodeArchives = Callable[[str], bytes]
 """Returns code by its digest, as an archive for `/` of a container."""
 
@@ -66,8 +65,8 @@ class DockerRuntime:
         self._serves, self._run, self._codes, self._deliveries = serves, run, codes, deliveries
         self._without_programs: set[str] = set()
         self._held_tasks: set[str] = set()
-        self._known: Mapping[str, str] = {}
-        """The id of the container of each task when it was seen last: its details are asked for together with the list."""
+        self._containers = TaskContainers(engine, cluster)
+        self._find = self._containers.find
         self._exits, self._usage = ExitHistory(engine), ContainerUsage()
         self.outside = docker_files.DockerOutsideFiles(engine, self._find)
 
@@ -77,13 +76,9 @@ class DockerRuntime:
 
     def observe(self) -> HostState:
         """See Runtime. All questions are asked at once, but for details of the cluster's containers."""
-        questions = [containers_path(label=[f"{CLUSTER}={self.cluster}", TASK]), images_path(f"tfprov/{self.cluster}")]
-        if self.fetches:
-            questions.append(self._data().question)
-        (listed, images, *volumes), details = self._ask_and_inspect(questions, self._known.values())
-        inspected = self._inspect_each(listed, details)
+        questions = [images_path(f"tfprov/{self.cluster}"), *([self._data().question] if self.fetches else [])]
+        inspected, (images, *volumes) = self._containers.inspect(*questions)
         containers = [self._observe_container(facts) for facts in inspected]
-        self._known = {seen.task: facts["Id"] for seen, facts in zip(containers, inspected, strict=True)}
         delivered, moved = split_by_delivery(self._deliveries, images)
         data = self._data().complete_in(volumes[0]) if volumes else frozenset()
         return HostState(self.host, tuple(containers), delivered | data, moved)
@@ -98,37 +93,6 @@ class DockerRuntime:
         observed = replace(parse_container(facts, self.host), other_image=wrong_image)
         previous = self._exits.last(facts)
         return replace(observed, last_exit=previous.code, last_words=previous.last_words) if previous else observed
-
-    def _ask_and_inspect(self, questions: Sequence[str], ids: Collection[str]) -> tuple[list[Any], Details]:
-        """Return the answers to `questions`, and in the same trip the details of those containers of `ids` that exist."""
-        if not ids:
-            return self.engine.ask(*questions), {}
-        answers = self.engine.ask_each(*questions, *map(container_path, ids))
-        number = len(questions)
-        if [isinstance(one, dict) and "State" in one for one in answers] != [
-            place >= number for place in range(len(answers))
-        ]:
-            return self.engine.ask(*questions), {}  # which raises the error of the question without an answer
-        return answers[:number], {one["Id"]: one for one in answers[number:]}
-
-    def _inspect_each(self, listed: Sequence[Mapping[str, Any]], details: Details) -> list[dict[str, Any]]:
-        """Return the details of the containers in the engine's list, without those that were removed since.
-
-        Those that `details` lacks are asked for.
-        """
-        more = [container_path(entry["Id"]) for entry in listed if entry["Id"] not in details]
-        asked = {one["Id"]: one for one in self.engine.ask_each(*more)} if more else {}
-        whole = {**details, **asked}
-        return [whole[entry["Id"]] for entry in listed if entry["Id"] in whole]
-
-    def _find(self, task: str) -> dict[str, Any] | None:
-        question = containers_path(label=[f"{CLUSTER}={self.cluster}", f"{TASK}={task}"])
-        known = [self._known[task]] if task in self._known else []
-        (listed,), details = self._ask_and_inspect([question], known)
-        facts = next(iter(self._inspect_each(listed, details)), None)
-        others = {name: known_id for name, known_id in self._known.items() if name != task}
-        self._known = {**others, task: facts["Id"]} if facts else others
-        return facts
 
     def _require(self, task: str) -> dict[str, Any]:
         if (facts := self._find(task)) is None:

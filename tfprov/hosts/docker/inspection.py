@@ -1,0 +1,63 @@
+"""The details of a cluster's containers: those that are known already are asked for in the same trip as the list."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.paths import container_path, containers_path
+from tfprov.hosts.docker.labels import CLUSTER, TASK
+
+Facts = dict[str, Any]
+"""An inspected container."""
+
+
+class TaskContainers:
+    """The containers of `cluster` on an engine. It keeps only their ids; each call asks the engine. Thread-safe."""
+
+    def __init__(self, engine: Engine, cluster: str) -> None:
+        self._engine, self._cluster = engine, cluster
+        self._ids: Mapping[str, str] = {}
+        """The id of the container of each task when it was seen last."""
+
+    def inspect(self, *questions: str) -> tuple[list[Facts], list[Any]]:
+        """Return the details of all containers, and the answers to `questions`, which are asked with the list."""
+        mine = containers_path(label=[f"{CLUSTER}={self._cluster}", TASK])
+        (listed, *answers), details = self._ask([mine, *questions], self._ids.values())
+        inspected = self._complete(listed, details)
+        self._ids = {(facts["Config"].get("Labels") or {}).get(TASK, ""): facts["Id"] for facts in inspected}
+        return inspected, answers
+
+    def find(self, task: str) -> Facts | None:
+        """Return the details of the container of a task; None without one."""
+        mine = containers_path(label=[f"{CLUSTER}={self._cluster}", f"{TASK}={task}"])
+        known = [self._ids[task]] if task in self._ids else []
+        (listed,), details = self._ask([mine], known)
+        facts = next(iter(self._complete(listed, details)), None)
+        others = {name: container for name, container in self._ids.items() if name != task}
+        self._ids = {**others, task: facts["Id"]} if facts else others
+        return facts
+
+    def _ask(self, questions: Sequence[str], ids: Collection[str]) -> tuple[list[Any], Mapping[str, Facts]]:
+        """Return the answers to `questions`, and the details of those containers of `ids` that exist."""
+        if not ids:
+            return self._engine.ask(*questions), {}
+        answers = self._engine.ask_each(*questions, *map(container_path, ids))
+        own, inspected = answers[: len(questions)], answers[len(questions) :]
+        if any(map(_is_inspected, own)) or not all(map(_is_inspected, inspected)) or len(own) < len(questions):
+            return self._engine.ask(*questions), {}  # which raises the error of the question without an answer
+        return own, {facts["Id"]: facts for facts in inspected}
+
+    def _complete(self, listed: Sequence[Mapping[str, Any]], details: Mapping[str, Facts]) -> list[Facts]:
+        """Return the details of the listed containers, in that order, without those that were removed since.
+
+        Those that `details` lacks are asked for.
+        """
+        more = [container_path(entry["Id"]) for entry in listed if entry["Id"] not in details]
+        asked = {facts["Id"]: facts for facts in self._engine.ask_each(*more)} if more else {}
+        known = {**details, **asked}
+        return [known[entry["Id"]] for entry in listed if entry["Id"] in known]
+
+
+def _is_inspected(answer: Any) -> bool:
+    """Whether an answer is that of a container, and not a list of containers, images or volumes."""
+    return isinstance(answer, dict) and "State" in answer

@@ -80,6 +80,8 @@ def one_line(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
+    if text.isprintable():  # nearly every text, of which the loop is 5 % of the CPU time of a `down`
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

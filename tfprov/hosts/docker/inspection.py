@@ -29,13 +29,17 @@ class TaskContainers:
 
     def find(self, task: str) -> Facts | None:
         """Return the details of the container of a task; None without one."""
+        return self.find_with(task)[0]
+
+    def find_with(self, task: str, *questions: str) -> tuple[Facts | None, list[Any]]:
+        """Return what `find` does, and the answers to `questions`, which are asked with the list."""
         mine = containers_path(label=[f"{CLUSTER}={self._cluster}", f"{TASK}={task}"])
         known = [self._ids[task]] if task in self._ids else []
-        (listed,), details = self._ask([mine], known)
+        (listed, *answers), details = self._ask([mine, *questions], known)
         facts = next(iter(self._complete(listed, details)), None)
         others = {name: container for name, container in self._ids.items() if name != task}
         self._ids = {**others, task: facts["Id"]} if facts else others
-        return facts
+        return facts, answers
 
     def _ask(self, questions: Sequence[str], ids: Collection[str]) -> tuple[list[Any], Mapping[str, Facts]]:
         """Return the answers to `questions`, and the details of those containers of `ids` that exist."""

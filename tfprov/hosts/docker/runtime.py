@@ -18,7 +18,7 @@ from tfprov.hosts.docker import logs as docker_logs
 from tfprov.hosts.docker import preconditions, secret_files
 from tfprov.hosts.docker.copy_in import put_into
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.engine_api.paths import images_path
+from tfprov.hosts.docker.engine_api.paths import images_path, volumes_path
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries, split_by_delivery, wrong_image_reason
 from tfprov.hosts.docker.inspection import TaskContainers
 from tfprov.hosts.docker.labels import CLUSTER, STOPPED, TASK, container_config, container_name
@@ -113,7 +113,7 @@ class DockerRuntime:
         """See Runtime."""
         task, options = container.task.name, container.docker
         assert options is not None, "a container of the docker runtime has an image"
-        previous = self._find_stopped(task, "is already running")
+        previous, _ = self._find_stopped(task, "is already running")
         preconditions.check_name(self.engine, self.cluster, container_name(self.cluster, task))
         if container.data and container.data not in self._data().complete():  # the engine would create an empty volume
             raise missing_data_error(self.host, task)
@@ -137,11 +137,12 @@ class DockerRuntime:
                 preconditions.create_link(self.engine, created, *container.link)
             api.start(created)
 
-    def _find_stopped(self, task: str, problem: str) -> dict[str, Any] | None:
-        facts = self._find(task)
+    def _find_stopped(self, task: str, problem: str, *questions: str) -> tuple[dict[str, Any] | None, list[Any]]:
+        """Return the container of a task that must not run, and the answers to `questions`, asked in the same trip."""
+        facts, answers = self._containers.find_with(task, *questions)
         if facts is not None and parse_container(facts, self.host).state is State.RUNNING:
             raise HostError(self.host, f"{task} {problem} (container {facts['Id'][:12]})", "stop it first")
-        return facts
+        return facts, answers
 
     def stop(self, task: str, grace: float) -> None:
         """See Runtime."""
@@ -169,14 +170,14 @@ class DockerRuntime:
 
     def remove(self, task: str) -> None:
         """See Runtime."""
-        facts = self._find_stopped(task, "is running")
+        of_task = volumes_path(label=[f"{CLUSTER}={self.cluster}", f"{TASK}={task}"])
+        facts, (volumes,) = self._find_stopped(task, "is running", of_task)
         with self.engine.errors():
             if facts is not None:
                 if secret_files.has_secrets(facts):
                     secret_files.remove_secrets(self.engine, container_name(self.cluster, task), facts["Image"])
                 self.engine.api.remove_container(facts["Id"], v=True)
-            filters = {"label": [f"{CLUSTER}={self.cluster}", f"{TASK}={task}"]}
-            for volume in self.engine.api.volumes(filters=filters).get("Volumes") or ():
+            for volume in volumes.get("Volumes") or ():
                 self.engine.api.remove_volume(volume["Name"])
 
     def deliver(self, digest: str, archive: bytes) -> None:

@@ -5,7 +5,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -50,7 +50,7 @@ class Scripted:
         return connection
 
     def _serve(self, far: socket.socket, asked: list[str]) -> None:
-        with far:
+        with far, suppress(ConnectionError):  # a client that has seen enough closes it
             rest = b""
             while len(asked) < self._most and (data := far.recv(65_536)):
                 *requests, rest = (rest + data).split(b"\r\n\r\n")
@@ -155,6 +155,35 @@ def test_a_list_that_is_not_there_is_an_error_and_a_container_is_not(scripted: C
             known.observe()
     missing = f"/containers/{ID}/json"
     assert known.observe().containers == (), "removed after the engine listed it"
+
+
+@pytest.mark.parametrize(
+    ("headers", "problem"),
+    [
+        (b"X-A: 1\r\n  folded: 2\r\n", "a header line without a name"),
+        (b": 1\r\n", "a header line without a name"),
+        (b"no colon\r\n", "a header line without a name"),
+        (b"X-A: 1\r\n" * 101, "got more than 100 headers"),
+        (b"X-A: " + b"1" * 70_000 + b"\r\n", "got more than 65536 bytes when reading header line"),
+    ],
+    ids=["folded", "no name", "no colon", "many", "long"],
+)
+def test_headers_that_are_none_are_an_error_of_the_host(
+    scripted: Callable[..., Scripted], headers: bytes, problem: str
+) -> None:
+    engine = scripted(lambda _path: b"HTTP/1.1 200 OK\r\n" + headers + b"Content-Length: 2\r\n\r\n{}").engine
+    with pytest.raises(HostError, match=rf"^h1: .*{problem}"):
+        runtime(engine).observe()
+
+
+def test_headers_in_any_case_and_an_interim_answer_are_understood(scripted: Callable[..., Scripted]) -> None:
+    def respond(path: str) -> bytes:
+        answer = without_restarts(path).replace(b"Content-Length: ", b"CONTENT-LENGTH:\t")
+        return b"HTTP/1.1 100 Continue\r\nX: y\r\n\r\n" + answer
+
+    host = scripted(respond)
+    assert runtime(host.engine).observe().delivered == {"tfprov/lab:1"}
+    assert len(host.connections) == 1
 
 
 def test_an_old_engine_is_refused(scripted: Callable[..., Scripted]) -> None:

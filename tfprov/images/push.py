@@ -245,7 +245,7 @@ class _Delivery:
             except Unreachable:
                 raise
             except HostError:
-                if not self._forms.switch(registry.refused):
+                if not (registry.refused and self._forms.switch()):
                     raise
 
     def _pull(self, address: str, registry: PushRegistry, digest: str, relay: Relay | None) -> None:

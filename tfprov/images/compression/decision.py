@@ -18,7 +18,8 @@ RATIO = 0.4
 UNPACKING, INFLATING = 100e6, 80e6
 """Bytes a second that an engine unpacks of a layer, plain or compressed."""
 FASTEST = 25e6
-"""Bytes a second of the fastest link for which layers are compressed, with however many cores: beyond, little is gained."""
+"""Bytes a second of the fastest link for which layers are compressed: beyond, the engine's own work is a third of the time,
+and what a busy controller measures may be its own load."""
 
 
 def worth_compressing(rate: float, cores: int, size: int, to_compress: int) -> bool:

@@ -27,8 +27,11 @@ class StageForms:
     ) -> None:
         self._layout, self._image, self._number, self._note = layout, image, number, note
         self._compressor = compressor
-        self._held = [self._known_form(layer, recorded) for layer in image.layers[:number]]
-        self._switched: set[int] = set()
+        plain = [*image.layers[:number]]
+        compressed = [layout.variants.named(layer) or layer for layer in plain]
+        pairs = zip(plain, compressed, strict=True)
+        self._held = [variant if variant.digest in recorded else layer for layer, variant in pairs]
+        self._others = [forms for forms in (compressed, plain) if forms != self._held]
         self._missing: dict[int, Descriptor] = {}
         self._last: dict[str, OciImage] = {}
 
@@ -73,17 +76,15 @@ class StageForms:
             digest for digest, sent in pairs if digest != sent
         }
 
-    def switch(self, refused: Collection[str]) -> bool:
-        """Name the layers that the engine has, and asked for, by their other digests; False if one has no other."""
-        numbers = [at for at, form in enumerate(self._held) if form.digest in refused]
-        for at in numbers:
-            layer = self._image.layers[at]
-            variant = self._layout.variants.named(layer)
-            if variant is None or at in self._switched:
-                return False
-            self._held[at] = variant if self._held[at] == layer else layer
-        self._switched.update(numbers)
-        return bool(numbers)
+    def switch(self) -> bool:
+        """Name the layers that the engine has by other digests, as it has asked for one; False when none are left.
+
+        It asks for all layers above the first that it does not know, so that its requests do not tell which one that is.
+        """
+        if not self._others:
+            return False
+        self._held = self._others.pop(0)
+        return True
 
     def drop_damaged(self) -> None:
         """Verify the compressed layers that were sent; damaged ones are removed, and made again for the next stage."""
@@ -91,10 +92,6 @@ class StageForms:
             if form != self._image.layers[at]:
                 del self._missing[at]
                 self._layout.blobs.verify(form)
-
-    def _known_form(self, layer: Descriptor, recorded: Collection[str]) -> Descriptor:
-        variant = self._layout.variants.named(layer)
-        return variant if variant is not None and variant.digest in recorded else layer
 
     def _missing_form(self, at: int) -> Descriptor:
         layer = self._image.layers[at]

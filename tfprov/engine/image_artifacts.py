@@ -261,7 +261,7 @@ class Named:
 
 def describe_compression(pushed: PushResult) -> str:
     """Return what compressed layers saved, with the rate of the link where it was measured."""
-    link = "" if pushed.rate is None else f"{format_size(pushed.rate)}/s link: "
+    link = "" if pushed.rate is None else f"{format_size(pushed.rate)}/s link: " if pushed.rate else "very slow link: "
     whole = format_size(pushed.sent + pushed.saved)
     return f"{link}layers compressed, {format_size(pushed.sent)} instead of {whole}"
 

@@ -18,9 +18,9 @@ from tfprov.engine.lock.host_lock import HostLock, LockPaths
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.collect_facts import survey
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.link_rate import measure_link
 from tfprov.hosts.machine import SSHMachine
 from tfprov.hosts.ssh.host import SSHHost
-from tfprov.hosts.ssh.link_rate import measure_link
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
 

@@ -18,9 +18,9 @@ from tfprov.errors import HostError
 from tfprov.hosts.base import peer_is_listening
 from tfprov.hosts.docker.engine import LOCAL, Engine
 from tfprov.hosts.docker.engine_api.host_dial import DOCKER
+from tfprov.hosts.link_rate import measure_link
 from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden
 from tfprov.hosts.ssh.host import SSHHost
-from tfprov.hosts.ssh.link_rate import measure_link
 from tfprov.hosts.trace import traced
 
 CONNECT = 2.0

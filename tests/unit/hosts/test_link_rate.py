@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfprov.errors import HostError
-from tfprov.hosts.ssh.link_rate import LIMIT, SECONDS, rate_of, send_samples
+from tfprov.hosts.link_rate import LIMIT, SECONDS, rate_of, send_samples
 
 WINDOW = 2 * 1024 * 1024
 REPORTED = 96 * 1024

@@ -12,6 +12,7 @@ from tests.support.memory_engine import MemoryEngine, MemoryMachine
 from tfprov.errors import HostError
 from tfprov.images.compression.compression import Compression
 from tfprov.images.compression.compressor import Compressor
+from tfprov.images.compression.decision import MIN_MISSING
 from tfprov.images.compression.engine_digests import EngineDigests
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Descriptor, OciImage
@@ -19,7 +20,10 @@ from tfprov.images.push import PushResult, push
 from tfprov.images.relays.protocols import RelayedPull
 from tfprov.images.stages import STAGE_SIZE
 
-BASE = (tar({"large": bytes(STAGE_SIZE)}), tar({"text": os.urandom(300_000).hex().encode()}))
+TEXT = tar({"text": os.urandom(300_000).hex().encode()})
+BASE = (tar({"large": bytes(MIN_MISSING)}), TEXT)
+STAGES = (tar({"larger": bytes(STAGE_SIZE)}), TEXT)
+"""With these lower layers, an image has two stages."""
 SLOW = 1e6
 
 
@@ -28,9 +32,9 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path / "images")
 
 
-def image(layout: Layout, code: bytes = b"one") -> OciImage:
-    """Return an image of two stages: a large layer, and two small ones."""
-    return load_image(layout, layers=[*BASE, tar({"code": code})])
+def image(layout: Layout, code: bytes = b"one", lower: Sequence[bytes] = BASE) -> OciImage:
+    """Return an image of a large layer, and two small ones."""
+    return load_image(layout, layers=[*lower, tar({"code": code})])
 
 
 def pushed(machine: MemoryMachine, layout: Layout, image: OciImage, compression: Compression) -> PushResult:
@@ -88,8 +92,8 @@ def test_without_a_record_the_next_pull_names_the_other_digests(layout: Layout, 
 def test_a_delivery_that_begins_plain_goes_on_compressed(layout: Layout) -> None:
     """A run was killed after its first stage; the link has become slow since."""
     engine = MemoryEngine()
-    whole = image(layout)
-    lower = load_image(layout, "lower", layers=BASE[:1])
+    whole = image(layout, lower=STAGES)
+    lower = load_image(layout, "lower", layers=STAGES[:1])
     pushed(MemoryMachine(engine, 1e9), layout, lower, Compression(layout))
     engine.asked.clear()
     result = pushed(MemoryMachine(engine, SLOW), layout, whole, Compression(layout, "always"))
@@ -111,10 +115,9 @@ class Relayed:
 def test_a_relay_is_told_the_compressed_layers_of_all_stages(layout: Layout) -> None:
     engine, relays = MemoryEngine(), Relayed()
     recorder = PushRecorder()
-    machine = MemoryMachine(engine, SLOW)
-    push(
-        machine, layout, image(layout), "tfprov/x:1", recorder.progress, relays=relays, compression=Compression(layout)
-    )
+    machine, made = MemoryMachine(engine, SLOW), image(layout, lower=STAGES)
+    compression = Compression(layout)
+    push(machine, layout, made, "tfprov/x:1", recorder.progress, relays=relays, compression=compression)
     assert [layer.digest for layer in relays.layers] == engine.asked
     assert sum(layer.size for layer in relays.layers) < 1_000_000
 

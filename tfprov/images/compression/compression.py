@@ -2,8 +2,10 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from tfprov.errors import DeliveryError
 from tfprov.hosts.machine import Machine
 from tfprov.images.compression.compressor import Compressor
 from tfprov.images.compression.decision import MIN_MISSING, Mode, worth_compressing
@@ -61,7 +63,8 @@ class Compression:
 
     def record(self, engine_id: str, forms: StageForms, stage: OciImage) -> None:
         """Record by which digests an engine that has pulled `stage` knows its layers."""
-        self._digests.update(engine_id, *forms.digests(stage))
+        with suppress(DeliveryError):  # a lost record costs one failed pull, and the stage is there
+            self._digests.update(engine_id, *forms.digests(stage))
 
     def close(self) -> None:
         """End what is being compressed: the deliveries are over. Idempotent."""

@@ -89,9 +89,8 @@ class StageForms:
     def drop_damaged(self) -> None:
         """Verify the compressed layers that were sent; damaged ones are removed, and made again for the next stage."""
         for at, form in list(self._missing.items()):
-            if form != self._image.layers[at]:
+            if form != self._image.layers[at] and not self._layout.blobs.verify(form):
                 del self._missing[at]
-                self._layout.blobs.verify(form)
 
     def _missing_form(self, at: int) -> Descriptor:
         layer = self._image.layers[at]

@@ -102,6 +102,11 @@ def test_a_delivery_that_begins_plain_goes_on_compressed(layout: Layout) -> None
     assert len(engine.asked) == 2, "the large layer is there"
 
 
+def test_a_record_that_cannot_be_written_does_not_fail_a_delivery(layout: Layout) -> None:
+    layout.engines.write_text("a file in the place of the directory")
+    assert pushed(MemoryMachine(MemoryEngine(), SLOW), layout, image(layout), Compression(layout)).way == "pull"
+
+
 class Relayed:
     """Relays that none of the hosts gets; `layers` are those that one would be asked for."""
 

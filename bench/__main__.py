@@ -1,7 +1,7 @@
 """All figures in one table, peers beside tfprov on the same hosts.
 
     python -m bench [--peers DIRECTORY] [--small] [--rounds N] [startup] [inventory] [render] [throughput] [noop] [delivery]
-                    [from_hosts] [tfrecord] [spark] [scale] [faults] [gather]
+                    [from_hosts] [slow_link] [tfrecord] [spark] [scale] [faults] [gather]
 
 The machine's noise is met by measuring contenders in turn and telling medians; nothing here fails because of a time.
 """
@@ -24,6 +24,7 @@ from . import (
     render,
     scale,
     scale_faults,
+    slow_link,
     spark,
     startup,
     tfrecord,
@@ -35,7 +36,7 @@ from .measure import Figure, machine, say, table
 _CPU = "CPU: the same ratio of CPU time, of controller and hosts together; other work on the machine disturbs it less."
 PARTS = (
     *("startup", "inventory", "render", "throughput", "noop", "delivery", "from_hosts", "tfrecord", "spark", "scale"),
-    *("faults", "gather"),
+    *("faults", "gather", "slow_link"),
 )
 
 
@@ -82,7 +83,7 @@ def _figures(given: argparse.Namespace, parts: "list[str] | tuple[str, ...]") ->
         found += scale_faults.figures(min(max(given.hosts), 256), given.latency / 1000)
     if "throughput" in parts:
         found += [*joining.figures(given.trainings), *throughput.figures(given.trainings)]
-    return found + _with_engine(given, {"noop", "delivery", "from_hosts", "gather"}.intersection(parts))
+    return found + _with_engine(given, {"noop", "delivery", "from_hosts", "slow_link", "gather"}.intersection(parts))
 
 
 def _with_engine(given: argparse.Namespace, parts: set[str]) -> list[Figure]:
@@ -103,6 +104,9 @@ def _with_engine(given: argparse.Namespace, parts: set[str]) -> list[Figure]:
         if "from_hosts" in parts:
             made.lab.restore()
             found += from_hosts.figures(made, given.deliveries, 50 if given.small else 500)
+        if "slow_link" in parts:
+            made.lab.restore()
+            found += slow_link.figures(made, given.deliveries, small=given.small)
     return found
 
 

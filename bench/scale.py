@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .measure import Figure, Ran, environment, machine, median, say
-from .scale_curves import Growth, picture
+from .simulator.curves import Growth, picture
 from .simulator.inventories import Hosts, write_hosts
 from .simulator.simulation import simulated
 

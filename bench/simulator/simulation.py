@@ -51,7 +51,7 @@ def simulated(directory: Path, latency: float = 0.0, faults: Faults | None = Non
     docker.chmod(0o755)
     server = Sshd(directory / "sshd", address="0.0.0.0")  # it can listen on 16 single addresses only
     server.prepare()
-    path = f"SetEnv PATH={commands}:/usr/local/bin:/usr/bin:/bin HOME={server.directory}"
+    path = f"SetEnv PATH={commands}:/usr/local/bin:/usr/bin:/bin HOME={server.directory} DOCKER_CONTEXT=simulated"
     server.options = (path, *_SSHD)  # of several SetEnv, the first counts
     of_engines = json.dumps({address_of(host): fault for host, fault in faults.items()})
     with (

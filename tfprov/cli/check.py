@@ -1,8 +1,10 @@
 """The verb `check`: whether every host can run its tasks."""
 
 import json
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 
 _COLOURS = {Verdict.OK: "32", Verdict.NOTE: "36", Verdict.WARNING: "33", Verdict.FAILED: "31"}
 _NAMED = 4
-"""How many hosts a line names; it counts the rest."""
+"""How many hosts a line names, and how many lines differ in a name or a number only; it counts the rest."""
+_VARYING = re.compile(r"[a-z_]+/\d+|\d+(\.\d+)?", re.ASCII)
+"""The name of a task, or a number."""
 
 
 @click.command("check")
@@ -91,8 +95,22 @@ def _rows(checked: CheckReport) -> Iterator[tuple[str, ...]]:
             for finding in findings:
                 if finding.check == check:
                     same.setdefault(finding, []).append(host)
-        for number, (finding, hosts) in enumerate(same.items()):
+        for number, (finding, hosts) in enumerate(_folded(same)):
             yield "" if number else check, str(finding.verdict), _some(hosts, all_of=len(checked.hosts)), str(finding)
+
+
+def _folded(same: Mapping[Finding, list[str]]) -> Iterator[tuple[Finding, list[str]]]:
+    """Yield findings with their hosts; many that say nothing is wrong and differ in names and numbers only are one."""
+    alike: dict[tuple[Verdict, str], list[Finding]] = {}
+    for finding in same:
+        shape = _VARYING.sub("#", str(finding)) if finding.verdict in (Verdict.OK, Verdict.NOTE) else str(finding)
+        alike.setdefault((finding.verdict, shape), []).append(finding)
+    for findings in alike.values():
+        if len(findings) <= _NAMED:
+            yield from ((finding, same[finding]) for finding in findings)
+        else:
+            what = f"{findings[0].what} (the first of {len(findings)} alike)"
+            yield replace(findings[0], what=what), list(dict.fromkeys(h for one in findings for h in same[one]))
 
 
 def _some(hosts: list[str], all_of: int = 0) -> str:

@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tests.support.reporters import RecordingReporter
 from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
 from tfprov.engine.observe import observe, plan, taken
-from tfprov.engine.rollback import plan_rollback, take_back
+from tfprov.engine.rollback import clean, plan_rollback, take_back
 from tfprov.errors import HostError, TaskFailed, TfprovError, Unreachable
 from tfprov.formats.checkpoint import checkpoints
 from tfprov.hosts.base import File
@@ -318,3 +318,26 @@ def test_whatever_cannot_be_taken_back_is_not_removed_while_it_runs(
     states = {(c.task, c.host): c.state for c in observe(context).containers()}
     assert states[stubborn.subject, stubborn.host] is State.RUNNING
     assert f"remove {stubborn.subject}" not in hosts[stubborn.host].calls
+
+
+class Meeting(MemoryRuntime):
+    """A host whose cleaning waits for that of the others."""
+
+    def __init__(self, host: str, all_there: threading.Barrier, failure: HostError | None = None) -> None:
+        super().__init__(host)
+        self._all_there, self._lost = all_there, failure
+
+    def clean(self, keep: Collection[str] = ()) -> None:
+        self._all_there.wait(60)
+        if self._lost is not None:
+            raise self._lost
+        super().clean(keep)
+
+
+def test_hosts_are_cleaned_at_the_same_time_and_one_that_fails_is_named() -> None:
+    all_there, lost = threading.Barrier(3), Unreachable("h2", "no answer")
+    context = replace(
+        make_context(INVENTORY, (), {}),
+        runtimes={name: Meeting(name, all_there, lost if name == "h2" else None) for name in ("h1", "h2", "h3")},
+    )
+    assert clean(context, observe(context)) == [lost]

@@ -37,9 +37,13 @@ class TaskContainers:
         known = [self._ids[task]] if task in self._ids else []
         (listed, *answers), details = self._ask([mine, *questions], known)
         facts = next(iter(self._complete(listed, details)), None)
-        others = {name: container for name, container in self._ids.items() if name != task}
-        self._ids = {**others, task: facts["Id"]} if facts else others
+        self.forget(task)
+        self._ids = {**self._ids, **({task: facts["Id"]} if facts else {})}
         return facts, answers
+
+    def forget(self, task: str) -> None:
+        """Ask no more for a container that was removed."""
+        self._ids = {name: container for name, container in self._ids.items() if name != task}
 
     def _ask(self, questions: Sequence[str], ids: Collection[str]) -> tuple[list[Any], Mapping[str, Facts]]:
         """Return the answers to `questions`, and the details of those containers of `ids` that exist."""

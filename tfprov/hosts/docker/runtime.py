@@ -177,6 +177,7 @@ class DockerRuntime:
                 if secret_files.has_secrets(facts):
                     secret_files.remove_secrets(self.engine, container_name(self.cluster, task), facts["Image"])
                 self.engine.api.remove_container(facts["Id"], v=True)
+                self._containers.forget(task)
             for volume in volumes.get("Volumes") or ():
                 self.engine.api.remove_volume(volume["Name"])
 

@@ -91,7 +91,7 @@ def _fault_figure(bed: _Bed, name: str, faults: Faults, healthy: Ran, limit: flo
         f"{ran.seconds:.1f} s, names {'exactly' if is_exact else 'not exactly'} these {len(faults)}",
         f"without: {healthy.seconds:.1f} s",
         None,
-        f"<= {limit:.0f} s more",
+        f"<= {limit + _SLACK:.0f} s more",
         is_exact and ran.seconds <= healthy.seconds + limit + _SLACK,
         includes=_FAULTS,
     )

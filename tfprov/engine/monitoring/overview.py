@@ -1,9 +1,9 @@
 """What the live view of a cluster shows: its status, what each task uses, and the chief's last line."""
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 
-from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.looks import Looks
 from tfprov.engine.monitoring.status import Status, status_of
@@ -14,6 +14,8 @@ from tfprov.model.state import Observation, Observed, State
 
 _LEAST = 32
 """Hosts that a reading asks for what no event says, the speed of their tasks and what they use: all of a small cluster."""
+_ANSWER = 1.0
+"""Seconds that a reading waits for slow hosts, of which it has the last figures."""
 _TURNS = 8
 """Readings that ask a larger cluster once: at two seconds each, in less time than `slowest` takes for a standstill."""
 
@@ -47,13 +49,15 @@ class LiveOverview:
     def __init__(self, context: Context, title: str) -> None:
         self._context, self._title = context, title
         self._looks = Looks(context)
+        self._pool = context.clock.pool(min(context.forks, len(context.runtimes)))
+        self._running: dict[str, Future[_Reading]] = {}
         self._turn = 0
         self._readings: dict[str, _Reading] = {}
 
     def read(self, now: float) -> Overview:
         """Return the overview at `now`, in seconds since the epoch.
 
-        The first reading waits until each host has answered or failed, the others no longer than a second.
+        The first reading waits until each host has answered or failed, the others a second each for states and speed.
         """
         observation, _ = self._looks.look()
         while not self._looks.is_complete:
@@ -69,7 +73,8 @@ class LiveOverview:
         return Overview(self._title, status, usage, _last_line(self._context, status))
 
     def close(self) -> None:
-        """End all event streams."""
+        """Ask no more, and end all event streams; does not wait for hosts that have not answered."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
         self._looks.close()
 
     def _ask(self, observation: Observation) -> None:
@@ -78,10 +83,12 @@ class LiveOverview:
         for observed in observation.containers():
             if observed.started_at is not None and observed.host in self._context.runtimes:
                 tasks.setdefault(observed.host, []).append(observed)
-        chosen = self._chosen(list(tasks))
-        with pool(min(self._context.forks, len(chosen))) as executor:
-            readings = executor.map(lambda host: self._read_host(host, tasks[host]), chosen)
-            self._readings |= dict(zip(chosen, readings, strict=True))
+        for host in self._chosen(list(tasks)):
+            if host not in self._running:
+                self._running[host] = self._pool.submit(self._read_host, host, tasks[host], self._turn)
+        done, _ = wait(self._running.values(), timeout=_ANSWER if self._turn else None)
+        self._readings |= {host: future.result() for host, future in self._running.items() if future in done}
+        self._running = {host: future for host, future in self._running.items() if future not in done}
         self._turn += 1
 
     def _chosen(self, hosts: list[str]) -> list[str]:
@@ -91,12 +98,12 @@ class LiveOverview:
         number = max(_LEAST, -(-len(hosts) // _TURNS), sum(turn < 0 for turn in turns.values()))
         return sorted(hosts, key=lambda host: turns[host])[:number]
 
-    def _read_host(self, host: str, tasks: Iterable[Observed]) -> _Reading:
+    def _read_host(self, host: str, tasks: Iterable[Observed], turn: int) -> _Reading:
         """Ask one host, one request after the other."""
         runtime = self._context.runtimes[host]
         paces = {one.task: pace for one in tasks if may_report(one) and (pace := read_pace(runtime, one)) is not None}
         runs = any(one.state is State.RUNNING for one in tasks)
-        return _Reading(self._turn, paces, _usage(self._context, host) if runs else {})
+        return _Reading(turn, paces, _usage(self._context, host) if runs else {})
 
     def _paces(self, tasks: Iterable[Observed]) -> dict[str, Pace]:
         """Return the last speed of each task that has reported one since its start."""

@@ -1,6 +1,7 @@
 """The live view's contents: what the tasks of reachable hosts use, and the last line of the chief."""
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -8,6 +9,7 @@ from typing import Any
 
 from tests.support.memory_cluster import run_up
 from tests.support.memory_lab import MemoryLab
+from tfprov.engine.concurrency import Clock
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.overview import LiveOverview, Overview
 from tfprov.hosts.usage import Usage
@@ -55,12 +57,15 @@ class Asked:
 
     def __init__(self, runtime: Any) -> None:
         self._runtime, self.asked = runtime, 0
+        self.waits_for: threading.Event | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
 
     def usage(self) -> Any:
         self.asked += 1
+        if self.waits_for is not None:
+            assert self.waits_for.wait(60)
         return self._runtime.usage()
 
 
@@ -131,3 +136,17 @@ worker: {{hosts: {{{", ".join(f"{name}: " for name in names)}}}}}
     chief = made.context.cluster.chief.host
     assert asked.pop(chief).asked == 5
     assert {host.asked for host in asked.values()} == {2, 3}, "4 x 31 of 99 others"
+
+
+def test_a_host_that_does_not_say_what_it_uses_holds_up_no_reading() -> None:
+    made, go_on = lab(), threading.Event()
+    silent = Asked(made.hosts["h3"])
+    with live(replace(made.context, clock=Clock(), runtimes={**made.hosts, "h3": silent})) as reading:
+        assert reading.read(10.0).usage["worker/2"] == Usage(3.0)
+        silent.waits_for = go_on
+        made.hosts["h1"].used = {"ps/0": Usage(9.0)}
+        for _ in range(2):
+            seen = reading.read(10.0)
+            assert (seen.usage["ps/0"], seen.usage["worker/2"]) == (Usage(9.0), Usage(3.0))
+        assert silent.asked == 2, "not once more while it does not answer"
+        go_on.set()

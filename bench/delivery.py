@@ -18,6 +18,7 @@ from tests.support.testhost import Host
 from tests.support.testhosts import each
 from tfprov.images.oci_layout import Layout
 
+from . import export
 from .bed import Bed
 from .measure import Figure, Ran, compared, in_turn, median, run, say, seconds, together
 
@@ -121,6 +122,7 @@ def figures(bed: Bed, rounds: int, *, small: bool = False) -> list[Figure]:
     for number in (1, 3):
         found += _first(delivery, delivery.hosts[:number], rounds, build, peaks)
     found.append(_memory(peaks))
+    found += export.figures(bed, rounds + 1, bed.images.bulky() if small else delivery.image)
     return found + _edits(delivery, rounds + 1)
 
 

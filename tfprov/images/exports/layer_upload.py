@@ -3,6 +3,7 @@
 import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from tfprov.images.blobs import CHUNK, Blobs, IncomingBlob
 from tfprov.images.oci_spec import Descriptor, compression
@@ -35,7 +36,7 @@ class Openings:
 def _read_opening(blobs: Blobs, layer: Descriptor) -> bytes:
     inflate = zlib.decompressobj(wbits=_GZIP) if compression(layer) else None
     opening = b""
-    with blobs.open(layer) as file:
+    with blobs.open(layer) as file, suppress(zlib.error):  # a damaged layer is like no other
         while len(opening) < OPENING and (data := file.read(CHUNK)):
             opening += inflate.decompress(data, OPENING) if inflate else data
     return opening[:OPENING]

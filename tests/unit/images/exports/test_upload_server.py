@@ -14,7 +14,7 @@ import pytest
 from tests.support.delivery_images import contents, tar
 from tests.support.pushing_engine import Client
 from tfprov.hosts.machine import LocalMachine
-from tfprov.images.exports.layer_upload import Openings
+from tfprov.images.exports.layer_upload import OPENING, Openings
 from tfprov.images.exports.upload_registry import MAX_UPLOADS, UploadRegistry
 from tfprov.images.exports.upload_server import serve
 from tfprov.images.oci_layout import Layout
@@ -200,3 +200,13 @@ def test_what_comes_after_the_export_is_refused(layout: Layout) -> None:
         assert client.ask("POST", f"/v2/{registry.name}/blobs/uploads/") == (403, "DENIED")
         with suppress(OSError):  # or the connection ends
             assert client.ask("PATCH", location, gzip.compress(WANTED))[0] == 403
+
+
+def test_compressed_layers_of_the_layout_are_recognized_and_damaged_ones_are_not(layout: Layout) -> None:
+    compressed, damaged = (
+        layout.blobs.write(data, f"{DOCKER_LAYER}.gzip") for data in (gzip.compress(STORED), b"\x1f\x8b\x08damaged")
+    )
+    openings = Openings(layout.blobs, [damaged, compressed])
+    assert openings.match(STORED[:OPENING])
+    assert not openings.match(STORED[1:OPENING])
+    assert not openings.match(b"damaged")

@@ -71,8 +71,9 @@ def _folder(name: str) -> tarfile.TarInfo:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with sshd(tmp_path_factory.mktemp("sshd")) as running:
+def server(tmp_path_factory: pytest.TempPathFactory, private_engine: PrivateEngine) -> Iterator[Sshd]:
+    home = tmp_path_factory.mktemp("sshd")
+    with sshd(home, f"SetEnv HOME={home} DOCKER_HOST={private_engine.url}") as running:
         yield running
 
 
@@ -97,16 +98,15 @@ def ssh(server: Sshd) -> Iterator[SSHHost]:
 
 @pytest.fixture(params=["ssh", "local"])
 def engine(request: pytest.FixtureRequest, ssh: SSHHost, private_engine: PrivateEngine) -> Iterator[Engine]:
-    over = request.param == "ssh"
-    observed = (
-        Engine.over(ssh, docker_command(private_engine)) if over else Engine.local("h1", Path(private_engine.socket))
-    )
+    """The engine over SSH, by its socket; and on this machine."""
+    observed = Engine.over(ssh) if request.param == "ssh" else Engine.local("h1", Path(private_engine.socket))
     yield observed
     observed.close()
 
 
 @pytest.fixture
 def remote_engine(ssh: SSHHost, private_engine: PrivateEngine) -> Iterator[Engine]:
+    """The engine through `docker system dial-stdio`."""
     observed = Engine.over(ssh, docker_command(private_engine))
     yield observed
     observed.close()
@@ -400,6 +400,31 @@ def test_an_image_is_looked_into_without_a_program_of_its_own(engine: Engine, im
         assert engine.api.containers(all=True, filters={"label": f"look={IMAGE}"}) == []
 
 
+def test_the_engines_socket_needs_no_program_on_the_host(ssh: SSHHost, server: Sshd) -> None:
+    engine = Engine.over(ssh)
+    for _ in range(3):
+        with engine.errors():
+            assert engine.api.ping()
+        engine.close_idle()
+    version, containers = engine.ask("/version", "/containers/json")
+    assert (version["Version"], containers) == (engine.api.version()["Version"], engine.api.containers())
+    until(lambda: ssh.open().open_channels <= 2, "the question's session has ended")  # SDK and questions have one each
+    assert server.programs(b"dial-stdio") == []
+    engine.close()
+    until(lambda: not ssh.open().open_channels, "its channels are closed")
+
+
+@pytest.mark.parametrize("refusal", ["AllowStreamLocalForwarding no", "DisableForwarding yes", "PermitTTY no"])
+def test_docker_carries_what_sshd_does_not_connect(refusal: str, private_engine: PrivateEngine, tmp_path: Path) -> None:
+    """Also with an sshd that allows one session at a time."""
+    variables = f"SetEnv HOME={tmp_path} DOCKER_HOST={private_engine.url}"
+    with sshd(tmp_path, variables, refusal, "MaxSessions 1") as strict, SSHHost(target(strict)) as host:
+        engine = Engine.over(host)
+        assert engine.ask("/version")[0]["ApiVersion"]
+        assert bool(strict.programs(b"dial-stdio")) is ("Forwarding" in refusal)
+        engine.close()
+
+
 def test_an_engine_that_does_not_run(ssh: SSHHost, tmp_path: Path) -> None:
     nowhere = tmp_path / "docker.sock"
     for engine in (Engine.over(ssh, ("docker", "-H", f"unix://{nowhere}")), Engine.local("h1", nowhere)):
@@ -412,7 +437,7 @@ def test_an_engine_that_does_not_run(ssh: SSHHost, tmp_path: Path) -> None:
 def test_a_host_without_docker(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sh").symlink_to(shutil.which("sh") or "")
-    with sshd(tmp_path, f"SetEnv PATH={tmp_path / 'bin'}") as bare, SSHHost(target(bare)) as host:
+    with sshd(tmp_path, f"SetEnv PATH={tmp_path / 'bin'} DOCKER_CONTEXT=fake") as bare, SSHHost(target(bare)) as host:
         engine = Engine.over(host)
         expected = "h1: Docker is not installed; install it there (Debian: `apt-get install docker.io`)"
         assert says(engine, lambda api: api.ping()) == expected

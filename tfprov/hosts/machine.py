@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 from tfprov.errors import HostError
 from tfprov.hosts.base import peer_is_listening
-from tfprov.hosts.docker.engine import DOCKER, LOCAL, Engine
+from tfprov.hosts.docker.engine import LOCAL, Engine
+from tfprov.hosts.docker.engine_api.host_dial import DOCKER
 from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden
 from tfprov.hosts.ssh.host import SSHHost
 from tfprov.hosts.trace import traced

@@ -1,7 +1,7 @@
 """The Docker engine of a host, over the host's SSH connection or a unix socket: questions, and the docker SDK.
 
-Over SSH, every HTTP connection is a channel that runs `docker system dial-stdio` on the host, which finds the engine like
-any `docker` command there. Idle channels are reused, and closed when another user of the connection needs a session.
+Over SSH, every HTTP connection is a channel to its socket, or one that runs `docker system dial-stdio` on the host.
+Idle channels are reused, and closed when another user of the connection needs a session.
 """
 
 import re
@@ -15,8 +15,9 @@ from tfprov.errors import HostError
 from tfprov.hosts import bounds
 from tfprov.hosts.base import Changes
 from tfprov.hosts.docker.engine_api.answers import error_message, parse_answer
-from tfprov.hosts.docker.engine_api.dial import DialStream, EngineTimeouts, connect_unix
+from tfprov.hosts.docker.engine_api.dial import EngineStream, EngineTimeouts, connect_unix
 from tfprov.hosts.docker.engine_api.events import EngineChanges, events_path
+from tfprov.hosts.docker.engine_api.host_dial import DOCKER, HostDial
 from tfprov.hosts.docker.engine_api.pipeline import Answer, Pipeline
 from tfprov.hosts.docker.engine_errors import MIN_API, engine_errors, explain, too_old_error, version_numbers
 from tfprov.hosts.ssh.connection import MAX_SESSIONS
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 _LOCAL_FOLLOWERS = 1000
 """Concurrent followed logs on this machine's own engine: far more than a host has tasks."""
 _NOT_FOUND = 404
-DOCKER = ("docker",)
 LOCAL = Path("/var/run/docker.sock")
 
 
@@ -63,7 +63,7 @@ class Engine:
         """Return the engine that `command` finds on the host; with sudo if the target has `become`."""
         engine = cls(
             ssh.host,
-            lambda: DialStream(ssh, (*command, "system", "dial-stdio")),
+            HostDial(ssh, command),
             lambda: ssh.user,
             EngineTimeouts(timeout),
             followers=MAX_SESSIONS // 2,
@@ -142,7 +142,7 @@ class Engine:
     def _connect(self) -> Any:
         """Return a connection: the idle one of earlier questions, or a new one."""
         kept = self._pipeline.take()
-        if isinstance(kept, DialStream) and kept.is_open:
+        if isinstance(kept, EngineStream) and kept.is_open:
             return kept
         if kept is not None:
             kept.close()

@@ -23,6 +23,7 @@ from tfprov.hosts.ssh.host_keys import HostKeyPolicy, host_key_algorithms
 from tfprov.hosts.ssh.receive_buffer import ReceiveBuffer
 from tfprov.hosts.ssh.remote_forward import RemoteForwards
 from tfprov.hosts.ssh.transport import Keepalive, SafePacketizer, SocketClock
+from tfprov.hosts.ssh.unix_forward import UnixTransport
 from tfprov.hosts.trace import traced
 
 _FAMILIES = {"inet": (socket.AF_INET, "IPv4"), "inet6": (socket.AF_INET6, "IPv6")}
@@ -243,7 +244,7 @@ class Connection:
         return connection
 
     def _make_transport(self, sock: Any, keys: HostKeyPolicy, options: dict[str, Any]) -> Any:
-        transport = paramiko.Transport(cast(Any, SocketClock(sock)), packetizer_class=SafePacketizer, **options)
+        transport = UnixTransport(cast(Any, SocketClock(sock)), packetizer_class=SafePacketizer, **options)
         limit = self.target.connect_timeout
         transport.handshake_timeout = (
             2 * limit

@@ -28,7 +28,7 @@ from tfprov.hosts.ssh.exec import (
     endless_output_error,
 )
 from tfprov.hosts.ssh.http_gate import TokenGate
-from tfprov.hosts.ssh.local_forward import LocalForward, open_direct_channel
+from tfprov.hosts.ssh.local_forward import LocalForward, open_direct_channel, open_unix_stream
 from tfprov.hosts.ssh.shell import command_line, held_command
 from tfprov.hosts.ssh.stream import Stream
 from tfprov.hosts.trace import traced
@@ -173,6 +173,10 @@ class SSHHost:
             stream.close()
             raise connection.channel_error(action) from error
         return stream
+
+    def unix_stream(self, path: str) -> Stream | None:
+        """Return a stream to the unix socket at `path`, which takes no session; None if sshd cannot connect to it."""
+        return open_unix_stream(self.open(), path)
 
     def _open_session(self) -> tuple[Connection, Any, Callable[[], None]]:
         """Return connection, new session channel, and the function that releases its slot.

@@ -127,6 +127,20 @@ def open_direct_channel(connection: Connection, address: str, port: int) -> Any:
             return None
 
 
+def open_unix_stream(connection: Connection, path: str) -> Stream | None:
+    """Return a stream to the unix socket at `path` on the host; None if sshd refuses it, or cannot connect to it.
+
+    The caller closes it. Raises ConnectionLost.
+    """
+    action = f"connecting to {path}"
+    with channel_errors(connection.host, action):
+        try:
+            channel = connection.transport.open_unix_channel(path, connection.target.connect_timeout)
+        except paramiko.ChannelException:
+            return None
+    return Stream(connection, channel, action, lambda: None)
+
+
 def _open_channel(connection: Connection, address: str, port: int) -> Any:
     limit = connection.target.connect_timeout
     return connection.transport.open_channel("direct-tcpip", (address, port), (_LOOPBACK, 0), timeout=limit)

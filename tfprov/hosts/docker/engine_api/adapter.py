@@ -11,7 +11,7 @@ import urllib3
 from docker.transport.basehttpadapter import BaseHTTPAdapter
 
 from tfprov.hosts import bounds
-from tfprov.hosts.docker.engine_api.dial import DialStream
+from tfprov.hosts.docker.engine_api.dial import EngineStream
 
 _MAX_IDLE = 4
 """Idle channels kept open: most of the SDK's work needs one."""
@@ -98,4 +98,4 @@ class _Connection(urllib3.connection.HTTPConnection):
     def is_connected(self) -> bool:
         """Whether the connection is reusable; polling a channel's descriptor would need a pipe per channel."""
         sock: Any = self.sock
-        return bool(sock.is_open) if isinstance(sock, DialStream) else super().is_connected
+        return bool(sock.is_open) if isinstance(sock, EngineStream) else super().is_connected

@@ -1,4 +1,4 @@
-"""Sockets to a Docker engine: a unix socket, or a channel of an SSH connection that runs `docker system dial-stdio`."""
+"""Sockets to a Docker engine: a unix socket of this machine, or of a host, or a host's `docker system dial-stdio`."""
 
 import io
 import socket
@@ -13,6 +13,7 @@ from tfprov.hosts import bounds
 from tfprov.hosts.docker.engine_errors import explain
 from tfprov.hosts.ssh.errors import ConnectionLost
 from tfprov.hosts.ssh.host import SSHHost
+from tfprov.hosts.ssh.stream import Stream
 
 
 class EngineTimeouts:
@@ -58,33 +59,45 @@ _EXIT_TIMEOUT = 10.0
 """Seconds for a program to exit after it has closed its output."""
 
 
-class DialStream:
-    """A socket to the engine through `command` on the host, which copies between its standard streams and the engine."""
+class EngineStream:
+    """A socket to the engine of a host over SSH: `stream` is a channel to it. `deadline` as for DeadlineSocket."""
 
-    def __init__(self, ssh: SSHHost, command: Sequence[str]) -> None:
-        self._ssh = ssh
-        self._stream = ssh.stream(command, sudo=ssh.target.become)
-        self._answered = False
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
         self.deadline: float | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def recv(self, size: int) -> bytes:
-        """Receive from the engine. Raises HostError with the reason if there is none."""
+        """Receive from the engine, unless the deadline has passed."""
         check_deadline(self.deadline)
-        data = self._receive(size)
-        if not self._answered:
-            if not data:
-                raise self._no_engine_error()
-            self._check_http(data)
+        return self._stream.recv(size)
+
+    def makefile(self, mode: str = "rb", buffering: int = -1) -> "io.BufferedReader[_RawEngineStream]":
+        """Return the file from which http.client reads a response."""
+        return io.BufferedReader(_RawEngineStream(self), _READ_AHEAD)
+
+
+class DialStream(EngineStream):
+    """A socket to the engine through `command` on the host, which copies between its standard streams and the engine."""
+
+    def __init__(self, ssh: SSHHost, command: Sequence[str]) -> None:
+        super().__init__(ssh.stream(command, sudo=ssh.target.become))
+        self._ssh = ssh
+        self._answered = False
+
+    def recv(self, size: int) -> bytes:
+        """Receive from the engine. Raises HostError with the reason if there is none."""
+        if self._answered:
+            return super().recv(size)
+        check_deadline(self.deadline)
+        data = self._ssh.receive_first(self._stream, lambda: self._stream.recv(size))
+        if not data:
+            raise self._no_engine_error()
+        self._check_http(data)
         self._answered = True
         return data
-
-    def _receive(self, size: int) -> bytes:
-        if self._answered:
-            return self._stream.recv(size)
-        return self._ssh.receive_first(self._stream, lambda: self._stream.recv(size))
 
     def _check_http(self, first: bytes) -> None:
         """Raise HostError unless `first` starts an HTTP response: a start-up file of the shell may print, too."""
@@ -104,10 +117,6 @@ class DialStream:
                 raise
             raise self._no_engine_error() from None
 
-    def makefile(self, mode: str = "rb", buffering: int = -1) -> "io.BufferedReader[_RawDialStream]":
-        """Return the file from which http.client reads a response."""
-        return io.BufferedReader(_RawDialStream(self), _READ_AHEAD)
-
     def _no_engine_error(self) -> HostError:
         code = self._stream.wait(_EXIT_TIMEOUT)
         text = self._stream.error_text() or f"`docker system dial-stdio` ended with exit code {code}"
@@ -115,10 +124,10 @@ class DialStream:
         return self._ssh.explain(HostError(self._ssh.host, *explain(text, self._ssh.user)))
 
 
-class _RawDialStream(io.RawIOBase):
+class _RawEngineStream(io.RawIOBase):
     """The raw file in which the SDK looks for the socket."""
 
-    def __init__(self, dial: DialStream) -> None:
+    def __init__(self, dial: EngineStream) -> None:
         self.sock = dial
 
     def __getattr__(self, name: str) -> Any:

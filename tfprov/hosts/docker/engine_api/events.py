@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from tfprov.errors import HostError
 from tfprov.hosts import bounds
-from tfprov.hosts.docker.engine_api.dial import DialStream, EngineTimeouts
+from tfprov.hosts.docker.engine_api.dial import EngineStream, EngineTimeouts
 from tfprov.hosts.docker.engine_api.pipeline import REQUEST, Reader
 
 _ACTIONS = (
@@ -76,9 +76,9 @@ class EngineChanges:
         self._sock.close()
 
 
-def _has_data(sock: "DialStream | socket.socket") -> bool:
+def _has_data(sock: "EngineStream | socket.socket") -> bool:
     """Whether a read would not block."""
-    if isinstance(sock, DialStream):
+    if isinstance(sock, EngineStream):
         return bool(sock.has_data)
     return bool(select.select([sock], [], [], 0)[0])
 

@@ -1,0 +1,78 @@
+"""Which unix socket `docker` on a host would use: the question is run by a real shell, on this machine."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tfprov.hosts.docker.engine_api.host_dial import SCRIPT, read_path
+
+DEFAULT = "/var/run/docker.sock"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home directory, with a `docker` that fails if it is started."""
+    (tmp_path / "bin").mkdir()
+    docker = tmp_path / "bin" / "docker"
+    docker.write_text("#!/bin/sh\necho started; exit 1\n")
+    docker.chmod(0o755)
+    (tmp_path / ".docker").mkdir()
+    return tmp_path
+
+
+def _path(home: Path, variables: Mapping[str, str] | None = None) -> str | None:
+    env = {"HOME": str(home), "PATH": f"{home / 'bin'}:/usr/bin:/bin", **(variables or {})}
+    shell = subprocess.run(["/bin/sh", "-c", SCRIPT], env=env, capture_output=True, check=False)
+    assert shell.stderr == b""
+    return read_path(shell.stdout)
+
+
+@pytest.mark.parametrize(
+    ("variables", "path"),
+    [
+        pytest.param({}, DEFAULT, id="nothing set"),
+        pytest.param({"DOCKER_HOST": "unix:///run/user/1000/docker.sock"}, "/run/user/1000/docker.sock", id="rootless"),
+        pytest.param({"DOCKER_HOST": "unix:///run/a b.sock"}, "/run/a b.sock", id="a space"),
+        pytest.param({"DOCKER_HOST": "tcp://127.0.0.1:2375"}, None, id="TCP"),
+        pytest.param({"DOCKER_HOST": "ssh://another"}, None, id="SSH"),
+        pytest.param({"DOCKER_HOST": "unix://docker.sock"}, None, id="a relative path"),
+        pytest.param({"DOCKER_HOST": "unix:///run/a\nsocket /run/b"}, None, id="two lines"),
+        pytest.param({"DOCKER_CONTEXT": "another"}, None, id="a context"),
+        pytest.param(
+            {"DOCKER_HOST": "unix:///run/d.sock", "DOCKER_CONTEXT": "another"}, None, id="a host and a context"
+        ),
+        pytest.param({"PATH": "/nowhere"}, None, id="no docker"),
+    ],
+)
+def test_variables_decide_as_they_do_for_docker(home: Path, variables: Mapping[str, str], path: str | None) -> None:
+    assert _path(home, variables) == path
+
+
+def test_a_context_in_the_configuration_is_left_to_docker(home: Path) -> None:
+    config = home / ".docker" / "config.json"
+    config.write_text(json.dumps({"auths": {"registry.example": {"auth": "eA=="}}}))
+    assert _path(home) == DEFAULT
+    config.write_text(json.dumps({"currentContext": "rootless"}))
+    assert _path(home) is None
+    assert _path(home, {"DOCKER_HOST": "unix:///run/d.sock"}) == "/run/d.sock", "the variable overrides it"
+    elsewhere = home / "elsewhere"
+    elsewhere.mkdir()
+    assert _path(home, {"DOCKER_CONFIG": str(elsewhere)}) == DEFAULT
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        b"",
+        b"socket /run/d.sock",
+        b"Welcome!\nsocket /run/d.sock\n",
+        b"socket \n",
+        b"socket /run/\xff.sock\n",
+        b"socket /a\x00b\n",
+    ],
+)
+def test_other_output_of_a_login_shell_is_no_path(output: bytes) -> None:
+    assert read_path(output) is None

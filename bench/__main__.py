@@ -1,7 +1,7 @@
 """All figures in one table, peers beside tfprov on the same hosts.
 
     python -m bench [--peers DIRECTORY] [--small] [--rounds N] [startup] [inventory] [render] [throughput] [noop] [delivery]
-                    [from_hosts] [tfrecord] [spark] [scale] [gather]
+                    [from_hosts] [slow_link] [tfrecord] [spark] [scale] [gather]
 
 The machine's noise is met by measuring contenders in turn and telling medians; nothing here fails because of a time.
 """
@@ -23,6 +23,7 @@ from . import (
     noop,
     render,
     scale,
+    slow_link,
     spark,
     startup,
     tfrecord,
@@ -34,7 +35,7 @@ from .measure import Figure, machine, say, table
 _CPU = "CPU: the same ratio of CPU time, of controller and hosts together; other work on the machine disturbs it less."
 PARTS = (
     *("startup", "inventory", "render", "throughput", "noop", "delivery", "from_hosts", "tfrecord", "spark", "scale"),
-    "gather",
+    *("gather", "slow_link"),
 )
 
 
@@ -78,7 +79,7 @@ def _figures(given: argparse.Namespace, parts: "list[str] | tuple[str, ...]") ->
         found += scale.figures(given.hosts, min(given.rounds, 3), given.peers.resolve(), given.picture)
     if "throughput" in parts:
         found += [*joining.figures(given.trainings), *throughput.figures(given.trainings)]
-    return found + _with_engine(given, {"noop", "delivery", "from_hosts", "gather"}.intersection(parts))
+    return found + _with_engine(given, {"noop", "delivery", "from_hosts", "slow_link", "gather"}.intersection(parts))
 
 
 def _with_engine(given: argparse.Namespace, parts: set[str]) -> list[Figure]:
@@ -99,6 +100,9 @@ def _with_engine(given: argparse.Namespace, parts: set[str]) -> list[Figure]:
         if "from_hosts" in parts:
             made.lab.restore()
             found += from_hosts.figures(made, given.deliveries, 50 if given.small else 500)
+        if "slow_link" in parts:
+            made.lab.restore()
+            found += slow_link.figures(made, given.deliveries, small=given.small)
     return found
 
 

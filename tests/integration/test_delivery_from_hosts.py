@@ -29,7 +29,7 @@ def cluster(lab: Lab, images: Images, tmp_path: Path) -> Iterator[LabCluster]:
     for made in open_lab_cluster(lab, tmp_path):
         settings: dict[str, Any] = {
             "image": {"archive": str(images.archive(images.bulky()))},
-            "deliver": {"from_hosts": "auto"},
+            "deliver": {"from_hosts": "auto", "compress": "never"},
             "command": ["sh", "-c", "exec sleep 1000"],
             "ready": "start",
         }

@@ -25,12 +25,13 @@ from tfprov.hosts.machine import LocalMachine, Machine, SSHMachine
 from tfprov.images.archive import stream_archive
 from tfprov.images.code import Code
 from tfprov.images.code_layer import compose
-from tfprov.images.engine_images import wait_for_stream
+from tfprov.images.engine_images import list_tags, remove_old_tags, wait_for_stream
 from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
-from tfprov.images.push import PushResult, list_tags, remove_old_tags
-from tfprov.images.registry_server import STAGE_SIZE, PushRegistry
+from tfprov.images.push import PushResult
+from tfprov.images.registry_server import PushRegistry
+from tfprov.images.stages import STAGE_SIZE
 
 DOCUMENTS = 8_000
 """Bytes of manifests, configurations and headers that one pull takes at most."""
@@ -385,6 +386,7 @@ class Other:
         self.host, self.engine = machine.host, cast("Engine", engine)
         self.remote_forward, self.run = machine.remote_forward, machine.run
         self.is_listening, self.close = machine.is_listening, machine.close
+        self.link_rate = machine.link_rate
 
 
 def test_an_engine_that_wants_all_layers_gets_all(node: Host, node_machine: SSHMachine, layout: Layout) -> None:

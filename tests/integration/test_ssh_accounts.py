@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,12 +12,13 @@ import pytest
 
 from tests.support.command_line import CommandLine
 from tests.support.ssh_targets import target
-from tests.support.sshd import Sshd, program, sshd
+from tests.support.sshd import PATIENCE, Sshd, program, sshd
 from tfprov.engine.lock.holder import LockHolder
 from tfprov.engine.lock.host_lock import HostLock, LockPaths
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.collect_facts import survey
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.link_rate import measure_link
 from tfprov.hosts.machine import SSHMachine
 from tfprov.hosts.ssh.host import SSHHost
 
@@ -158,6 +160,24 @@ def test_commands_report_the_kind_of_account_and_end_with_4(server: Sshd, tmp_pa
     output = {verb: tfprov(verb, code=4) for verb in ("check", "up", "status", "down")}
     words = "login shell prints `Welcome! Today: 3 users` before every command; let it print only in a terminal"
     assert [verb for verb, printed in output.items() if words not in printed] == []
+
+
+def test_a_link_is_measured_through_accounts_that_run_commands_and_no_others_hang_or_harm(server: Sshd) -> None:
+    """Programs in place of the one that discards: none, one that ends, one that prints all of it, a shell."""
+    with SSHHost(target(server)) as ssh:
+        give(server, FINE["a plain shell"])
+        rate = measure_link(ssh)
+        assert rate is not None
+        assert rate > 2e6, "a loopback, on a machine that may be busy"
+    for shell in ("/bin/false", "exit 0", "head -c 100000 >/dev/null", "cat", "sh", "bash -i 2>/dev/null"):
+        give(server, Account("", "", shell=f"cd {server.directory}; {shell}"))
+        before = sorted(server.directory.iterdir())
+        begin = time.monotonic()
+        with SSHHost(target(server)) as ssh:
+            rate = measure_link(ssh)
+            assert (rate is None) or shell in {"cat", "sh", "bash -i 2>/dev/null"}, shell
+        assert time.monotonic() - begin < PATIENCE, shell
+        assert sorted(server.directory.iterdir()) == before, shell
 
 
 def test_an_account_that_runs_commands_is_not_suspected(server: Sshd) -> None:

@@ -10,6 +10,7 @@ from tests.support.testhost import Host
 from tfprov.hosts.machine import Machine, SSHMachine
 from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSHHost
+from tfprov.images.compression.compression import Compression
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, OciImage, write_manifest
 from tfprov.images.push import PushResult, push
@@ -53,10 +54,25 @@ class PushRecorder:
 
 
 def push_image(
-    to: Machine, layout: Layout, image: OciImage, tag: str, recorder: PushRecorder | None = None
+    to: Machine,
+    layout: Layout,
+    image: OciImage,
+    tag: str,
+    recorder: PushRecorder | None = None,
+    *,
+    compression: Compression | None = None,
 ) -> PushResult:
     recorder = recorder or PushRecorder()
-    pushed = push(to, layout, image, f"{OURS}:{tag}", recorder.progress, recorder.notes.append, (0, 0, 1))
+    pushed = push(
+        to,
+        layout,
+        image,
+        f"{OURS}:{tag}",
+        recorder.progress,
+        recorder.notes.append,
+        (0, 0, 1),
+        compression=compression,
+    )
     assert pushed.sent == recorder.sent
     return pushed
 

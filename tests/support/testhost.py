@@ -307,6 +307,20 @@ class Host:
         finally:
             self.run("tc", "qdisc", "del", "dev", "eth0", "root")
 
+    @contextlib.contextmanager
+    def slow_link(self, rate: str) -> Iterator[None]:
+        """Let it receive no faster than `rate` meanwhile: its end of the network outside of it sends no faster."""
+        index = self.run("cat", "/sys/class/net/eth0/iflink").strip()
+        enter = self.bed.engine.network.enter
+        links = subprocess.run([*enter, "ip", "-o", "link"], check=True, capture_output=True, text=True).stdout
+        device = next(line.split()[1].partition("@")[0] for line in links.splitlines() if line.startswith(f"{index}:"))
+        queue = [*enter, "tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", rate]
+        subprocess.run([*queue, "burst", "64kb", "latency", "100ms"], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run([*enter, "tc", "qdisc", "del", "dev", device, "root"], check=True)
+
     def pause(self) -> None:
         """Freeze all of it: connections stay open and nothing answers."""
         self.disturbed = True

@@ -9,8 +9,8 @@ from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.engine.observe import observe
 from tfprov.errors import Usage
 from tfprov.hosts.machine import Machine
+from tfprov.images.engine_images import list_tags, remove_old_tags
 from tfprov.images.oci_layout import Layout
-from tfprov.images.push import list_tags, remove_old_tags
 from tfprov.paths import cache_home
 from tfprov.planning.plan_text import NOTHING
 from tfprov.planning.reconcile import describe_artifact, plan_deliveries

@@ -25,11 +25,12 @@ from tfprov.images.archive import load
 from tfprov.images.build import Recipe, build
 from tfprov.images.code import Code, CodeStore
 from tfprov.images.code_layer import compose
-from tfprov.images.engine_images import inspect_image, pull, tag
+from tfprov.images.compression.compression import Compression
+from tfprov.images.engine_images import inspect_image, pull, remove_old_tags, tag
 from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
-from tfprov.images.push import push, remove_old_tags
+from tfprov.images.push import PushResult, push
 from tfprov.images.relays.protocols import RunRelays
 from tfprov.planning.plan_text import format_size
 
@@ -55,6 +56,8 @@ class Workshop:
     delivered: DeliveredImages
     relays: RunRelays | None = None
     """What delivers layers from host to host; None where all come from the controller."""
+    compression: Compression | None = None
+    """What compresses layers for slow links; None where they are sent as they are."""
     digests: dict[str, str | None] = field(default_factory=dict)
     """NAME@DIGEST by an image's name on hosts, once it is known which one all hosts pull; None without a registry."""
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
@@ -153,16 +156,17 @@ class Layered:
 
     @contextmanager
     def delivering(self, hosts: int) -> Iterator[None]:
-        """See Artifact. The relays of several images are the same."""
-        relays = self.workshop.relays
-        if relays is None:
-            yield
-            return
-        relays.expect(hosts)
+        """See Artifact. The relays of several images are the same, and so is what compresses."""
+        relays, compression = self.workshop.relays, self.workshop.compression
+        if relays is not None:
+            relays.expect(hosts)
         try:
             yield
         finally:
-            relays.close()
+            if relays is not None:
+                relays.close()
+            if compression is not None:
+                compression.close()
 
     def _deliver(self, host: str) -> None:
         workshop, report = self.workshop, self.workshop.report
@@ -176,10 +180,13 @@ class Layered:
                 lambda sent, total: report.transferred(host, sent, total),
                 lambda text: report.note(f"{host}: {text}"),
                 relays=workshop.relays,
+                compression=workshop.compression,
             )
         workshop.delivered.record(host, self.reference, pushed.image_id)
         if pushed.reason:
             report.note(f"{host}: {pushed.reason}")
+        if pushed.saved:
+            report.note(f"{host}: {describe_compression(pushed)}")
         if pushed.from_hosts:
             report.note(f"{host}: {describe_sources(pushed.from_hosts, pushed.sent)}")
         with suppress(HostError):  # the delivery succeeded; old images can be removed by the next one
@@ -252,6 +259,13 @@ class Named:
             deliveries = self.workshop.delivered.on(host)
             return _digest_form(self.workshop.machines[host].engine, deliveries, self.reference, self.name)
         return None
+
+
+def describe_compression(pushed: PushResult) -> str:
+    """Return what compressed layers saved, with the rate of the link where it was measured."""
+    link = "" if pushed.rate is None else f"{format_size(pushed.rate)}/s link: " if pushed.rate else "very slow link: "
+    whole = format_size(pushed.sent + pushed.saved)
+    return f"{link}layers compressed, {format_size(pushed.sent)} instead of {whole}"
 
 
 def describe_sources(from_hosts: Mapping[str, int], sent: int) -> str:

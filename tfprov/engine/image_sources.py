@@ -129,6 +129,7 @@ class ImageSources:
     def _workshop(self, role: RoleSettings, names: set[str], addresses: Mapping[str, HostAddresses]) -> "Workshop":
         # Imported here for start-up time: a run with nothing to do builds and delivers no image.
         from tfprov.engine.image_artifacts import Workshop  # noqa: PLC0415
+        from tfprov.images.compression.compression import Compression  # noqa: PLC0415
         from tfprov.images.oci_layout import Layout  # noqa: PLC0415
 
         layout = Layout(cache_home() / "images")
@@ -137,7 +138,8 @@ class ImageSources:
             from tfprov.images.relays.relays import Relays  # noqa: PLC0415  cryptography takes a while to import
 
             relays = Relays(role.values.cluster, layout, addresses, self.report.note)
-        return Workshop(layout, self.machines, self.report, names, self.delivered, relays)
+        compression = Compression(layout, role.values.deliver.compress)
+        return Workshop(layout, self.machines, self.report, names, self.delivered, relays, compression)
 
     def _archive(self, role: RoleSettings, path: Path) -> str:
         if not path.is_file():

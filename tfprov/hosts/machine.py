@@ -18,6 +18,7 @@ from tfprov.errors import HostError
 from tfprov.hosts.base import peer_is_listening
 from tfprov.hosts.docker.engine import LOCAL, Engine
 from tfprov.hosts.docker.engine_api.host_dial import DOCKER
+from tfprov.hosts.link_rate import measure_link
 from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden
 from tfprov.hosts.ssh.host import SSHHost
 from tfprov.hosts.trace import traced
@@ -52,6 +53,9 @@ class Machine(Protocol):
 
     def is_listening(self, address: str, port: int) -> bool:
         """Whether a program listens at `address:port`, as seen from the host."""
+
+    def link_rate(self) -> float | None:
+        """Measure how many bytes a second the host receives, in some 0.3 s; None for this machine, or if unknown."""
 
     def close(self) -> None:
         """Close all connections to the host."""
@@ -90,6 +94,10 @@ class SSHMachine:
         except ForwardingForbidden:
             script = 'exec 3<>"/dev/tcp/$0/$1" && { IFS= read -r -t 1 -n 1 -u 3; [ $? -ne 1 ]; }'
             return self.ssh.run(["timeout", "3", "bash", "-c", script, address, str(port)]).code == 0
+
+    def link_rate(self) -> float | None:
+        """See Machine. None for an account that does not run the program."""
+        return measure_link(self.ssh)
 
     def close(self) -> None:
         """See Machine."""
@@ -140,6 +148,9 @@ class LocalMachine:
     def is_listening(self, address: str, port: int) -> bool:
         """See Machine."""
         return is_listening(address, port)
+
+    def link_rate(self) -> None:
+        """See Machine."""
 
     def close(self) -> None:
         """See Machine."""

@@ -99,6 +99,27 @@ def last_tag_time(engine: Engine, image_id: str) -> datetime:
     return datetime.min.replace(tzinfo=UTC)
 
 
+def list_tags(engine: Engine, repository: str) -> dict[str, str]:
+    """Return the image ids of `repository` in `engine`, by tag."""
+    with engine.errors():
+        images = engine.api.images(repository)
+    names = ((name.rpartition(":"), it["Id"]) for it in images for name in it.get("RepoTags") or ())
+    return {tag: image_id for (repo, _, tag), image_id in names if repo == repository}
+
+
+def remove_old_tags(engine: Engine, repository: str, keep: int) -> None:
+    """Remove the tags of `repository` except the `keep` newest and those of images that a container uses."""
+    tags = list_tags(engine, repository)
+    if len(tags) <= keep:
+        return
+    with engine.errors():
+        used = {it.get("ImageID") for it in engine.api.containers(all=True)}
+    ages = {image_id: last_tag_time(engine, image_id) for image_id in set(tags.values())}
+    for name in sorted(tags, key=lambda name: (ages[tags[name]], name), reverse=True)[keep:]:
+        if tags[name] not in used:
+            untag(engine, f"{repository}:{name}")
+
+
 _PULL_ERRORS: tuple[tuple[str, str, str], ...] = (
     (
         r"unauthorized|authentication required|no basic auth credentials|denied: |docker login",

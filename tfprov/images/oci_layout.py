@@ -13,6 +13,8 @@ from pathlib import Path
 from tfprov.atomic_write import replace
 from tfprov.errors import DeliveryError, Locked
 from tfprov.images.blobs import Blobs, disk_errors
+from tfprov.images.compression.engine_digests import EngineDigests
+from tfprov.images.compression.variants import Variants
 from tfprov.images.oci_spec import OCI_INDEX, Descriptor, Index, OciImage, OciManifest, encode, parse
 
 _NAME = "org.opencontainers.image.ref.name"
@@ -24,6 +26,8 @@ class Layout:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.blobs = Blobs(directory)
+        self.variants = Variants(directory, self.blobs)
+        self.engines = directory / "engines"
         self._index = directory / "index.json"
         with self._lock_index():
             if not self._index.exists():
@@ -81,7 +85,10 @@ class Layout:
                 remaining = dict(sorted(named.items(), key=lambda item: self._last_used(item[1]), reverse=True)[:keep])
                 if remaining != named:
                     self._write_index(remaining)
-                return self._sweep({blob.digest for manifest in remaining.values() for blob in self._parts(manifest)})
+                needed = {blob.digest for manifest in remaining.values() for blob in self._parts(manifest)}
+                compressed = self.variants.prune(needed)
+                EngineDigests(self.engines).prune(compressed)
+                return self._sweep(needed | compressed)
         except BlockingIOError:
             raise Locked(f"{self.directory} is in use by another run", "prune when it is done") from None
 

@@ -4,30 +4,28 @@ The engine pulls it from a read-only registry in this process, through a port of
 through the SSH connection. Where that cannot be, the same layers go as an archive to `docker load`.
 """
 
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tfprov.errors import HostError, Unreachable
-from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.machine import Machine
 from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden
 from tfprov.images.archive import stream_archive
-from tfprov.images.engine_images import count_shared_layers, find_image, last_tag_time, tag, untag, wait_for_stream
+from tfprov.images.compression.compression import Choice, Compression
+from tfprov.images.compression.stage_forms import StageForms
+from tfprov.images.engine_images import count_shared_layers, find_image, tag, wait_for_stream
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Descriptor, OciImage
 from tfprov.images.preflight import check_disk_space, check_platform, disk_space_needed
-from tfprov.images.registry_server import LOOPBACK, PushRegistry, remove_stage, split_stages, untag_temporary
+from tfprov.images.registry_server import LOOPBACK, PushRegistry
 from tfprov.images.relays.protocols import Relay, RelayedPull, Relays
+from tfprov.images.sent_bytes import SentBytes
+from tfprov.images.stages import layers_worth_finding, remove_stage, split_stages, untag_temporary, with_layer_offsets
 
 PAUSES = (1.0, 3.0, 9.0)
 """Seconds before each new try after the connection was lost."""
-
-_SMALL = 64 * 1024
-"""Bytes whose transfer takes about as long as one query to the engine about an image."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,8 @@ class PushResult:
     """The result of a delivery: `sent` bytes, the way, and the reason if it was not a pull.
 
     `from_hosts` are those of the bytes that came from other hosts, by their names. `image_id` is the image's id in the
-    host's engine.
+    host's engine. `saved` bytes were not sent because layers were compressed; `rate` is the link's in bytes a second, None
+    where it was not measured.
     """
 
     sent: int
@@ -43,6 +42,8 @@ class PushResult:
     reason: str = ""
     image_id: str = field(default="", compare=False)
     from_hosts: Mapping[str, int] = field(default_factory=dict, compare=False)
+    saved: int = field(default=0, compare=False)
+    rate: float | None = field(default=None, compare=False)
 
 
 def push(  # noqa: PLR0913, PLR0917
@@ -54,14 +55,17 @@ def push(  # noqa: PLR0913, PLR0917
     note: Callable[[str], None] = lambda text: None,
     pauses: Sequence[float] = PAUSES,
     relays: Relays | None = None,
+    compression: Compression | None = None,
 ) -> PushResult:
     """Deliver `image` to the engine of `machine` and tag it there as `reference` (`repository:tag`).
 
     `progress` is called with the bytes sent and the total, from several threads but one at a time; `note` with a message
     before each retry after a lost connection, at most one for each of `pauses`. With `relays`, layers may come from other
-    hosts. HostError, before anything is sent, when the image is for another platform or the disk is too full.
+    hosts; without `compression` they are sent as they are. HostError, before anything is sent, when the image is for
+    another platform or the disk is too full.
     """
-    delivery = _Delivery(machine, layout, image, reference, progress, note, relays)
+    compression = compression or Compression(layout, "never")
+    delivery = _Delivery(machine, layout, image, reference, SentBytes(progress), note, relays, compression)
     with layout.in_use():
         layout.mark_used(image)
         for number, pause in enumerate(pauses, 1):
@@ -75,27 +79,6 @@ def push(  # noqa: PLR0913, PLR0917
         return delivery.attempt()
 
 
-def list_tags(engine: Engine, repository: str) -> dict[str, str]:
-    """Return the image ids of `repository` in `engine`, by tag."""
-    with engine.errors():
-        images = engine.api.images(repository)
-    names = ((name.rpartition(":"), it["Id"]) for it in images for name in it.get("RepoTags") or ())
-    return {tag: image_id for (repo, _, tag), image_id in names if repo == repository}
-
-
-def remove_old_tags(engine: Engine, repository: str, keep: int) -> None:
-    """Remove the tags of `repository` except the `keep` newest and those of images that a container uses."""
-    tags = list_tags(engine, repository)
-    if len(tags) <= keep:
-        return
-    with engine.errors():
-        used = {it.get("ImageID") for it in engine.api.containers(all=True)}
-    ages = {image_id: last_tag_time(engine, image_id) for image_id in set(tags.values())}
-    for name in sorted(tags, key=lambda name: (ages[tags[name]], name), reverse=True)[keep:]:
-        if tags[name] not in used:
-            untag(engine, f"{repository}:{name}")
-
-
 class _Delivery:
     """The delivery of one image to one host, over one connection or several."""
 
@@ -105,19 +88,19 @@ class _Delivery:
         layout: Layout,
         image: OciImage,
         reference: str,
-        progress: Callable[[int, int], None],
+        counted: SentBytes,
         note: Callable[[str], None],
         relays: Relays | None,
+        compression: Compression,
     ) -> None:
         self._machine, self._engine = machine, machine.engine
         self._layout, self._image, self._reference = layout, image, reference
-        self._progress, self._note, self._relays = progress, note, relays
-        self._from_hosts: Counter[str] = Counter()
-        self._counting = threading.Lock()
+        self._counted, self._note, self._relays, self._compression = counted, note, relays, compression
         self._way: Literal["there", "pull", "load"] = "there"
-        self._reason = ""
-        self._id = ""
-        self._sent = self._total = 0
+        self._reason = self._id = self._engine_id = ""
+        self._choice: Choice | None = None
+        self._forms = StageForms(layout, image, 0)
+        self._saved = 0
         self.has_begun = False
 
     def attempt(self) -> PushResult:
@@ -127,16 +110,19 @@ class _Delivery:
             if not self._tag_image():
                 what = "its engine accepted the image and does not have it"
                 raise HostError(self._machine.host, what, "check the engine's log there, and run this again")
-        return PushResult(self._sent, self._way, self._reason, self._id, dict(self._from_hosts))
+        sent, from_hosts = self._counted.sent, dict(self._counted.from_hosts)
+        rate = self._choice.rate if self._choice else None
+        return PushResult(sent, self._way, self._reason, self._id, from_hosts, self._saved, rate)
 
     def _tag_image(self) -> bool:
         """Tag the image and remove temporary tags; False when the engine does not have the image."""
-        facts = find_image(self._engine, self._image)
+        form = self._forms.last(self._image)
+        facts = find_image(self._engine, form)
         if facts is None:
             return False
         self._id = str(facts["Id"])
         tag(self._engine, self._id, self._reference)
-        untag_temporary(self._engine, self._image)
+        untag_temporary(self._engine, form)
         return True
 
     def _send(self) -> None:
@@ -144,19 +130,40 @@ class _Delivery:
             info: dict[str, Any] = self._engine.api.info()
         self.has_begun = True
         check_platform(self._machine.host, info, self._image)
-        number = count_shared_layers(self._engine, self._image.diff_ids, _layers_worth_finding(self._image))
-        self._set_total(self._image.layers[number:])
+        number = count_shared_layers(self._engine, self._image.diff_ids, layers_worth_finding(self._image))
+        self._expect(self._image.layers[number:])
         parts = split_stages(self._layout, self._image)
         wanted = [part for part in parts if len(part.layers) > number or part is self._image]
         self._check_space(info, wanted, number)
-        self._reason = self._try_pull(wanted, self._image.layers[:number])
+        self._engine_id = str(info.get("ID") or "")
+        self._choose_forms(number)
+        self._reason = self._try_pull(wanted, number)
         if self._reason:
             self._load(wanted, number)
         for part in parts[:-1]:
-            remove_stage(self._engine, part)
+            remove_stage(self._engine, self._forms.last(part))
+
+    def _choose_forms(self, number: int) -> None:
+        """Decide once for all attempts whether layers are compressed, and begin with it."""
+        missing = self._image.layers[number:]
+        if self._choice is None and self._relays is not None:
+            self._choice = self._compression.choose_for_all(self._machine, self._image, missing)
+        elif self._choice is None:
+            self._choice = self._compression.choose(self._machine, missing)
+        self._forms = self._compression.forms(self._image, number, self._engine_id, self._choice, self._note)
+        self._forms.begin()
+
+    def _form(self, part: OciImage, *, all_layers: bool = False) -> OciImage:
+        """Return a stage as it is sent, once its layers are compressed."""
+        before = self._forms.saved
+        form = self._forms.of(part, all_layers=all_layers)
+        saved = self._forms.saved - before
+        self._counted.expect_less(saved)
+        self._saved += saved
+        return form
 
     def _check_space(self, info: Mapping[str, Any], wanted: Sequence[OciImage], number: int) -> None:
-        layers = [part.layers[begin:] for begin, part in _with_layer_offsets(wanted, number)]
+        layers = [part.layers[begin:] for begin, part in with_layer_offsets(wanted, number)]
         directory = info.get("DockerRootDir")
         if not directory:
             return
@@ -172,19 +179,19 @@ class _Delivery:
                 self._relays = None
                 self._note("no room for a relay: its layers come from this machine, and it sends none to other hosts")
 
-    def _try_pull(self, wanted: Sequence[OciImage], lower: Sequence[Descriptor]) -> str:
+    def _try_pull(self, wanted: Sequence[OciImage], number: int) -> str:
         """Let the engine pull the image; return an empty text, or why this host cannot pull it."""
-        registry = PushRegistry(self._layout, wanted, lower, self._count)
+        registry = PushRegistry(self._layout, (), (), self._counted.add)
         try:
             with self._machine.remote_forward(registry.serve) as port:
-                if not self._try_relay(wanted, len(lower), registry, port):
+                if not self._try_relay(wanted, number, registry, port):
                     self._pull_all(wanted, registry, port)
         except ForwardingForbidden:
             return "its sshd forwards no ports, so the image went as one archive, which is slower"
         except Unreachable:
             raise
         except HostError as error:
-            if registry.has_refused:
+            if registry.refused:
                 return "it has the lower layers from elsewhere, so the others went as one archive"
             if not registry.was_contacted:
                 return (
@@ -195,6 +202,7 @@ class _Delivery:
             if "no space" in str(error):
                 raise
             # The engine fetches a layer once for all concurrent pulls, and another delivery may have refused it.
+            self._forms.drop_damaged()
             return "its engine did not pull all of it, so the rest went as one archive"
         return ""
 
@@ -202,8 +210,9 @@ class _Delivery:
         """Let the engine pull through a relay; return False where there is none, or it did not work to the end."""
         if self._relays is None:
             return False
-        missing = self._image.layers[number:]
-        relay = self._relays.join(RelayedPull(self._machine, self._image, missing, registry, port, self._count_from))
+        missing = self._form(self._image).layers[number:]  # a relay is told all that it may be asked for
+        pull = RelayedPull(self._machine, self._image, missing, registry, port, self._counted.add_from)
+        relay = self._relays.join(pull)
         if relay is None:
             return False
         try:
@@ -211,7 +220,7 @@ class _Delivery:
         except Unreachable:
             raise
         except HostError as error:
-            if registry.has_refused or "no space" in str(error):
+            if registry.refused or "no space" in str(error):
                 raise
             relay.end()  # what it has may be damaged
             self._note("the pull through its relay failed; the rest comes from this machine")
@@ -222,7 +231,22 @@ class _Delivery:
         self, wanted: Sequence[OciImage], registry: PushRegistry, port: int, relay: Relay | None = None
     ) -> None:
         for part in wanted:
-            self._pull(f"{LOOPBACK}:{port}", registry, part.manifest.digest, relay)
+            self._pull_form(part, registry, port, relay)
+            self._compression.record(self._engine_id, self._forms, part)
+
+    def _pull_form(self, part: OciImage, registry: PushRegistry, port: int, relay: Relay | None) -> None:
+        """Pull a stage, in which layers that the engine has are named by the digests under which it knows them."""
+        while True:
+            form = self._form(part)
+            registry.refused.clear()
+            registry.offer(form, self._forms.held)
+            try:
+                return self._pull(f"{LOOPBACK}:{port}", registry, form.manifest.digest, relay)
+            except Unreachable:
+                raise
+            except HostError:
+                if not (registry.refused and self._forms.switch()):
+                    raise
 
     def _pull(self, address: str, registry: PushRegistry, digest: str, relay: Relay | None) -> None:
         self._way = "pull"
@@ -243,57 +267,25 @@ class _Delivery:
     def _load(self, wanted: Sequence[OciImage], number: int) -> None:
         self._way = "load"
         try:
-            for begin, part in _with_layer_offsets(wanted, number):
-                self._load_archive(part, part.layers[begin:])
+            for begin, part in with_layer_offsets(wanted, number):
+                form = self._form(part)
+                self._load_archive(form, form.layers[begin:])
         except Unreachable:
             raise
         except HostError as error:
             if (len(wanted) == 1 and not number) or "no space" in str(error):
                 raise
-            self._set_total(self._image.layers)  # not every engine accepts an archive without the layers it has
-            self._load_archive(self._image, self._image.layers)
+            self._expect(self._image.layers)  # not every engine accepts an archive without the layers it has
+            form = self._form(self._image, all_layers=True)
+            self._load_archive(form, form.layers)
 
     def _load_archive(self, image: OciImage, layers: Sequence[Descriptor]) -> None:
-        reference = self._reference if image is self._image else None
+        reference = self._reference if image.id == self._image.id else None
         with self._engine.errors():
-            archive = self._count_chunks(stream_archive(self._layout, image, reference, layers))
+            archive = self._counted.through(stream_archive(self._layout, image, reference, layers))
             lines = self._engine.api.load_image(archive)  # type: ignore[no-untyped-call]
         wait_for_stream(self._engine, lines)
 
-    def _set_total(self, layers: Sequence[Descriptor]) -> None:
-        """Set the total to the bytes sent, and those of `layers` and the two documents."""
-        blobs = {it.digest: it.size for it in (*layers, self._image.config, self._image.manifest)}
-        self._total = self._sent + sum(blobs.values())
-
-    def _count_chunks(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        for piece in pieces:
-            self._count(len(piece))
-            yield piece
-
-    def _count(self, size: int) -> None:
-        with self._counting:
-            self._sent += size
-            self._total = max(self._total, self._sent)
-            self._progress(self._sent, self._total)
-
-    def _count_from(self, host: str, size: int) -> None:
-        with self._counting:
-            self._from_hosts[host] += size
-        self._count(size)
-
-
-def _layers_worth_finding(image: OciImage) -> int:
-    """Return how many layers are worth finding: the rest is sent faster than the engine answers about another image."""
-    size = 0
-    for number, layer in reversed(list(enumerate(image.layers))):
-        size += layer.size
-        if size > _SMALL:
-            return number + 1
-    return 0
-
-
-def _with_layer_offsets(parts: Sequence[OciImage], number: int) -> Iterator[tuple[int, OciImage]]:
-    """Yield each stage with the number of its layers that the engine has by then: at first, `number`."""
-    for part in parts:
-        yield number, part
-        number = len(part.layers)
+    def _expect(self, layers: Sequence[Descriptor]) -> None:
+        """Announce `layers` and the two documents."""
+        self._counted.expect((*layers, self._image.config, self._image.manifest))

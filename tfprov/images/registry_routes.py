@@ -39,19 +39,21 @@ class Response:
 class Registry:
     """Serves `images`, by repository and digest: `{"tfprov/linear": [image]}`. There are no tags.
 
-    Immutable, so any number of threads may call it. The caller holds the layout `in_use`.
+    Any number of threads may call it. The caller holds the layout `in_use`.
     """
 
     def __init__(self, layout: Layout, images: Mapping[str, Sequence[OciImage]]) -> None:
         self.blobs = layout.blobs
-        self._manifests = {
-            name: {image.manifest.digest: image.manifest for image in named} for name, named in images.items() if named
-        }
-        self._blobs = {
-            name: {blob.digest: blob for image in named for blob in (*image.layers, image.config)}
-            for name, named in images.items()
-            if named
-        }
+        self._manifests: dict[str, dict[str, Descriptor]] = {}
+        self._blobs: dict[str, dict[str, Descriptor]] = {}
+        for name, named in images.items():
+            for image in named:
+                self.add(name, image)
+
+    def add(self, name: str, image: OciImage) -> None:
+        """Serve one more image in the repository `name`."""
+        self._blobs.setdefault(name, {}).update({blob.digest: blob for blob in (*image.layers, image.config)})
+        self._manifests.setdefault(name, {})[image.manifest.digest] = image.manifest
 
     def answer(self, request: Request) -> Response:
         """Return the response to a request; a HEAD gets the response of a GET, and the server omits the body."""

@@ -15,65 +15,16 @@ from http import HTTPStatus
 from typing import BinaryIO, Protocol
 
 from tfprov.errors import DeliveryError
-from tfprov.hosts.docker.engine import Engine
-from tfprov.images.engine_images import find_image, untag
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import DOCKER_CONFIG, Descriptor, OciImage, encode, write_manifest
+from tfprov.images.oci_spec import Descriptor, OciImage
 from tfprov.images.registry_routes import Registry, Request, Response, error_response
 
-STAGE_SIZE = 32 * 1024 * 1024
-"""Minimum bytes of a stage's layers: smaller stages would cost more in requests than they save."""
 LOOPBACK = "127.0.0.1"
-_TEMPORARY_NAME = re.compile(rf"{re.escape(LOOPBACK)}:[0-9]+/tfprov/(image|[0-9a-f]{{32}})@")
-"""The name of an image while it is pulled: from `random_repository`, or the fixed one of earlier versions."""
 
 
 def random_repository() -> str:
     """Return an unguessable repository name: any user of the host can connect to the forwarded port."""
     return f"tfprov/{secrets.token_hex(16)}"
-
-
-def split_stages(layout: Layout, image: OciImage, size: int = STAGE_SIZE) -> tuple[OciImage, ...]:
-    """Return the stages of `image`, itself the last; they are stored in `layout` without a name.
-
-    They depend on the image alone, so that a run continues the delivery that another run began.
-    """
-    result = []
-    pending = 0
-    for number, layer in enumerate(image.layers[:-1], 1):
-        pending += layer.size
-        if pending >= size:
-            result.append(_stage(layout, image, number))
-            pending = 0
-    return (*result, image)
-
-
-def _stage(layout: Layout, image: OciImage, number: int) -> OciImage:
-    os, _, architecture = image.platform.partition("/")
-    root = {"type": "layers", "diff_ids": image.diff_ids[:number]}
-    config = encode({"architecture": architecture, "os": os, "config": {}, "history": [], "rootfs": root})
-    manifest, document = write_manifest(layout.blobs.write(config, DOCKER_CONFIG), image.layers[:number])
-    layout.blobs.write(document, manifest.media_type)
-    return layout.image(manifest)
-
-
-def untag_temporary(engine: Engine, image: OciImage) -> None:
-    """Remove the names under which `engine` pulled `image`, in this run or in one that was killed.
-
-    A stage is removed with its last name; its layers stay with the image that contains them.
-    """
-    facts = find_image(engine, image) or {}
-    for name in facts.get("RepoDigests") or ():
-        if _TEMPORARY_NAME.match(name):
-            untag(engine, name)
-
-
-def remove_stage(engine: Engine, stage: OciImage) -> None:
-    """Remove a stage after the image is complete."""
-    untag_temporary(engine, stage)
-    facts = find_image(engine, stage)
-    if facts is not None and not facts.get("RepoTags"):  # it came as an archive, without a name
-        untag(engine, facts["Id"])
 
 
 CHUNK = 128 * 1024
@@ -231,8 +182,8 @@ class PushRegistry(Registry):
     and `credentials` is the same as HTTP basic authentication sends it.
 
     An engine that got a layer from elsewhere (an archive, another registry) does not know it by our digest and would
-    fetch it again: such a request is refused, which ends the pull at once, and sets `has_refused`. `was_contacted` is set
-    by the first connection, `is_authenticated` by the first request with the token. `on_sent` is called with the bytes
+    fetch it again: such a request is refused, which ends the pull at once; `refused` has the digests. `was_contacted` is
+    set by the first connection, `is_authenticated` by the first request with the token. `on_sent` is called with the bytes
     sent, from one thread at a time.
     """
 
@@ -244,15 +195,23 @@ class PushRegistry(Registry):
         on_sent: Callable[[int], None],
     ) -> None:
         self.name = random_repository()
-        super().__init__(layout, {self.name: stages})
-        self.was_contacted = self.is_authenticated = self.has_refused = False
+        super().__init__(layout, {self.name: ()})
+        self.was_contacted = self.is_authenticated = False
+        self.refused: set[str] = set()
         self.login = {"username": _USER, "password": secrets.token_urlsafe(32)}
         self._credentials = b64encode(f"{_USER}:{self.login['password']}".encode())
         self.credentials = self._credentials.decode()
         self._count = on_sent
         self._lock = threading.Lock()
-        missing = {layer.digest for layer in stages[-1].layers[len(layers_on_host) :]}
+        self._held: set[str] = set()
+        for stage in stages:
+            self.offer(stage, layers_on_host)
+
+    def offer(self, stage: OciImage, layers_on_host: Collection[Descriptor]) -> None:
+        """Serve `stage`, of which the host has the lowest layers."""
+        missing = {layer.digest for layer in stage.layers[len(layers_on_host) :]}
         self._held = {layer.digest for layer in layers_on_host} - missing
+        self.add(self.name, stage)
 
     def answer(self, request: Request) -> Response:
         """See Registry."""
@@ -265,7 +224,7 @@ class PushRegistry(Registry):
         self.is_authenticated = True
         response = super().answer(request)
         if response.blob is not None and response.blob.digest in self._held:
-            self.has_refused = True
+            self.refused.add(response.blob.digest)
             return error_response(403, "DENIED", "the host has this layer")
         return response
 

@@ -213,18 +213,6 @@ class Image(StrictModel):
         return "build" if self.build is not None else "name" if self.name is not None else "archive"
 
 
-class Deliver(StrictModel):
-    """How images get to the hosts."""
-
-    from_hosts: Literal["never", "auto"] = Field(
-        "never",
-        description="Where hosts get the layers of an image from: `never`, all from the controller; `auto`, a layer leaves "
-        "the controller once, and hosts that have it send it on to the others: over TLS with a certificate of this run, "
-        "from a relay at a free port of the host's `address`. Hosts that no other reaches get theirs from the controller.",
-        examples=["auto"],
-    )
-
-
 class NfsExport(StrictModel):
     """A directory of an NFS server, which the host's engine mounts as a volume."""
 

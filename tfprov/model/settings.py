@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tfprov.model import field_types, validators
+from tfprov.model.delivery import Deliver
 from tfprov.model.sections import (
     Address,
     ClusterName,
     Count,
     DataService,
-    Deliver,
     End,
     EnvName,
     ExitCode,
@@ -48,7 +48,7 @@ class Settings(StrictModel):
     )
     deliver: Deliver = Field(
         default_factory=Deliver,
-        description="How the image gets to the hosts. Default: the default of `from_hosts`.",
+        description="How the image gets to the hosts. Default: the defaults of `from_hosts` and `compress`.",
         examples=[{"from_hosts": "auto"}],
     )
     runtime: Literal["docker", "process"] = Field(

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator
 
 from tfprov.errors import Problem, printable
+from tfprov.model.delivery import Deliver
 from tfprov.model.sections import Image
 from tfprov.model.setting_types import CONTAINER_ONLY, implied_wiring
 from tfprov.model.settings import Settings
@@ -160,11 +161,12 @@ def check_container_settings(node: Mapping, values: Settings, *, whole: bool) ->
         yield from _image(node, values.image, whole=whole)
     if values.data is not None:
         yield from check_data(node, values.data, whole=whole)
-    if whole and values.deliver.from_hosts == "auto" and values.image is not None and values.image.name is not None:
-        what = (
-            "`deliver.from_hosts` is for images that this machine delivers; hosts pull `image.name` from its registry"
-        )
-        yield Problem(find(node, ["deliver", "from_hosts"])[1], what, "remove it")
+    if whole and values.image is not None and values.image.name is not None:
+        for name in ("from_hosts", "compress"):
+            if getattr(values.deliver, name) != Deliver.model_fields[name].default:
+                what = f"`deliver.{name}` is for images that this machine delivers"
+                what += "; hosts pull `image.name` from its registry"
+                yield Problem(find(node, ["deliver", name])[1], what, "remove it")
     if values.runtime == "docker":
         yield from _docker(node, values, whole=whole)
         if values.python is not None and whole:

@@ -26,7 +26,8 @@ from tfprov.images.engine_images import (
 )
 from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
-from tfprov.images.registry_server import random_repository, remove_stage, untag_temporary
+from tfprov.images.registry_server import random_repository
+from tfprov.images.stages import remove_stage, untag_temporary
 
 RECIPE = Recipe(
     BuildContext("/lab", "sha256:1", b"archive", "gpu.Dockerfile"), {"A": "1", "B": "2"}, proxies={"A": "0"}

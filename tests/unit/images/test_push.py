@@ -20,7 +20,8 @@ from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST, Descriptor, OciImage, encode
 from tfprov.images.preflight import check_disk_space, check_platform, disk_space_needed, format_size
 from tfprov.images.registry_routes import Request
-from tfprov.images.registry_server import PushRegistry, split_stages
+from tfprov.images.registry_server import PushRegistry
+from tfprov.images.stages import split_stages
 
 MIB = 1024 * 1024
 
@@ -202,7 +203,7 @@ def test_without_the_token_every_request_gets_the_same_401(layout: Layout) -> No
     ((status, body, response_headers),) = answers
     assert (status, dict(response_headers)["WWW-Authenticate"]) == (401, 'Basic realm="tfprov"')
     assert image.manifest.digest.encode() not in body
-    assert (registry.is_authenticated, registry.has_refused) == (False, False)
+    assert (registry.is_authenticated, registry.refused) == (False, set())
     statuses = [
         registry.answer(Request("GET", it, {"authorization": authorization(registry)})).status for it in targets
     ]
@@ -215,9 +216,9 @@ def test_a_request_for_a_layer_on_the_host_is_refused_and_recorded(layout: Layou
     registry = PushRegistry(layout, [image], image.layers[:2], lambda size: None)
     assert status_of(registry, "manifests", image.manifest.digest) == 200
     assert [status_of(registry, "blobs", it.digest) for it in (image.config, image.layers[2])] == [200, 200]
-    assert not registry.has_refused
+    assert not registry.refused
     assert [status_of(registry, "blobs", it.digest) for it in image.layers[:2]] == [403, 403]
-    assert registry.has_refused
+    assert registry.refused == {layer.digest for layer in image.layers[:2]}
 
 
 def test_a_layer_that_is_missing_again_higher_up_is_served(layout: Layout) -> None:

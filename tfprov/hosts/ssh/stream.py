@@ -114,6 +114,12 @@ class Stream:
         return bool(self._channel.recv_ready() or self._channel.eof_received or self._channel.closed)
 
     @property
+    def window(self) -> int:
+        """Bytes that the peer is ready to receive beyond those that were sent; it grows as the program reads them."""
+        size: int = self._channel.out_window_size
+        return size
+
+    @property
     def is_open(self) -> bool:
         """Whether the peer may still send; False once its end is known."""
         return self._carrier.alive and not (self._closed or self._channel.closed or self._channel.eof_received)

@@ -289,7 +289,7 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
         r"^`(image|wiring)` differs between ",
         r"^`(cluster|runtime|strategy|wiring)` is `\w+` for ",
         r"^`\w+` is for `runtime: docker`",
-        r"^`deliver.from_hosts` is for images that this machine delivers",
+        r"^`deliver.\w+` is for images that this machine delivers",
         r"^`checkpoints.link` needs a working directory",
         r"^`image.\w+` is for an image that is built",
         r"^`image` (needs one|has both|has all) of|^`image` has both",

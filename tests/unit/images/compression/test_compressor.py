@@ -1,0 +1,174 @@
+"""Compressed layers in the layout: made once, complete or not there, and gone with their image."""
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.support.delivery_images import contents, load_image, tar
+from tfprov.errors import DeliveryError
+from tfprov.images.compression.compressor import Compressor
+from tfprov.images.compression.decision import MIN_LAYER
+from tfprov.images.compression.engine_digests import EngineDigests
+from tfprov.images.oci_layout import Layout
+from tfprov.images.oci_spec import DOCKER_LAYER, Descriptor, OciImage, layer_type
+
+LAYERS = (tar({"text": os.urandom(600_000).hex().encode()}), tar({"noise": os.urandom(600_000)}), tar({"small": b"x"}))
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "images")
+
+
+@pytest.fixture
+def image(layout: Layout) -> OciImage:
+    return load_image(layout, layers=LAYERS)
+
+
+def content_of(layout: Layout, blob: Descriptor) -> bytes:
+    return layout.blobs.path(blob.digest).read_bytes()
+
+
+def test_a_layer_is_compressed_once_and_kept_for_later_runs(layout: Layout, image: OciImage) -> None:
+    compressor = Compressor(layout, 2)
+    with ThreadPoolExecutor(8) as pool:
+        made = set(pool.map(compressor.form, [image.layers[0]] * 8))
+    [form] = made
+    assert form.media_type == layer_type("gzip")
+    assert form.size < 0.7 * image.layers[0].size
+    assert gzip.decompress(content_of(layout, form)) == LAYERS[0]
+    assert not list(layout.blobs.incoming.iterdir())
+    layout.blobs.path(image.layers[0].digest).unlink()  # a later run does not read the layer again
+    assert Compressor(Layout(layout.directory), 1).form(image.layers[0]) == form
+
+
+def test_layers_that_do_not_shrink_stay_as_they_are(layout: Layout, image: OciImage) -> None:
+    compressor = Compressor(layout)
+    packed = layout.blobs.write(gzip.compress(LAYERS[0]), layer_type("gzip"))
+    for layer in (image.layers[1], image.layers[2], packed):
+        assert compressor.form(layer) == layer
+        assert layout.variants.named(layer) is None
+        assert not layout.variants.may_shrink(layer), "and nobody tries again"
+    assert image.layers[2].size < MIN_LAYER < image.layers[1].size
+
+
+def test_a_layer_that_only_seems_to_shrink_stays_as_it_is(layout: Layout) -> None:
+    """The samples are at its ends and between them."""
+    zeros, length = bytes(64 * 1024), 64 * 1024 * 200
+    step = (length - len(zeros)) / 15
+    data = bytearray(os.urandom(length))
+    for number in range(16):
+        at = int(number * step)
+        data[at : at + len(zeros)] = zeros
+    layer = layout.blobs.write(bytes(data), DOCKER_LAYER)
+    assert Compressor(layout).form(layer) == layer
+    assert len(contents(layout)) == 1
+
+
+def test_a_truncated_or_unrecorded_form_is_made_again(layout: Layout, image: OciImage) -> None:
+    compressor = Compressor(layout)
+    form = compressor.form(image.layers[0])
+    path, record = layout.blobs.path(form.digest), layout.directory / "compressed" / image.layers[0].digest[7:]
+    whole = path.read_bytes()
+    path.write_bytes(whole[:1000])
+    assert layout.variants.find(image.layers[0]) is None
+    assert compressor.form(image.layers[0]) == form
+    assert path.read_bytes() == whole
+    for damage in (b"", b"{", b"[]", b'{"variant": 5}', b'{"variant": {"digest": "../../x"}}', b"\xff"):
+        record.write_bytes(damage)
+        assert layout.variants.find(image.layers[0]) is None
+        assert compressor.form(image.layers[0]) == form
+
+
+def test_a_damaged_layer_gets_no_form(layout: Layout, image: OciImage) -> None:
+    """Its digest would be that of the damage, also after the layer is made again."""
+    path = layout.blobs.path(image.layers[0].digest)
+    path.write_bytes(b"x" + path.read_bytes()[1:])
+    with pytest.raises(DeliveryError, match="is damaged; remove it: images are made again"):
+        Compressor(layout).form(image.layers[0])
+    path.unlink()
+    with pytest.raises(DeliveryError, match="No such file"):
+        Compressor(layout).form(image.layers[0])
+    assert layout.variants.named(image.layers[0]) is None
+    assert not list(layout.blobs.incoming.iterdir())
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tfprov.images.compression import compressor, variants
+from tfprov.images.oci_layout import Layout
+layout, where = Layout(Path(sys.argv[1])), sys.argv[2]
+def die(*args, **options): os.kill(os.getpid(), signal.SIGKILL)
+if where == "in the member":
+    def pieces(source, *rest):
+        yield source.read(1000)
+        die()
+    compressor.gzip_pieces = pieces
+if where == "before the record": variants.replace = die
+compressor.Compressor(layout).form(layout.find("base").layers[0])
+"""
+
+
+@pytest.mark.parametrize("where", ["in the member", "before the record"])
+def test_after_a_kill_the_next_run_makes_the_same_form(layout: Layout, image: OciImage, where: str) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED, layout.directory, where], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert layout.variants.named(image.layers[0]) is None
+    form = Compressor(layout).form(image.layers[0])
+    assert gzip.decompress(content_of(layout, form)) == LAYERS[0]
+    layout.prune(keep=5)
+    assert len(contents(layout)) == len(image.blobs) + 1, "nothing of the killed one is left"
+
+
+def test_a_form_is_pruned_with_its_image_and_stays_with_it(layout: Layout, image: OciImage) -> None:
+    compressor, digests = Compressor(layout), EngineDigests(layout.engines)
+    form = compressor.form(image.layers[0])
+    compressor.form(image.layers[1])
+    digests.update("engine 1", {form.digest, "sha256:" + 64 * "0"}, ())
+    digests.update("engine 2", {"sha256:" + 64 * "0"}, ())
+    assert layout.prune(keep=5) == 0
+    assert layout.variants.find(image.layers[0]) == form
+    assert not layout.variants.may_shrink(image.layers[1])
+    assert digests.read("engine 1") == {form.digest}
+    assert len(list(layout.engines.iterdir())) == 1
+    assert layout.prune(keep=0) == image.size + form.size
+    assert contents(layout) == {}
+    assert not list((layout.directory / "compressed").iterdir())
+    assert not list(layout.engines.iterdir())
+
+
+def test_digests_of_engines_are_kept_by_the_id_of_the_engine(tmp_path: Path) -> None:
+    digests = EngineDigests(tmp_path / "engines")
+    digests.update("a/../b", {"1", "2"}, ())
+    digests.update("other", {"3"}, {"1"})
+    digests.update("a/../b", {"4"}, {"1", "5"})
+    again = EngineDigests(tmp_path / "engines")
+    assert (again.read("a/../b"), again.read("other"), again.read("none"), again.read("")) == (
+        {"2", "4"},
+        {"3"},
+        set(),
+        set(),
+    )
+    digests.update("", {"6"}, ())  # an engine without an id
+    assert len(list((tmp_path / "engines").iterdir())) == 2
+    for path in (tmp_path / "engines").iterdir():
+        path.write_bytes(b"\xff\xfe")
+    assert again.read("other") == set(), "a damaged record costs a failed pull"
+
+
+def test_close_ends_what_is_being_compressed(layout: Layout) -> None:
+    layers = [layout.blobs.write(os.urandom(4_000_000).hex().encode(), DOCKER_LAYER) for _ in range(4)]
+    compressor = Compressor(layout, 1)
+    compressor.begin(layers)
+    compressor.close()
+    compressor.close()
+    assert layout.variants.named(layers[-1]) is None
+    assert not list(layout.blobs.incoming.iterdir())
+    assert compressor.form(layers[-1]).size < layers[-1].size, "the next delivery can compress again"

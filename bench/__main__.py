@@ -23,7 +23,6 @@ from . import (
     noop,
     render,
     scale,
-    scale_faults,
     slow_link,
     spark,
     startup,
@@ -32,6 +31,7 @@ from . import (
 )
 from .bed import bed
 from .measure import Figure, machine, say, table
+from .simulator import scale_faults
 
 _CPU = "CPU: the same ratio of CPU time, of controller and hosts together; other work on the machine disturbs it less."
 PARTS = (

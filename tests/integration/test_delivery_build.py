@@ -3,22 +3,26 @@
 import re
 import tarfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import docker
 import pytest
 
-from tests.support.delivery import machine
+from tests.support.delivery import OURS as DELIVERED
+from tests.support.delivery import clean, machine, push_image
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.files import write
 from tests.support.images import Images
+from tests.support.loopback_machine import LoopbackMachine
 from tests.support.testhosts import Lab
 from tfprov.errors import HostError, Position
 from tfprov.hosts.docker.engine import Engine
-from tfprov.images.build import LABEL, MAX_ERROR_LINES, Recipe, build, export, pack_context
+from tfprov.images.build import LABEL, MAX_ERROR_LINES, Recipe, build, pack_context
+from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
+from tfprov.images.oci_spec import OciImage
 
 OURS = "build-test"
 GREETING = {
@@ -39,8 +43,9 @@ GREETING = {
 
 
 @pytest.fixture
-def engine(private_engine: PrivateEngine) -> Iterator[Engine]:
-    made = Engine.local("h1", Path(private_engine.socket))
+def builder(private_engine: PrivateEngine) -> Iterator[LoopbackMachine]:
+    """The machine that builds."""
+    made = LoopbackMachine("h1", private_engine)
     yield made
     made.close()
     client = private_engine.client
@@ -48,6 +53,11 @@ def engine(private_engine: PrivateEngine) -> Iterator[Engine]:
         with suppress(docker.errors.APIError):  # it went with another one
             client.images.remove(str(image.id), force=True)
     client.images.prune()
+
+
+@pytest.fixture
+def engine(builder: LoopbackMachine) -> Engine:
+    return builder.engine
 
 
 @pytest.fixture
@@ -72,7 +82,8 @@ def contents(layout: Layout, name: str) -> dict[str, bytes]:
     return result
 
 
-def test_an_image_is_built_step_by_step_and_exported(engine: Engine, base: str, tmp_path: Path) -> None:
+def test_an_image_is_built_step_by_step_and_exported(builder: LoopbackMachine, base: str, tmp_path: Path) -> None:
+    engine = builder.engine
     message_text: list[str] = []
     secret = {
         "ca_bundle": b"the certificates of this test",
@@ -86,7 +97,7 @@ def test_an_image_is_built_step_by_step_and_exported(engine: Engine, base: str, 
     assert message_text[3] == f'Step 4/{steps + 1} : RUN ls /machine && echo "$HTTP_PROXY" >/told'
 
     layout = Layout(tmp_path / "images")
-    image = export(engine, image_id, layout, "built")
+    image = export(builder, image_id, layout, "built")
     assert (image.id, image.labels) == (image_id, {LABEL: OURS})
     result = contents(layout, "built")
     assert (result["greeting"], result["told"]) == (b"hello\nyou\n", b"proxy\n")
@@ -99,16 +110,59 @@ def test_an_image_is_built_step_by_step_and_exported(engine: Engine, base: str, 
     assert len(message_text) == steps + 1
 
 
+EDITED = "FROM {base}\nRUN seq 100000 >/numbers\nENV A=b&<c>\nCOPY greeting /\nRUN echo {edit} >>/greeting\n"
+
+
+def test_after_an_edit_of_the_last_step_only_its_layer_is_exported(
+    builder: LoopbackMachine, images: Images, lab: Lab, tmp_path: Path
+) -> None:
+    layout = Layout(tmp_path / "images")
+    received: dict[str, int] = {}
+    made: dict[str, OciImage] = {}
+
+    def exported(edit: str, layout: Layout) -> OciImage:
+        files = {"Dockerfile": EDITED.format(base=images.bulky(), edit=edit), "greeting": "hello\n"}
+        image_id = build(builder.engine, recipe(tmp_path / edit, files), OURS, lambda line: None)
+        image = export(builder, image_id, layout, edit, lambda size, _: received.update({edit: size}), notes.append)
+        assert build(builder.engine, recipe(tmp_path / edit, files), OURS, lambda line: None) == image_id == image.id
+        return image
+
+    notes: list[str] = []
+    made = {edit: exported(edit, layout) for edit in ("you", "all")}
+    assert received["you"] > 28_000_000
+    assert received["all"] < 600_000, "a layer, and the first 64 kB of each of the others"
+    assert [a == b for a, b in zip(made["you"].layers, made["all"].layers, strict=True)] == [*[True] * 5, False]
+    assert exported("all", Layout(tmp_path / "whole")) == made["all"], "as `docker save` has it"
+    assert notes == []
+    assert layout.verify(made["all"])
+    assert list(layout.blobs.incoming.iterdir()) == []
+    with builder.engine.errors():
+        names = [name for image in builder.engine.api.images() for name in image["RepoTags"] or ()]
+    assert not any(name.startswith("127.0.0.1:") for name in names)
+    host = lab.hosts[0]
+    with closing(machine(host)) as remote:
+        push_image(remote, layout, made["all"], "edited")
+        assert host.client.containers.run(f"{DELIVERED}:edited", ["cat", "/greeting"], remove=True) == b"hello\nall\n"
+    clean(host)
+
+
 def test_an_image_built_on_a_host_comes_back_over_ssh(lab: Lab, tmp_path: Path) -> None:
     host = lab.hosts[0]
     remote = machine(host)
-    files = {"Dockerfile": "FROM scratch\nCOPY data .tfprov/ca.crt /\n", "data": "x" * 400_000}
-    image_id = build(remote.engine, recipe(tmp_path / "context", files, ca_bundle=b"cert"), OURS, lambda line: None)
     layout = Layout(tmp_path / "images")
-    assert export(remote.engine, image_id, layout, "built").id == image_id
-    assert contents(layout, "built") == {"ca.crt": b"cert"}
+    files = {"Dockerfile": "FROM scratch\nCOPY data .tfprov/ca.crt /\nCOPY edit /\n", "data": "x" * 24_000_000}
+    received: list[int] = []
+    for edit in ("first", "second"):
+        made = recipe(tmp_path / "context", {**files, "edit": edit}, ca_bundle=b"cert")
+        image_id = build(remote.engine, made, OURS, lambda line: None)
+        received.append(0)
+        image = export(remote, image_id, layout, "built", lambda size, _: received.__setitem__(-1, size))
+        assert image.id == image_id
+        assert contents(layout, "built") == {"ca.crt": b"cert", "edit": edit.encode()}
+        host.client.images.remove(image_id, force=True)
+    assert received[0] > 24_000_000
+    assert received[1] < 10_000
     remote.close()
-    host.client.images.remove(image_id, force=True)
 
 
 def containers_of(engine: Engine, text: str) -> list[str]:
@@ -167,8 +221,8 @@ def test_an_impossible_build_is_reported_in_one_line(
     assert re.fullmatch(message, failing(engine, tmp_path, files))
 
 
-def test_an_image_that_is_not_there_cannot_be_exported(engine: Engine, tmp_path: Path) -> None:
+def test_an_image_that_is_not_there_cannot_be_exported(builder: LoopbackMachine, tmp_path: Path) -> None:
     layout = Layout(tmp_path / "images")
     with pytest.raises(HostError, match=r"^h1: the image tfprov-test/none:1 is not there"):
-        export(engine, "tfprov-test/none:1", layout, "x")
+        export(builder, "tfprov-test/none:1", layout, "x")
     assert layout.images() == {}

@@ -23,10 +23,10 @@ from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.machine import LocalMachine, Machine, SSHMachine
 from tfprov.images.archive import stream_archive
-from tfprov.images.build import export
 from tfprov.images.code import Code
 from tfprov.images.code_layer import compose
 from tfprov.images.engine_images import list_tags, remove_old_tags, wait_for_stream
+from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
 from tfprov.images.push import PushResult
@@ -45,11 +45,11 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 @pytest.fixture(scope="module")
 def tiny(private_engine: PrivateEngine, images: Images, layout: Layout) -> OciImage:
     """The small image, in the controller's layout."""
-    engine = Engine.local("here", Path(private_engine.socket))
+    here = LocalMachine("here", private_engine.socket)
     try:
-        return export(engine, str(private_engine.client.images.get(images.tiny()).id), layout, "tiny")
+        return export(here, str(private_engine.client.images.get(images.tiny()).id), layout, "tiny")
     finally:
-        engine.close()
+        here.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,12 +12,12 @@ from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
-from tfprov.hosts.docker.engine import Engine
-from tfprov.images.build import export
+from tfprov.hosts.machine import LocalMachine
 from tfprov.images.code import Code
 from tfprov.images.code_layer import compose
 from tfprov.images.compression.compression import Compression
 from tfprov.images.compression.compressor import Compressor
+from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
 
@@ -34,11 +33,11 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 @pytest.fixture(scope="module")
 def base(private_engine: PrivateEngine, images: Images, layout: Layout) -> OciImage:
     """The small image, with a layer of SIZE bytes, which shrinks to three fifths, at its top."""
-    engine = Engine.local("here", Path(private_engine.socket))
+    here = LocalMachine("here", private_engine.socket)
     try:
-        tiny = export(engine, str(private_engine.client.images.get(images.tiny()).id), layout, "tiny")
+        tiny = export(here, str(private_engine.client.images.get(images.tiny()).id), layout, "tiny")
     finally:
-        engine.close()
+        here.close()
     return compose(layout, tiny, program(os.urandom(SIZE // 2).hex().encode()), "large")
 
 

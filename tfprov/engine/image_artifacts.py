@@ -22,11 +22,12 @@ from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.image_contents import Deliveries, is_delivered
 from tfprov.hosts.machine import Machine
 from tfprov.images.archive import load
-from tfprov.images.build import Recipe, build, export
+from tfprov.images.build import Recipe, build
 from tfprov.images.code import Code, CodeStore
 from tfprov.images.code_layer import compose
 from tfprov.images.compression.compression import Compression
 from tfprov.images.engine_images import inspect_image, pull, remove_old_tags, tag
+from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
 from tfprov.images.push import PushResult, push
@@ -86,17 +87,18 @@ class Workshop:
 
         return self._layered(Base(f"{BASE}/archive:{digest}", make))
 
-    def built(self, recipe: Recipe, engine: Callable[[], Engine]) -> Makes:
-        """Return a factory of artifacts for the image of `recipe`, built on `engine()` and exported once."""
+    def built(self, recipe: Recipe, machine: Callable[[], Machine]) -> Makes:
+        """Return a factory of artifacts for the image of `recipe`, built on the engine of `machine()` and exported once."""
 
         def make(layout: Layout, name: str) -> OciImage:
-            on = engine()
+            on = machine()
+            note = lambda text: self.report.note(f"{on.host}: {text}")  # noqa: E731
             self.report.note(f"building {recipe.context.source} on {on.host}")
-            image = build(on, recipe, recipe.key, lambda line: self.report.log(on.host, line))
+            image = build(on.engine, recipe, recipe.key, lambda line: self.report.log(on.host, line))
             self.report.note(f"exporting the image from {on.host}")
             self.report.awaiting(f"exporting the image from {on.host}")
             try:
-                return export(on, image, layout, name, partial(self.report.transferred, name))
+                return export(on, image, layout, name, partial(self.report.transferred, name), note)
             finally:
                 self.report.awaiting("")
 

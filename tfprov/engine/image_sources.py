@@ -12,8 +12,7 @@ from tfprov.engine.host_registry import DeliveredImages
 from tfprov.engine.machines import engine_socket
 from tfprov.engine.reporter import Reporter
 from tfprov.errors import DeliveryError, InvalidInput, Problem
-from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.machine import Machine
+from tfprov.hosts.machine import LocalMachine, Machine
 from tfprov.images.blobs import digest_of_file
 from tfprov.images.build import Recipe, pack_context, proxies
 from tfprov.images.code import Code, CodeStore
@@ -124,7 +123,7 @@ class ImageSources:
         else:
             recipe = self._recipe(role, image)
             key = recipe.key
-            makes = Once(lambda: self._workshop(role, names, addresses).built(recipe, lambda: self._engine(image)))
+            makes = Once(lambda: self._workshop(role, names, addresses).built(recipe, lambda: self._builder(image)))
         return Source(f"{image.kind} {key[:12]}", (image.kind, key), names, makes, addresses=addresses)
 
     def _workshop(self, role: RoleSettings, names: set[str], addresses: Mapping[str, HostAddresses]) -> "Workshop":
@@ -161,10 +160,10 @@ class ImageSources:
         settings = _read(role, "pip_conf") if image.pip_conf else None
         return Recipe(context, arguments, certificates, settings, proxies(self.environ))
 
-    def _engine(self, image: Image) -> Engine:
+    def _builder(self, image: Image) -> Machine:
         if image.build_on is not None:
-            return self.machines[image.build_on].engine
-        return Engine.local(CONTROLLER, engine_socket(self.environ))
+            return self.machines[image.build_on]
+        return LocalMachine(CONTROLLER, engine_socket(self.environ))
 
 
 def _addresses(role: RoleSettings, published: str) -> Mapping[str, HostAddresses]:

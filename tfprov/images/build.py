@@ -1,4 +1,4 @@
-"""Builds an image with a Docker engine and exports it to the controller's layout.
+"""Builds an image with a Docker engine.
 
 The recipe's key covers the context and the arguments. Certificates, package index and proxies belong to the machine: they
 neither change the key nor stay in the image.
@@ -17,14 +17,9 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from tfprov.errors import HostError, InvalidInput, Position, Problem, one_line, printable
-from tfprov.hosts.base import OnProgress, ignore_progress
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_errors import explain
-from tfprov.images.archive import load
 from tfprov.images.code import archive_directory, check_directory
-from tfprov.images.engine_images import inspect_image
-from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import OciImage
 
 KEY = "image.build"
 """The setting with the directory's path."""
@@ -95,7 +90,7 @@ LABEL = "tfprov.image"
 MAX_ERROR_LINES = 20
 """Lines of a failed step's output in the error, the last ones."""
 READ_TIMEOUT = 3600
-"""Seconds without a byte from the engine: a step may install packages, and a large image is collected before it is sent."""
+"""Seconds without a byte from the engine: a step may install packages."""
 
 _CHUNK = 128 * 1024
 _STEP = re.compile(r"Step (?P<number>\d+/\d+) : (?P<instruction>.*)")
@@ -130,53 +125,6 @@ def build(engine: Engine, recipe: Recipe, label: str, say: Callable[[str], None]
     if progress.image is None:
         raise HostError(engine.host, "its Docker engine returned no image id", "run this again")
     return progress.image
-
-
-def export(
-    engine: Engine, image_id: str, layout: Layout, name: str, on_progress: OnProgress = ignore_progress
-) -> OciImage:
-    """Stream an image of `engine` into `layout` as `name`; DeliveryError when it arrives incomplete.
-
-    `on_progress` is called with the bytes received and an estimate of the total: the engine reports the unpacked size.
-    """
-    if (facts := inspect_image(engine, image_id)) is None:
-        raise HostError(engine.host, f"the image {printable(image_id)} is not there", "build it again")
-    with engine.errors():
-        api = engine.api
-        timeout, api.timeout = api.timeout, READ_TIMEOUT  # `get_image` has no such argument
-        try:
-            pieces = api.get_image(image_id, chunk_size=_CHUNK)
-        finally:
-            api.timeout = timeout
-        stream = cast(
-            "IO[bytes]", _Stream(engine, pieces, lambda size: on_progress(size, max(size, facts.get("Size") or 0)))
-        )
-        return load(layout, stream, name, where=f"the image from {engine.host}")
-
-
-class _Stream:
-    """A response stream of the engine as a file; errors are HostError."""
-
-    def __init__(self, engine: Engine, pieces: Iterator[bytes], on_progress: Callable[[int], None]) -> None:
-        self._engine, self._pieces, self._on_progress = engine, pieces, on_progress
-        self._size = 0
-        self._rest = memoryview(b"")
-
-    def read(self, size: int) -> bytes:
-        """Return up to `size` bytes, and fewer only at the end."""
-        chunks = []
-        while size:
-            if not self._rest:
-                with self._engine.errors():
-                    self._rest = memoryview(next(self._pieces, b""))
-                if not self._rest:
-                    break
-                self._size += len(self._rest)
-                self._on_progress(self._size)
-            chunks.append(self._rest[:size])
-            self._rest = self._rest[size:]
-            size -= len(chunks[-1])
-        return b"".join(chunks)
 
 
 def context_chunks(recipe: Recipe) -> Iterator[bytes]:

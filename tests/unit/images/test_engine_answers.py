@@ -14,7 +14,7 @@ from tests.support.delivery_images import load_image
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine_errors import engine_errors
 from tfprov.images.archive import stream_archive
-from tfprov.images.build import MAX_ERROR_LINES, BuildContext, Recipe, build, export
+from tfprov.images.build import MAX_ERROR_LINES, BuildContext, Recipe, build
 from tfprov.images.engine_images import (
     count_shared_layers,
     find_image,
@@ -24,6 +24,7 @@ from tfprov.images.engine_images import (
     untag,
     wait_for_stream,
 )
+from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
 from tfprov.images.registry_server import random_repository
 from tfprov.images.stages import remove_stage, untag_temporary
@@ -47,6 +48,10 @@ class Engine:
 
 def engine(**answers: Any) -> Any:
     return Engine(**answers)
+
+
+def machine(there: Any) -> Any:
+    return SimpleNamespace(host=there.host, engine=there)
 
 
 def raising(error: Exception) -> Callable[..., Any]:
@@ -161,7 +166,7 @@ def test_a_built_image_is_exported_as_a_stream_of_any_chunks(tmp_path: Path, siz
     source = engine(inspect_image=lambda _: {"Id": image.id, "Size": 10}, get_image=pieces)
     progress: list[tuple[int, int]] = []
     on_progress = lambda come, whole: progress.append((come, whole))  # noqa: E731
-    assert export(source, image.id, Layout(tmp_path / "here"), "x", on_progress).id == image.id
+    assert export(machine(source), image.id, Layout(tmp_path / "here"), "x", on_progress).id == image.id
     assert progress[0] == (min(size, len(archive)), max(10, progress[0][0]))
     assert progress[-1] == (len(archive), len(archive)), "more has come than it unpacks to"
     assert requests == [(image.id, 128 * 1024, 3600)]
@@ -171,14 +176,14 @@ def test_a_built_image_is_exported_as_a_stream_of_any_chunks(tmp_path: Path, siz
 def test_a_removed_image_cannot_be_exported(tmp_path: Path) -> None:
     there = engine(inspect_image=raising(docker.errors.ImageNotFound("no such image: x")))
     with pytest.raises(HostError, match=r"^h1: the image sha256:7 is not there; build it again$"):
-        export(there, "sha256:7", Layout(tmp_path), "x")
+        export(machine(there), "sha256:7", Layout(tmp_path), "x")
 
 
 def test_a_broken_stream_is_reported_with_its_host(tmp_path: Path) -> None:
     broken = map(raising(ConnectionResetError("reset by peer")), [0])
     there = engine(inspect_image=lambda _: {}, get_image=lambda *_, **__: broken)
     with pytest.raises(Unreachable, match="h1: its Docker engine closed the connection"):
-        export(there, "sha256:7", Layout(tmp_path), "x")
+        export(machine(there), "sha256:7", Layout(tmp_path), "x")
 
 
 # --- the engine's images ---------------------------------------------------------------------------------------------

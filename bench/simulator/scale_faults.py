@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.measure import Figure, Ran, environment, say
+from bench.scale import controller, homes, tfprov
 from tfprov.hosts import bounds
 
-from .measure import Figure, Ran, environment, say
-from .scale import controller, homes, tfprov
-from .simulator.faults import Fault, Faults, spread
-from .simulator.inventories import write_hosts
-from .simulator.simulation import simulated
+from .faults import Fault, Faults, spread
+from .inventories import write_hosts
+from .simulation import simulated
 
 VERBS = (("plan",), ("up",), ("status",), ("down", "--discard"), ("check",))
 KINDS = (Fault.NO_ENGINE, Fault.ERROR_500, Fault.NO_SSHD)

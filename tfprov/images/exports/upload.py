@@ -1,0 +1,146 @@
+"""Lets an engine upload the layers of an image that the layout lacks; the others come from images of the layout."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from tfprov.errors import HostError, Unreachable, printable
+from tfprov.hosts.base import OnProgress
+from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.answers import list_of, object_of, optional, read_int, read_name, read_text
+from tfprov.hosts.machine import Machine
+from tfprov.hosts.ssh.errors import ForwardingForbidden
+from tfprov.images.engine_images import tag, untag
+from tfprov.images.exports.engine_config import UNKNOWN, engine_config
+from tfprov.images.exports.layer_upload import Openings
+from tfprov.images.exports.missing_layers import MissingLayers, missing_layers, stored_layers
+from tfprov.images.exports.upload_registry import UploadRegistry
+from tfprov.images.exports.upload_server import serve
+from tfprov.images.oci_layout import Layout
+from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, Descriptor, OciImage, write_manifest
+from tfprov.images.registry_server import LOOPBACK
+
+_TAG = "export"
+_TEMPORARY_NAME = re.compile(rf"{re.escape(LOOPBACK)}:[0-9]+/tfprov/[0-9a-f]{{32}}:{_TAG}\Z")
+_MOST = 256 * 1024 * 1024
+"""Bytes of a layer beyond four times its files: a file of a few bytes takes 1 kB of a layer."""
+
+_HISTORY = list_of(object_of(Id=read_name, CreatedBy=optional(read_text), Size=optional(read_int)))
+
+Facts = Mapping[str, Any]
+
+
+class WholeImageNeeded(Exception):
+    """The layers cannot be uploaded alone, or that would take longer; the message is empty, or says why they were not."""
+
+
+@dataclass(frozen=True)
+class _Image:
+    """An image of an engine. `pushed` is the id of the image with the same layers that is pushed."""
+
+    facts: Facts
+    pushed: str
+    missing: MissingLayers
+    stored: Mapping[str, Descriptor]
+    config: bytes
+
+
+def upload(machine: Machine, facts: Facts, layout: Layout, name: str, on_progress: OnProgress) -> OciImage:
+    """Store the image with the engine's `facts` in `layout` as `name`. Raises WholeImageNeeded."""
+    with layout.in_use():
+        image = _examine(machine.engine, facts, layout)
+        size, received = image.missing.size, 0
+
+        def count(more: int) -> None:
+            nonlocal received
+            received += more
+            on_progress(received, max(received, size))
+
+        openings = Openings(layout.blobs, [image.stored[diff_id] for diff_id in image.missing.lower])
+        limit = 4 * size + _MOST
+        registry = UploadRegistry(layout.blobs, image.missing.uploaded, openings, limit, count)
+        try:
+            if image.missing.uploaded:
+                _push(machine, image.pushed, registry)
+            stored = _store(layout, image, registry)
+        finally:
+            registry.close()
+        layout.name(name, stored)
+    return stored
+
+
+def _examine(engine: Engine, facts: Facts, layout: Layout) -> _Image:
+    images = layout.images()
+    diff_ids = (facts.get("RootFS") or {}).get("Layers") or ()
+    if not images or not diff_ids:
+        raise WholeImageNeeded
+    stored = stored_layers(images)
+    with engine.errors():
+        history = _HISTORY(engine.ask(f"{_path(facts['Id'])}/history")[0], "")[::-1]
+    missing = missing_layers(diff_ids, history, stored)
+    if missing is None:
+        raise WholeImageNeeded
+    ids = {str(step.get("Id")) for step in history} - {UNKNOWN, str(facts["Id"])}
+    steps = {str(it["Id"]): it for it in engine.ask_each(*(f"{_path(image_id)}/json" for image_id in sorted(ids)))}
+    config = engine_config(facts, history, steps, [layout.blobs.read(it.config) for it in images.values()])
+    parent = steps.get(str(facts.get("Parent")), {})
+    # Untagging removes an image without another name, unless it has children; and its last step only adds a label.
+    if config is None or (parent.get("RootFS") or {}).get("Layers") != diff_ids:
+        raise WholeImageNeeded
+    return _Image(facts, str(parent["Id"]), missing, stored, config)
+
+
+def _path(image_id: str) -> str:
+    return f"/images/{quote(image_id, safe='')}"
+
+
+def _push(machine: Machine, image_id: str, registry: UploadRegistry) -> None:
+    try:
+        with machine.remote_forward(lambda connection: serve(registry, connection)) as port:
+            errors = _push_to(machine.engine, image_id, registry, f"{LOOPBACK}:{port}")
+    except ForwardingForbidden:
+        raise WholeImageNeeded("its sshd forwards no ports") from None
+    except Unreachable:
+        raise
+    except HostError as error:
+        errors = [error.reason]
+    if registry.layers is None:
+        if not registry.was_contacted:
+            raise WholeImageNeeded("its engine does not reach this machine through the loopback")
+        raise WholeImageNeeded(printable(errors[0]) if errors else "its engine uploaded other layers")
+
+
+def _push_to(engine: Engine, image_id: str, registry: UploadRegistry, address: str) -> Sequence[str]:
+    """Push until the engine ends, which it does with an error: the layers that the layout has are refused."""
+    _remove_temporary_names(engine)
+    repository = f"{address}/{registry.name}"
+    tag(engine, image_id, f"{repository}:{_TAG}")
+    try:
+        with engine.errors():
+            login = {**registry.login, "serveraddress": address}  # instead of this machine's logins
+            lines = engine.api.push(repository, _TAG, stream=True, decode=True, auth_config=login)
+            return [str(line["error"]) for line in lines if "error" in line]
+    finally:
+        untag(engine, f"{repository}:{_TAG}")
+
+
+def _remove_temporary_names(engine: Engine) -> None:
+    """Remove what killed runs have left."""
+    with engine.errors():
+        images = engine.api.images()
+    for name in [name for image in images for name in image.get("RepoTags") or ()]:
+        if _TEMPORARY_NAME.match(name):
+            untag(engine, name)
+
+
+def _store(layout: Layout, image: _Image, registry: UploadRegistry) -> OciImage:
+    """Keep the layers, then the configuration, the manifest last: as `docker save` would have it."""
+    received = registry.layers or {}
+    layers = {diff_id: blob.keep(DOCKER_LAYER) for diff_id, blob in received.items()}
+    config = layout.blobs.write(image.config, DOCKER_CONFIG)
+    parts = tuple(layers.get(it) or image.stored[it] for it in image.facts["RootFS"]["Layers"])
+    manifest, document = write_manifest(config, parts)
+    layout.blobs.write(document, manifest.media_type)
+    return layout.image(manifest)

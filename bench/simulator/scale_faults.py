@@ -73,7 +73,7 @@ def _with_latency(bed: _Bed, latency: float) -> list[Figure]:
 
 def _with_faults(bed: _Bed) -> list[Figure]:
     size, healthy = bed.size, bed.verbs(0.0, {}, (("plan",),))["plan"]
-    many = spread(size, (Fault.HANGS,) * (size // 8))
+    many = spread(size, (Fault.HANGS,) * max(1, size // 8))
     cases: dict[str, tuple[Faults, float]] = {
         "3 faulty": (spread(size, KINDS), 0.0),
         "3 faulty, 1 of them hanging": (spread(size, (Fault.HANGS, *KINDS[1:])), LIMIT),

@@ -230,16 +230,15 @@ class Connection:
             connect_kwargs["sock"] = ProxySocket(hop.proxy_command)
         elif gateway is None and (sock := dial(hop, limit)) is not None:
             connect_kwargs["sock"] = sock
-        with _FABRIC_LOCK:
-            connection = fabric.Connection(
-                hop.address,
-                user=hop.user,
-                port=hop.port,
-                config=_fabric_config(),
-                gateway=gateway or False,
-                forward_agent=False,
-                connect_kwargs=connect_kwargs,
-            )
+        connection = FabricConnection(
+            hop.address,
+            user=hop.user,
+            port=hop.port,
+            config=_fabric_config(),
+            gateway=gateway or False,
+            forward_agent=False,
+            connect_kwargs=connect_kwargs,
+        )
         connection.client.set_missing_host_key_policy(keys)
         return connection
 
@@ -255,8 +254,14 @@ class Connection:
         return transport
 
 
-_FABRIC_LOCK = threading.Lock()
-"""Held while a Fabric connection is made: its constructor writes a default into the settings that all of them share."""
+class FabricConnection(fabric.Connection):  # type: ignore[misc]
+    """A connection whose attributes are its own.
+
+    Fabric writes the one that its class lacks into the settings, which all connections share here: they are empty for a moment
+    then, and another thread that connects ended with "No attribute or config key found for `authentication`".
+    """
+
+    inline_ssh_env = None
 
 
 @cache

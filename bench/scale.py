@@ -52,7 +52,7 @@ Runs = dict[int, dict[str, list[Ran]]]
 def figures(sizes: Sequence[int], rounds: int, peers: Path, drawn: Path | None = None) -> list[Figure]:
     """Measure every verb with every number of hosts; with `drawn`, also draw the curves there."""
     runs: Runs = {}
-    with tempfile.TemporaryDirectory() as name, simulated(Path(name)) as simulation:
+    with tempfile.TemporaryDirectory() as name, simulated(Path(name), max(sizes)) as simulation:
         env = environment(homes(name), Path(name) / "byte-code")
         for size in sorted(sizes):
             hosts = write_hosts(Path(name) / str(size), simulation, size)

@@ -51,7 +51,7 @@ class _Bed:
     ) -> Mapping[str, Ran]:
         """Run verbs one after the other, each expected to exit with one of `codes`."""
         say(f"{self.size} simulated hosts, {latency * 1000:.0f} ms, {len(faults)} faulty")
-        with tempfile.TemporaryDirectory() as name, simulated(Path(name), latency, faults) as simulation:
+        with tempfile.TemporaryDirectory() as name, simulated(Path(name), self.size, latency, faults) as simulation:
             hosts = write_hosts(Path(name) / "hosts", simulation, self.size)
             env = environment(homes(name), self.byte_code)
             return {verb[0]: controller(tfprov(verb, hosts), env, hosts.peers, codes) for verb in verbs}

@@ -1,17 +1,19 @@
 """The process that stands for the engines of all simulated hosts.
 
-    python -m bench.simulator.server SOCKET [FAULTS]
+    python -m bench.simulator.server DIRECTORY FAULTS [ADDRESS ...]
 
-The command `docker` of a host sends a line with the host's address and its arguments; with `system dial-stdio` the
-connection then is that of an engine. FAULTS is JSON: a `Fault` by the host's address.
+It listens at DIRECTORY/ADDRESS.sock for the host with each ADDRESS, and then at DIRECTORY/docker for the command `docker` of
+all of them: that sends a line with the host's address and its arguments; with `system dial-stdio` the connection then is
+that of an engine. FAULTS is JSON: a `Fault` by the host's address.
 """
 
 import asyncio
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from . import api
@@ -58,15 +60,29 @@ class Engines:
         """Serve one `docker` command."""
         with suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
             address, *words = (await reader.readline()).decode().split()
-            host, fault = self._hosts.setdefault(address, Host(address)), self._faults.get(address)
-            if fault is Fault.HANGS:
-                await reader.read()
-            elif fault is not Fault.NO_ENGINE and words == ["system", "dial-stdio"]:
-                await _requests(host, (reader, writer), fault)
-            elif fault is not Fault.NO_ENGINE:
-                writer.write(api.command(host, words).encode())
+            if words == ["system", "dial-stdio"]:
+                await self._connected(address, (reader, writer))
+            elif self._faults.get(address) not in (Fault.NO_ENGINE, Fault.HANGS):
+                writer.write(api.command(self._host(address), words).encode())
             await writer.drain()
         writer.close()
+
+    async def serve_socket(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection to the socket of an engine."""
+        with suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
+            await self._connected(Path(writer.get_extra_info("sockname")).stem, (reader, writer))
+            await writer.drain()
+        writer.close()
+
+    async def _connected(self, address: str, streams: Streams) -> None:
+        fault = self._faults.get(address)
+        if fault is Fault.HANGS:
+            await streams[0].read()
+        elif fault is not Fault.NO_ENGINE:
+            await _requests(self._host(address), streams, fault)
+
+    def _host(self, address: str) -> Host:
+        return self._hosts.setdefault(address, Host(address))
 
 
 async def _requests(host: Host, streams: Streams, fault: Fault | None) -> None:
@@ -128,13 +144,18 @@ def _follower(writer: asyncio.StreamWriter, filters: Mapping[str, list[str]]) ->
     return report
 
 
-async def main(path: str, faults: Mapping[str, Fault]) -> None:
-    """Serve at a unix socket until this process is ended."""
-    server = await asyncio.start_unix_server(Engines(faults).serve, path, limit=1 << 24, backlog=4096)
+async def main(directory: Path, faults: Mapping[str, Fault], addresses: Sequence[str]) -> None:
+    """Serve at the sockets until this process is ended."""
+    engines = Engines(faults)
+    for address in addresses:
+        if faults.get(address) is not Fault.NO_ENGINE:
+            path = directory / f"{address}.sock"
+            await asyncio.start_unix_server(engines.serve_socket, path, limit=1 << 24)
+    server = await asyncio.start_unix_server(engines.serve, directory / "docker", limit=1 << 24, backlog=4096)
     async with server:
         await server.serve_forever()
 
 
 if __name__ == "__main__":
-    given = json.loads(sys.argv[2]) if sys.argv[2:] else {}
-    asyncio.run(main(sys.argv[1], {address: Fault(fault) for address, fault in given.items()}))
+    given = {address: Fault(fault) for address, fault in json.loads(sys.argv[2]).items()}
+    asyncio.run(main(Path(sys.argv[1]), given, sys.argv[3:]))

@@ -18,6 +18,12 @@ from .server import CLIENT
 
 _SSHD = ("MaxStartups 5000", "MaxSessions 100", "UseDNS no", "LogLevel ERROR")
 _ROOT = Path(__file__).parents[2]
+_BASHRC = """\
+a=${{SSH_CONNECTION% *}}
+export DOCKER_HOST=unix://{sockets}/${{a##* }}.sock
+unset a DOCKER_CONTEXT
+"""
+"""What bash reads before a command of sshd: the variables of the host at whose address it was reached."""
 
 
 @dataclass(frozen=True)
@@ -37,26 +43,30 @@ def address_of(host: str) -> str:
 
 
 @contextmanager
-def simulated(directory: Path, latency: float = 0.0, faults: Faults | None = None) -> Iterator[Simulation]:
-    """Run the sshd of all hosts and the process of all their engines, to which the command `docker` leads.
+def simulated(directory: Path, size: int, latency: float = 0.0, faults: Faults | None = None) -> Iterator[Simulation]:
+    """Run the sshd of `size` hosts and the process of all their engines.
 
-    `latency` is the seconds until an answer of a host arrives, half of them in each direction.
+    Each engine has a unix socket, to which also the command `docker` leads; with another login shell than bash, hosts have
+    only the command. `latency` is the seconds until an answer of a host arrives, half of them in each direction.
     """
     faults = faults or {}
     commands = directory / "commands"
     commands.mkdir(parents=True)
-    engines = directory / "engines.sock"
+    sockets = directory / "e"
+    sockets.mkdir()
+    engines = sockets / "docker"
     docker = commands / "docker"
     docker.write_text(CLIENT.format(socket=engines))
     docker.chmod(0o755)
     server = Sshd(directory / "sshd", address="0.0.0.0")  # it can listen on 16 single addresses only
     server.prepare()
+    (server.directory / ".bashrc").write_text(_BASHRC.format(sockets=sockets))
     path = f"SetEnv PATH={commands}:/usr/local/bin:/usr/bin:/bin HOME={server.directory} DOCKER_CONTEXT=simulated"
     server.options = (path, *_SSHD)  # of several SetEnv, the first counts
     of_engines = json.dumps({address_of(host): fault for host, fault in faults.items()})
     with (
         socket.socket() as closed,
-        _running("bench.simulator.server", str(engines), of_engines),
+        _running("bench.simulator.server", str(sockets), of_engines, *(address_of(f"h{n}") for n in range(size))),
     ):
         closed.bind(("0.0.0.0", 0))  # a connection to it is refused as long as it does not listen
         try:

@@ -27,7 +27,7 @@ QUICK = {"h1": Fault.NO_ENGINE, "h3": Fault.ERROR_500, "h4": Fault.NO_SSHD}
 
 @contextmanager
 def running(directory: Path, faults: Mapping[str, Fault], latency: float = 0.0) -> Iterator[CommandLine]:
-    with simulated(directory / "s", latency, faults) as simulation:
+    with simulated(directory / "s", HOSTS, latency, faults) as simulation:
         hosts = write_hosts(directory / "hosts", simulation, HOSTS)
         env = {"HOME": str(directory), "XDG_STATE_HOME": str(directory / "state"), "PATH": "/usr/bin:/bin"}
         yield CommandLine(hosts.inventory.parent, env)

@@ -257,7 +257,7 @@ class Connection:
 class FabricConnection(fabric.Connection):  # type: ignore[misc]
     """A connection whose attributes are its own.
 
-    Fabric writes the one that its class lacks into the settings, which all connections share here: they are empty for a moment
+    Fabric writes the one that its class lacks into the settings, which all connections share: they are empty for a moment
     then, and another thread that connects ended with "No attribute or config key found for `authentication`".
     """
 

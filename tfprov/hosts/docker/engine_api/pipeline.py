@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from http.client import CONTINUE, HTTPException, HTTPMessage, HTTPResponse, LineTooLong, UnknownProtocol
+from http.client import HTTPException, HTTPResponse
 from typing import Any, cast
 
 from tfprov.errors import HostError
@@ -25,9 +25,6 @@ REQUEST = "GET {} HTTP/1.1\r\nHost: engine\r\nUser-Agent: tfprov\r\nAccept-Encod
 """What is sent for a path."""
 _AT_ONCE = 50
 """Questions sent before the first answer is read: some 10 kB, which any socket takes while its other end writes."""
-
-_HEADERS, _HEADER_LINE = 100, 65_536
-"""The most headers of an answer, and bytes of one, as in http.client."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ class Pipeline:
         """Yield each answer, and whether another may follow."""
         for path in paths:
             sock.deadline = time.monotonic() + bounds.TOTAL_FACTOR * self._timeouts.query
-            response = Response(cast(Any, reader), method="GET")
+            response = HTTPResponse(cast(Any, reader), method="GET")
             response.begin()
             body = _read_body(response)
             sock.deadline = None
@@ -183,47 +180,6 @@ class _Raw(io.RawIOBase):
                 raise TimeoutError from None
             return self._receive(size)
         return data
-
-
-class Response(HTTPResponse):
-    """A response to GET whose headers are not parsed as those of a mail, which takes half of the time of a short answer."""
-
-    def begin(self) -> None:
-        """Read the status line and the headers. Raises HTTPException."""
-        version, status, reason = self._read_status()  # type: ignore[attr-defined]
-        while status == CONTINUE:
-            _read_headers(self.fp)
-            version, status, reason = self._read_status()  # type: ignore[attr-defined]
-        if not version.startswith("HTTP/1."):
-            raise UnknownProtocol(version)
-        self.version = 10 if version == "HTTP/1.0" else 11
-        self.code = self.status = status
-        self.reason = reason.strip()
-        self.headers = self.msg = _read_headers(self.fp)
-        self.chunked = (self.headers.get("transfer-encoding") or "").lower() == "chunked"
-        self.chunk_left = None
-        length = self.headers.get("content-length") or ""
-        self.length = int(length) if length.isascii() and length.isdigit() and not self.chunked else None
-        if status in (204, 304):
-            self.length = 0
-        is_last = self._check_close()  # type: ignore[attr-defined]
-        self.will_close = is_last or (not self.chunked and self.length is None)
-
-
-def _read_headers(file: Any) -> HTTPMessage:
-    headers = HTTPMessage()
-    for _ in range(_HEADERS):
-        line = file.readline(_HEADER_LINE + 1)
-        if len(line) > _HEADER_LINE:
-            raise LineTooLong("header line")
-        if line in (b"\r\n", b"\n", b""):
-            return headers
-        text = line.decode("latin-1").rstrip("\r\n")
-        name, colon, value = text.partition(":")
-        if not colon or not name or name[0] in " \t":
-            raise HTTPException("a header line without a name")
-        headers.set_raw(name, value.strip())
-    raise HTTPException(f"got more than {_HEADERS} headers")
 
 
 def _read_body(response: HTTPResponse) -> bytes:

@@ -2,8 +2,8 @@
 
     python -m bench.simulator.server DIRECTORY FAULTS [ADDRESS ...]
 
-It listens at DIRECTORY/ADDRESS.sock for the host with each ADDRESS, and then at DIRECTORY/docker for the command `docker` of
-all of them: that sends a line with the host's address and its arguments; with `system dial-stdio` the connection then is
+It listens at DIRECTORY/ADDRESS.sock for the host with each ADDRESS, and then at DIRECTORY/docker for the command `docker`
+of all of them: that sends a line with the host's address and its arguments; with `system dial-stdio` the connection then is
 that of an engine. FAULTS is JSON: a `Fault` by the host's address.
 """
 

@@ -1,11 +1,24 @@
 """The loop of a synchronous training: steps that all replicas take at once."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 from tfprov.runtime.eager.loop import Training
 from tfprov.runtime.lazy_tensorflow import tensorflow
+
+
+def part(meet: Callable[[], object], lost: type[Exception]) -> None:
+    """Leave the other replicas after `meet`, which waits until all have called it, and raises `lost` when one is gone.
+
+    Who has met the others may leave while they still read its part of the result, and would be lost to them. So all meet
+    twice: when the first time is over, all have saved, and nobody leaves before all are through it; a loss in the second
+    is a replica that has left.
+    """
+    meet()
+    with contextlib.suppress(lost):
+        meet()
 
 
 class SynchronousTraining(Training):
@@ -102,7 +115,7 @@ class SynchronousTraining(Training):
         def nothing() -> Any:
             return strategy.reduce("SUM", strategy.run(tf.zeros, ([],)), axis=None)
 
-        tf.function(nothing, autograph=False)()
+        part(tf.function(nothing, autograph=False), tf.errors.OpError)
 
     def _requests(self) -> tuple[float, ...]:
         return self._result[2:] or (0.0, 0.0)

@@ -166,7 +166,7 @@ def test_a_supervisor_saves_on_the_chief_and_continues_after_a_kill_of_it(local_
     printed = training.communicate()[0]
     assert training.returncode == 0, printed
     begins = [int(number) for number in re.findall(r"begins at (\d+)", printed)]
-    assert begins[0] == 0
+    assert begins[0] == 0, printed
     assert begins[1] >= step, printed
     assert SUPERVISED.prints in printed
     gathered = local_cluster.directory / "checkpoints/foreign"

@@ -19,4 +19,4 @@ with strategy.scope():
 strategy.run(lambda: w.assign_add(1.0))
 name = "weights" if strategy.cluster_resolver.task_id == 0 else "weights_of_a_worker"
 tf.train.Checkpoint(w=w).write(os.path.join("out", name))
-print("w =", float(w.numpy()))
+print(f"w = {float(w.numpy())}")

@@ -32,4 +32,4 @@ for number in range(options.epochs):
     step()
     epoch.assign_add(1)
     manager.save(checkpoint_number=number + 1)
-    print("saved epoch", number + 1)
+    print(f"saved epoch {number + 1}")

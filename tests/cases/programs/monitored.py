@@ -39,4 +39,4 @@ with v1.train.MonitoredTrainingSession(
 ) as session:
     while not session.should_stop():
         session.run(train)
-print("worker", args.task_index, "is through")
+print(f"worker {args.task_index} is through")

@@ -30,13 +30,13 @@ def main(_):
     )
     with supervisor.managed_session(server.target) as session:
         reached = session.run(step)
-        print("begins at", reached, flush=True)
+        print(f"begins at {reached}", flush=True)
         while not supervisor.should_stop() and reached < FLAGS.steps:
             _, reached = session.run([train, step])
             time.sleep(0.02)
         if FLAGS.task_index == 0:
             supervisor.saver.save(session, supervisor.save_path, global_step=step)
-            print("finished at", reached, flush=True)
+            print(f"finished at {reached}", flush=True)
     supervisor.stop()
 
 

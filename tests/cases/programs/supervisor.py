@@ -38,7 +38,7 @@ def main(_):
             _, reached = session.run([train, step])
         if FLAGS.task_index == 0:
             saver.save(session, supervisor.save_path, global_step=step)
-            print("finished at", reached)
+            print(f"finished at {reached}")
     supervisor.stop()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.delivery import OURS, clean, machine, names, random_image
+from tests.support.delivery import OURS, machine, names, random_image, unused
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tfprov.errors import HostError
@@ -23,11 +23,7 @@ TEAM = "team/linear"
 
 @pytest.fixture
 def node(lab: Lab) -> Iterator[Host]:
-    host = lab.hosts[0]
-    host.forget_images()
-    yield host
-    clean(host)
-    host.forget_images()
+    yield from unused(lab.hosts[0])
 
 
 @pytest.fixture

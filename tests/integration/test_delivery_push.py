@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.delivery import OURS, PushRecorder, clean, machine, names, push_image, random_image
+from tests.support.delivery import OURS, PushRecorder, clean, export_tiny, machine, names, push_image, random_image
 from tests.support.delivery_images import code
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
@@ -26,7 +26,6 @@ from tfprov.images.archive import stream_archive
 from tfprov.images.code import Code
 from tfprov.images.code_layer import compose
 from tfprov.images.engine_images import list_tags, remove_old_tags, wait_for_stream
-from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
 from tfprov.images.push import PushResult
@@ -45,11 +44,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 @pytest.fixture(scope="module")
 def tiny(private_engine: PrivateEngine, images: Images, layout: Layout) -> OciImage:
     """The small image, in the controller's layout."""
-    here = LocalMachine("here", private_engine.socket)
-    try:
-        return export(here, str(private_engine.client.images.get(images.tiny()).id), layout, "tiny")
-    finally:
-        here.close()
+    return export_tiny(private_engine, images, layout)
 
 
 @pytest.fixture

@@ -6,18 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.delivery import OURS, PushRecorder, clean, machine, push_image
+from tests.support.delivery import OURS, PushRecorder, export_tiny, machine, push_image, unused
 from tests.support.delivery_images import code
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
-from tfprov.hosts.machine import LocalMachine
 from tfprov.images.code import Code
 from tfprov.images.code_layer import compose
 from tfprov.images.compression.compression import Compression
 from tfprov.images.compression.compressor import Compressor
-from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
 
@@ -33,11 +31,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 @pytest.fixture(scope="module")
 def base(private_engine: PrivateEngine, images: Images, layout: Layout) -> OciImage:
     """The small image, with a layer of SIZE bytes, which shrinks to three fifths, at its top."""
-    here = LocalMachine("here", private_engine.socket)
-    try:
-        tiny = export(here, str(private_engine.client.images.get(images.tiny()).id), layout, "tiny")
-    finally:
-        here.close()
+    tiny = export_tiny(private_engine, images, layout)
     return compose(layout, tiny, program(os.urandom(SIZE // 2).hex().encode()), "large")
 
 
@@ -48,11 +42,7 @@ def program(data: bytes) -> Code:
 @pytest.fixture
 def node(lab: Lab) -> Iterator[Host]:
     """A host that has never seen an image."""
-    host = lab.hosts[0]
-    host.forget_images()
-    yield host
-    clean(host)
-    host.forget_images()
+    yield from unused(lab.hosts[0])
 
 
 def edited(layout: Layout, base: OciImage) -> OciImage:

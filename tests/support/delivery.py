@@ -2,15 +2,18 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.support.delivery_images import config, tar
+from tests.support.engine import Engine
+from tests.support.images import Images
 from tests.support.testhost import Host
-from tfprov.hosts.machine import Machine, SSHMachine
+from tfprov.hosts.machine import LocalMachine, Machine, SSHMachine
 from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSHHost
 from tfprov.images.compression.compression import Compression
+from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, OciImage, write_manifest
 from tfprov.images.push import PushResult, push
@@ -23,6 +26,23 @@ def machine(host: Host) -> SSHMachine:
     bed = host.bed
     target = SSHTarget(host.name, host.address, host.port, host.user, (bed.key,), known_hosts=(bed.known_hosts,))
     return SSHMachine(SSHHost(target))
+
+
+def export_tiny(engine: Engine, images: Images, layout: Layout) -> OciImage:
+    """Return the small image of an engine of this machine, in `layout` as `tiny`."""
+    here = LocalMachine("here", engine.socket)
+    try:
+        return export(here, str(engine.client.images.get(images.tiny()).id), layout, "tiny")
+    finally:
+        here.close()
+
+
+def unused(host: Host) -> Iterator[Host]:
+    """Yield a host that has never seen an image, and forget those that it gets: for a fixture."""
+    host.forget_images()
+    yield host
+    clean(host)
+    host.forget_images()
 
 
 def clean(host: Host) -> None:

@@ -150,7 +150,7 @@ class RunHistory:
             return with_lost([index.summary(directory) for directory in directories])
 
     def find(self, text: str = "", cluster: str | None = None) -> RunDir:
-        """Return the run whose id begins with `text`, or whose random digits do; the newest one for an empty text.
+        """Return the run whose id begins with `text`, or whose last six digits do; the newest one for an empty text.
 
         Raises Usage for none, with the closest ids, and for several.
         """

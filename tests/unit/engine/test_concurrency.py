@@ -51,6 +51,7 @@ ALLOWED = {
     "cli/watch.py": "how long ago something was",
     "dashboard/pages.py": "how long ago something was",
     "engine/checkpoints/forecast.py": "how long ago something was",
+    "engine/run_ids.py": "the id of a run, for people, and to list the runs in order",
     "engine/concurrency.py": "the one place where it is read",
     "hosts/docker/logs.py": "the end of a log's range, which is a time of day",
     "hosts/process/task_log.py": "the end of a log's range, which is a time of day, and when a line was read",

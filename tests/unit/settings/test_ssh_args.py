@@ -23,7 +23,6 @@ UNDERSTOOD = [
     "-o StrictHostKeyChecking=accept-new",
     "-o StrictHostKeyChecking=yes -o StrictHostKeyChecking=accept-new",
     "-C -o ControlMaster=auto -o ControlPersist=60s -o ControlPath=/tmp/%C -o ServerAliveInterval=30 -qp 2203",
-    "-o ProxyJump=none -o ProxyCommand=nc",
     "-vvv -T -o LogLevel=ERROR -o BatchMode=yes -o ForwardAgent=no -o TCPKeepAlive=yes",
     "-o IdentitiesOnly=yes -o identitiesonly=no",
     "-oPreferredAuthentications=publickey,password -o PreferredAuthentications=password",
@@ -73,6 +72,12 @@ def test_ssh_parses_the_arguments_alike(text: str) -> None:
     default, ssh = print_config(), print_config(*shlex.split(text))
     for name, value in as_ssh_prints(args).items():
         assert ssh.get(name) == (default.get(name) if value is None else value), name
+
+
+def test_a_command_after_no_jump_is_a_proxy() -> None:
+    """As OpenSSH since 10.3 and its backports; earlier ones ignore the command, so that the client here may do either."""
+    args = parse("-o ProxyJump=none -o ProxyCommand=nc")
+    assert (args.refused, args.proxy_jump, args.proxy_command) == ([], "none", "nc")
 
 
 def test_key_files_and_a_config_file_are_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

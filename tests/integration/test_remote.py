@@ -19,7 +19,6 @@ from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
 from tests.support.warm import AnyProcess
-from tfprov.hosts.docker import exec as docker_exec
 
 
 @pytest.fixture
@@ -249,11 +248,10 @@ def test_a_training_resumes_on_other_hosts(three: LabCluster, tiny_archive: Path
     three.write({"ps": [one], "worker": [two]}, standin(tiny_archive, step_seconds=10))
     printed = three("up", "--resume")
     assert re.search(r"goes on from step \d+", printed)
-    listed = bytearray()
-    docker_exec.run(two.client.api, "tfprov-lab-worker-0", ["ls", "/checkpoints"], lambda _, data: listed.extend(data))
+    _, listed = two.run_in("tfprov-lab-worker-0", "ls", "/checkpoints")
     gathered = sorted((three.directory / "checkpoints" / "lab").glob("model.ckpt-*.index"))
     newest = max(gathered, key=lambda path: int(re.findall(r"\d+", path.name)[0]))
-    assert newest.name in listed.decode()
+    assert newest.name in listed
 
 
 @pytest.mark.parametrize("fault", ["unknown", "changed", "auth", "sshd", "docker", "port"])

@@ -15,7 +15,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -174,9 +174,10 @@ def test_files_are_written_and_read_back_whole(engine: Engine, image: str) -> No
     with Started(engine, image, ["sleep", "3600"]) as started, engine.errors():
         packed.seek(0)
         assert engine.api.put_archive(started.id, "/data", packed)
-        stream, facts = engine.api.get_archive(started.id, "/data/blob", chunk_size=1 << 18)
-        assert facts["size"] == len(data)
-        got = io.BytesIO(b"".join(stream))
+        answer = engine.archive(started.id, "/data/blob")
+        assert answer.status["size"] == len(data)
+        got = io.BytesIO(b"".join(answer))
+        answer.close()
     with tarfile.open(fileobj=got) as tar:
         member = tar.extractfile("blob")
         assert member
@@ -191,7 +192,7 @@ def test_a_container_is_attached_to_in_both_directions(engine: Engine, image: st
         send = docker_exec.get_sender(attached)
         with started:
             send(b"hello\n")
-            assert next(docker_exec.read_frames(attached)) == (1, b"hello\n")
+            assert next(docker_exec.read_attached(attached)) == (1, b"hello\n")
         engine.close_attached(attached)
 
 
@@ -208,7 +209,7 @@ def _printed(engine: Engine, container: str, script: str) -> tuple[int, dict[int
     def output(descriptor: int, data: bytes) -> None:
         printed[descriptor] += data.decode()
 
-    return docker_exec.run(engine.api, container, ["sh", "-c", script], output), printed
+    return docker_exec.run(engine, container, ["sh", "-c", script], output), printed
 
 
 def test_a_big_body_goes_up_in_a_stream(engine: Engine, image: str) -> None:
@@ -294,7 +295,7 @@ def _program_is_a_change(engine: Engine, container: str, changes: Changes) -> bo
     """Whether there was a change while two programs ran: that of the first is known when the second has ended."""
     with engine.errors():
         for _ in range(2):
-            docker_exec.run(engine.api, container, ["echo", "read"], lambda *_: None)
+            docker_exec.run(engine, container, ["echo", "read"], lambda *_: None)
     return changes.happened()
 
 
@@ -332,9 +333,8 @@ def test_a_connection_that_goes_in_the_middle_of_an_archive(
             until(lambda: _size(remote_engine, started.id) == 50_000_000, "the file is there")
 
             def cut() -> None:
-                with remote_engine.errors():
-                    stream, _ = remote_engine.api.get_archive(started.id, "/data/zeros", chunk_size=1 << 16)
-                    for number, _piece in enumerate(stream):
+                with remote_engine.errors(), closing(remote_engine.archive(started.id, "/data/zeros")) as answer:
+                    for number, _piece in enumerate(answer):
                         if number == 20:
                             own.cut()
 
@@ -345,10 +345,8 @@ def test_a_connection_that_goes_in_the_middle_of_an_archive(
 
 
 def _size(engine: Engine, container: str) -> int:
-    with suppress(HostError), engine.errors():
-        stream, facts = engine.api.get_archive(container, "/data/zeros", chunk_size=1 << 16)
-        stream.close()
-        return int(facts["size"])
+    with suppress(HostError), engine.errors(), closing(engine.archive(container, "/data/zeros")) as answer:
+        return int(answer.status["size"])
     return 0
 
 

@@ -32,11 +32,11 @@ def main(order: dict[str, Any]) -> int:
     if order["kind"] == "process":
         return process_exec.run(argv, dict(os.environ), Path.cwd(), mode)
     if order["kind"] == "engine":
-        return run_attached(Engine.local("h1", Path(order["socket"])).api, order["container"], argv, mode)
+        return run_attached(Engine.local("h1", Path(order["socket"])), order["container"], argv, mode)
     with SSHHost(target_of(order)) as ssh:
         if order["kind"] == "login":
             return run_session(ssh, argv, mode)
-        return run_attached(Engine.over(ssh, order["docker"]).api, order["container"], argv, mode)
+        return run_attached(Engine.over(ssh, order["docker"]), order["container"], argv, mode)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from tests.support.local_cluster import read_to_end
 from tests.support.testhost import Host
 from tests.support.waiting import LONG
 from tests.support.warm import AnyProcess
-from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.labels import container_name
 
 BOARD = "tensorboard/0"
@@ -60,9 +59,7 @@ def read_losses(url: str) -> list[float]:
 
 def _inside(host: Host, cluster: str, task: str, *argv: str) -> tuple[int, str]:
     """Run a program in a task's container, as its user; return its exit code and output."""
-    output: list[bytes] = []
-    code = docker_exec.run(host.client.api, container_name(cluster, task), argv, lambda _, data: output.append(data))
-    return code, b"".join(output).decode()
+    return host.run_in(container_name(cluster, task), *argv)
 
 
 def assert_only_reads(host: Host, cluster: str = "lab") -> None:

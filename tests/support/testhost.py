@@ -24,6 +24,7 @@ from tests.support.engine import Engine, answers
 from tests.support.images import tar
 from tests.support.waiting import until
 from tfprov.hosts.docker import exec as docker_exec
+from tfprov.hosts.docker.engine import Engine as HostEngine
 
 PRIVILEGED: dict[str, Any] = {"Privileged": True}
 """What a container needs to run containers itself, in the words of the engine's API."""
@@ -147,11 +148,11 @@ class Host:
         self._made.put_archive(directory, tar({name: (content, 0o644) for name, content in files.items()}))
 
     def _exec(self, *argv: str) -> tuple[int, str]:
-        output = bytearray()
-        code = docker_exec.run(
-            self.bed.engine.client.api, str(self._made.id), argv, lambda _, data: output.extend(data)
-        )
-        return code or 0, output.decode(errors="replace")
+        return run_in(self.bed.engine.socket, str(self._made.id), *argv)
+
+    def run_in(self, container: str, *argv: str) -> tuple[int, str]:
+        """Run a program in a container of this host's engine; return its exit code and output."""
+        return run_in(self.outside / "docker.sock", container, *argv)
 
     @property
     def _made(self) -> Container:
@@ -416,6 +417,14 @@ class Host:
             file = archive.extractfile(Path(path).name)
             assert file
             return file.read().decode(errors="replace")
+
+
+def run_in(socket: Path, container: str, *argv: str) -> tuple[int, str]:
+    """Run a program in a container of the engine at `socket`; return its exit code and output."""
+    output = bytearray()
+    with contextlib.closing(HostEngine.local("test", socket)) as engine:
+        code = docker_exec.run(engine, container, argv, lambda _, data: output.extend(data))
+    return code, output.decode(errors="replace")
 
 
 def _entry(path: Path) -> Entry:

@@ -1,11 +1,8 @@
-"""Read the chunks of an engine's answer as they arrive, with less work for each than http.client and urllib3 have."""
+"""Read the chunks of an engine's answer as they arrive, with less work for each than http.client has."""
 
 import http.client
 from collections.abc import Iterator
 from typing import Any
-
-import requests
-import urllib3
 
 _READ = 256 * 1024
 """Bytes per read."""
@@ -13,36 +10,20 @@ _MAX_LINE = 64 * 1024
 """Bytes of a chunk's first line, and of each line after the last chunk, as in http.client."""
 
 
-def iter_chunked(response: requests.Response) -> Iterator[memoryview] | None:
-    """Return the pieces of a chunked body, and release its connection at the end; None for another kind of body.
+def iter_chunked(file: Any) -> Iterator[memoryview]:
+    """Yield the pieces of a chunked body, which `file` reads.
 
-    Raises the errors of the connection, and ProtocolError for a body that is malformed or cut off; no piece that arrived
+    Raises the errors of the connection, and HTTPException for a body that is malformed or cut off; no piece that arrived
     before is lost.
     """
-    answer = getattr(response.raw, "_fp", None)
-    file = getattr(answer, "fp", None)
-    if file is None or not getattr(answer, "chunked", False):
-        return None
-    return _pieces(response, answer, file)
-
-
-def _pieces(response: requests.Response, answer: Any, file: Any) -> Iterator[memoryview]:
     body = _ChunkedBody(file)
-    try:
-        while size := body.next_size():
-            while size:
-                piece = body.take(size)
-                size -= len(piece)
-                yield piece
-            body.end_chunk()
-        body.skip_trailers()
-    except BaseException as error:
-        response.raw.close()
-        if isinstance(error, http.client.HTTPException):
-            raise urllib3.exceptions.ProtocolError(f"Connection broken: {error!r}", error) from error
-        raise
-    answer.close()
-    response.raw.release_conn()
+    while size := body.next_size():
+        while size:
+            piece = body.take(size)
+            size -= len(piece)
+            yield piece
+        body.end_chunk()
+    body.skip_trailers()
 
 
 class _ChunkedBody:

@@ -2,17 +2,17 @@
 
 import io
 import math
-import os
 import tarfile
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, cast
 
 from tfprov.errors import HostError
 from tfprov.hosts import bounds
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.engine_api.sdk import docker
+from tfprov.hosts.docker.engine_api.archive import ArchiveAnswer
+from tfprov.hosts.docker.engine_errors import NOT_FOUND, Refused
 
 _TRAILER = 1024
 """Zero bytes at the end of an archive; a truncated one lacks them."""
@@ -24,16 +24,14 @@ class ArchiveTooLong(Exception):
     """An archive exceeds the limit for listing a directory."""
 
 
-def request_archive(engine: Engine, container: str, path: str) -> Iterator[bytes]:
-    """Request `path` as an archive. Its name is passed as bytes: it need not be UTF-8."""
+def request_archive(engine: Engine, container: str, path: str) -> ArchiveAnswer:
+    """Request `path` as an archive. Raises HostError, with a message of its own if there is no such file."""
     try:
-        with engine.errors():
-            chunks, _ = engine.api.get_archive(container, cast(str, os.fsencode(path)))
-    except HostError as error:
-        if isinstance(error.__cause__, docker.errors.NotFound):
+        return engine.archive(container, path)
+    except Refused as error:
+        if error.status == NOT_FOUND:
             raise HostError(engine.host, f"no such file: {path}") from None
         raise
-    return cast(Iterator[bytes], chunks)
 
 
 @contextmanager
@@ -52,8 +50,8 @@ class ArchiveStream:
     its own streams read 10 kB at a time and copy each byte several times.
     """
 
-    def __init__(self, engine: Engine, chunks: Iterator[bytes], limit: float = math.inf) -> None:
-        self._engine, self._pieces, self._limit = engine, chunks, limit
+    def __init__(self, engine: Engine, answer: ArchiveAnswer, limit: float = math.inf) -> None:
+        self._engine, self._answer, self._limit = engine, answer, limit
         self._postponed: HostError | None = None
         self._rest, self._last = memoryview(b""), b""
         self._received = self._position = 0
@@ -69,7 +67,7 @@ class ArchiveStream:
             return self._next_piece()
 
     def _next_piece(self) -> bool:
-        piece = next(self._pieces, b"")
+        piece = next(self._answer, b"")
         self._rest, self._last = memoryview(piece), (self._last + piece[-_TRAILER:])[-_TRAILER:]
         self._received += len(piece)
         if self._received > self._limit:
@@ -136,8 +134,7 @@ class ArchiveStream:
         with suppress(HostError, ArchiveTooLong):
             while self._received < end and self._receive():
                 self._rest = self._rest[:0]
-        close: Callable[[], None] = getattr(self._pieces, "close", lambda: None)
-        close()
+        self._answer.close()
 
     def __enter__(self) -> "ArchiveStream":
         return self

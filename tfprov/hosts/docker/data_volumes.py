@@ -119,7 +119,7 @@ class DataVolumes:
                 send = docker_exec.get_sender(attached)
                 send(fetch_request(data, progress.retry_pause))
                 with progress.sending(send):
-                    for descriptor, piece in docker_exec.read_frames(attached):
+                    for descriptor, piece in docker_exec.read_attached(attached):
                         output.append(descriptor, piece)
             finally:
                 self.engine.close_attached(attached)  # which ends the container, even if its removal is interrupted

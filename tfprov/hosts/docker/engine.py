@@ -11,15 +11,17 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfprov.errors import HostError
 from tfprov.hosts import bounds
 from tfprov.hosts.base import Changes
 from tfprov.hosts.docker.engine_api.answers import error_message, parse_answer
+from tfprov.hosts.docker.engine_api.archive import ArchiveAnswer
 from tfprov.hosts.docker.engine_api.dial import EngineStream, EngineTimeouts, connect_unix
 from tfprov.hosts.docker.engine_api.events import EngineChanges, events_path
 from tfprov.hosts.docker.engine_api.host_dial import DOCKER, HostDial
+from tfprov.hosts.docker.engine_api.paths import archive_path, program_path
 from tfprov.hosts.docker.engine_api.pipeline import Answer, Pipeline
-from tfprov.hosts.docker.engine_errors import MIN_API, engine_errors, explain, too_old_error, version_numbers
+from tfprov.hosts.docker.engine_api.program import Poster, Program
+from tfprov.hosts.docker.engine_errors import MIN_API, NOT_FOUND, Refused, engine_errors, too_old_error, version_numbers
 from tfprov.hosts.ssh.connection import MAX_SESSIONS
 from tfprov.hosts.ssh.host import SSHHost
 
@@ -30,12 +32,11 @@ if TYPE_CHECKING:
 
 _LOCAL_FOLLOWERS = 1000
 """Concurrent followed logs on this machine's own engine: far more than a host has tasks."""
-_NOT_FOUND = 404
 LOCAL = Path("/var/run/docker.sock")
 
 
 class Engine:
-    """The engine of `host`, connected on first use: `ask` for questions, `api` for everything else.
+    """The engine of `host`, connected on first use: `ask` for questions, `start_program`, `api` for everything else.
 
     Use `api` inside `with engine.errors():`. `followers` limits the requests that may occupy a connection for as long as a
     training; others poll, holding `poll_lock` during each request.
@@ -90,7 +91,7 @@ class Engine:
     def ask_each(self, *paths: str) -> list[Any]:
         """Return the answers like `ask`, without those for what is not there, such as a container removed meanwhile."""
         with self.errors():
-            return [self._value(answer) for answer in self._ask(paths) if answer.status != _NOT_FOUND]
+            return [self._value(answer) for answer in self._ask(paths) if answer.status != NOT_FOUND]
 
     def _ask(self, paths: Sequence[str]) -> list[Answer]:
         """Return the answers by the engine's own version of the API, like the SDK's.
@@ -102,7 +103,7 @@ class Engine:
             return self._pipeline.ask([f"/v{self._version}{path}" for path in paths])
         version, *answers = self._pipeline.ask(["/version", *paths])
         self._set_version(self._value(version))
-        return self._ask(paths) if any(answer.status in (400, _NOT_FOUND) for answer in answers) else answers
+        return self._ask(paths) if any(answer.status in (400, NOT_FOUND) for answer in answers) else answers
 
     def _set_version(self, facts: Any) -> None:
         version = str(facts.get("ApiVersion"))
@@ -111,9 +112,45 @@ class Engine:
         self._version = version
 
     def _value(self, answer: Answer) -> Any:
-        if answer.status >= 400:
-            raise HostError(self.host, *explain(error_message(answer.body), self._user()))
+        self._check(answer)
         return parse_answer("GET", answer.path, answer.body)
+
+    def _check(self, answer: Answer) -> None:
+        if answer.status >= 400:
+            raise Refused(self.host, answer.status, error_message(answer.body), self._user())
+
+    def archive(self, container: str, path: str) -> ArchiveAnswer:
+        """Request a file or directory of a container as an archive. Raises Refused and HostError."""
+        with self.errors():
+            if not self._version:
+                self.ask()
+            asked = f"/v{self._version}{archive_path(container, path)}"
+            answer = ArchiveAnswer(self.host, self._connect, asked, self._timeouts, self._pipeline.keep)
+            if answer.error is not None:
+                answer.close()
+                self._check(answer.error)
+            return answer
+
+    def start_program(self, container: str, argv: Sequence[str], **options: Any) -> Program:
+        """Start a program in a running container; `options` are further ones of the Engine API, such as `Tty`.
+
+        Raises Refused if there is no such program or container, and HostError.
+        """
+        options = {"AttachStdout": True, "AttachStderr": True, "Cmd": list(argv), **options}
+        with self.errors():
+            if not self._version:
+                self.ask()
+            poster = Poster(self.host, self._connect, self._timeouts)
+            return Program(poster, f"/v{self._version}", container, options, self._check)
+
+    def resize_program(self, program: str, rows: int, columns: int) -> None:
+        """Change the size of a program's terminal. Raises Refused while it starts, and HostError."""
+        with self.errors():
+            poster = Poster(self.host, self._connect, self._timeouts)
+            try:
+                self._check(poster.post(f"/v{self._version}{program_path(program, 'resize')}?h={rows}&w={columns}"))
+            finally:
+                poster.sock.close()
 
     def changes(self, *labels: str) -> Changes:
         """Begin to report changes of the containers with all `labels`. Raises HostError."""

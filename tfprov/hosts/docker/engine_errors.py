@@ -109,6 +109,18 @@ def _shorten(text: str) -> str:
     return line if len(line) <= 300 else f"{line[:297]}..."
 
 
+NOT_FOUND = 404
+"""The status of an answer about what is not there."""
+
+
+class Refused(HostError):
+    """A request that an engine has answered with the error `status`, such as 404 for a container that is gone."""
+
+    def __init__(self, host: str, status: int, text: str, user: str = "") -> None:
+        super().__init__(host, *explain(text, user))
+        self.status = status
+
+
 @contextmanager
 def engine_errors(host: str, user: str = "") -> Iterator[None]:
     """Turn every error of an engine's answers, the docker SDK and its libraries into HostError."""

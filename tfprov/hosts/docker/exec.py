@@ -1,12 +1,9 @@
 """Run programs inside containers, and beside stopped ones, closing the connection afterwards."""
 
-import io
 import os
-import socket
-import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from signal import Signals
 from typing import Any
 
@@ -14,7 +11,10 @@ from tfprov.errors import HostError
 from tfprov.hosts import bounds
 from tfprov.hosts.bounds import AnswerTooLong
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.paths import program_path
+from tfprov.hosts.docker.engine_api.program import read_frames
 from tfprov.hosts.docker.engine_api.sdk import docker
+from tfprov.hosts.docker.engine_errors import Refused
 from tfprov.hosts.terminal import ExecMode, attach
 
 _SIGNAL_SCRIPT = """sent=1
@@ -31,7 +31,6 @@ process, an init that forwards it to a program which may not handle it and would
 
 _EXIT_CODE_TIMEOUT = 10.0
 """Seconds for an engine to record the exit code after the output has ended."""
-_HEADER = struct.Struct(">BxxxL")
 
 OutputCallback = Callable[[int, bytes], object]
 """Called with the file descriptor (1 or 2) and the bytes of a program's output."""
@@ -67,29 +66,30 @@ def forward_output(descriptor: int, data: bytes) -> None:
 
 
 def run(
-    api: "docker.APIClient", container: str, argv: Sequence[str], output: OutputCallback, silence: float | None = None
+    engine: Engine, container: str, argv: Sequence[str], output: OutputCallback, silence: float | None = None
 ) -> int:
     """Run `argv` in a running container; return its exit code. `silence` limits its silence in seconds; None for no limit.
 
-    The SDK's own reader leaves the connection to the garbage collector, once a second while a training is watched;
-    `socket=True` gives access to the response.
+    Raises Refused and HostError.
     """
-    created = api.exec_create(container, list(argv))
-    stream: Any = api.exec_start(created["Id"], socket=True)
-    try:
-        for descriptor, data in read_frames(stream, silence):
+    with engine.errors(), closing(engine.start_program(container, argv)) as program:
+        for descriptor, data in program.output(silence):
             output(descriptor, data)
-    finally:
-        stream._response.close()  # noqa: SLF001  there is no public access
-    return exit_code(api, created["Id"])
+    return exit_code(engine, program.id)
 
 
-def exit_code(api: "docker.APIClient", created: str) -> int:
+def exit_code(engine: Engine, program: str) -> int:
     """Wait until the engine has recorded the exit code, possibly after the end of the output; -1 if it does not."""
     deadline = time.monotonic() + _EXIT_CODE_TIMEOUT
-    while (code := api.exec_inspect(created).get("ExitCode")) is None and time.monotonic() < deadline:
+    while (code := _recorded_code(engine, program)) is None and time.monotonic() < deadline:
         time.sleep(0.05)
-    return -1 if code is None else int(code)
+    return -1 if code is None else code
+
+
+def _recorded_code(engine: Engine, program: str) -> int | None:
+    (details,) = engine.ask(program_path(program, "json"))
+    code = details.get("ExitCode")
+    return None if code is None else int(code)
 
 
 def get_sender(attached: Any) -> Callable[[bytes], None]:
@@ -98,29 +98,23 @@ def get_sender(attached: Any) -> Callable[[bytes], None]:
     return send
 
 
-def read_frames(attached: Any, silence: float | None = None) -> Iterator[tuple[int, bytes]]:
-    """Yield the output of an attached program as (descriptor, bytes).
+def read_attached(attached: Any, silence: float | None = None) -> Iterator[tuple[int, bytes]]:
+    """Yield the output of a container to which the SDK is attached, as (descriptor, bytes).
 
-    `silence` limits the seconds without output; None for no limit, as for a user's program. The engine sends frames: 8
-    bytes of descriptor and length, then the data. The SDK's own reader reads the socket and misses output that arrived
-    with the response's headers: that is in the response's buffered file.
+    `silence` limits the seconds without output; None for no limit. The SDK's own reader reads the socket and misses output
+    that arrived with the response's headers: that is in the response's buffered file.
     """
     getattr(attached, "_sock", attached).settimeout(silence)
-    file: io.BufferedReader = attached._response.raw._fp.fp  # noqa: SLF001
-    while header := file.read(_HEADER.size):
-        descriptor, remaining = _HEADER.unpack(header)
-        while remaining and (data := file.read1(min(remaining, bounds.CHUNK))):
-            remaining -= len(data)
-            yield descriptor, data
+    yield from read_frames(attached._response.raw._fp.fp)  # noqa: SLF001  there is no public access
 
 
-def signal(api: "docker.APIClient", host: str, container: str, number: Signals) -> bool:
+def signal(engine: Engine, container: str, number: Signals) -> bool:
     """Send a signal to the processes of a running container that handle it; return whether there are any."""
     name = number.name.removeprefix("SIG")
     argv = ["sh", "-c", _SIGNAL_SCRIPT, "sh", signal_mask_pattern(number), name]
-    code = run(api, container, argv, lambda _where, _data: None, bounds.ACTION_TIMEOUT)
+    code = run(engine, container, argv, lambda _where, _data: None, bounds.ACTION_TIMEOUT)
     if code not in (0, 1):
-        raise HostError(host, f"cannot send a signal into container {container[:12]}: its image has no shell")
+        raise HostError(engine.host, f"cannot send a signal into container {container[:12]}: its image has no shell")
     return code == 0
 
 
@@ -135,24 +129,19 @@ def stream_output(engine: Engine, facts: Mapping[str, Any], argv: Sequence[str])
 
     The output itself must tell whether it is complete.
     """
-    with engine.errors():
-        try:
-            yield from (
-                _exec_output(engine, facts["Id"], argv)
-                if facts["State"]["Running"]
-                else _helper_output(engine, facts, argv)
-            )
-        except docker.errors.APIError:  # its image has no such program
-            return
-
-
-def _exec_output(engine: Engine, container: str, argv: Sequence[str]) -> Iterator[bytes]:
-    created = engine.api.exec_create(container, list(argv), stderr=False)
-    stream: Any = engine.api.exec_start(created["Id"], socket=True)
+    if not facts["State"]["Running"]:
+        with engine.errors():
+            try:
+                yield from _helper_output(engine, facts, argv)
+            except docker.errors.APIError:  # its image has no such program
+                return
+        return
     try:
-        yield from (data for descriptor, data in read_frames(stream, bounds.ACTION_TIMEOUT) if descriptor == 1)
-    finally:
-        stream._response.close()  # noqa: SLF001  there is no public access
+        program = engine.start_program(facts["Id"], argv, AttachStderr=False)
+    except Refused:  # its image has no such program
+        return
+    with engine.errors(), closing(program):
+        yield from (data for descriptor, data in program.output(bounds.ACTION_TIMEOUT) if descriptor == 1)
 
 
 def _helper_output(engine: Engine, facts: Mapping[str, Any], argv: Sequence[str]) -> Iterator[bytes]:
@@ -160,7 +149,7 @@ def _helper_output(engine: Engine, facts: Mapping[str, Any], argv: Sequence[str]
         attached: Any = engine.api.attach_socket(container, params={"stdout": 1, "stream": 1})
         try:
             engine.api.start(container)
-            yield from (data for _, data in read_frames(attached, bounds.ACTION_TIMEOUT))
+            yield from (data for _, data in read_attached(attached, bounds.ACTION_TIMEOUT))
         finally:
             engine.close_attached(attached)
 
@@ -196,53 +185,31 @@ _RESIZE_TRIES, _RESIZE_PAUSE = 10, 0.05
 class AttachedProgram:
     """A RemoteProgram in a container."""
 
-    def __init__(self, api: "docker.APIClient", container: str, argv: Sequence[str], mode: ExecMode) -> None:
-        self._api, self._mode = api, mode
-        environment = {"TERM": os.environ["TERM"]} if mode.tty and os.environ.get("TERM") else None
-        created = api.exec_create(
-            container, list(argv), stdin=mode.stdin, tty=mode.tty, environment=environment
-        )  # fmt: skip
-        self.id: str = created["Id"]
-        self._stream: Any = api.exec_start(self.id, tty=mode.tty, socket=True)
-
-    def send(self, data: bytes) -> None:
-        """See RemoteProgram."""
-        get_sender(self._stream)(data)
-
-    def end_input(self) -> None:
-        """See RemoteProgram. The connection's other half stays open for the output."""
-        peer = getattr(self._stream, "_sock", None) or getattr(self._stream, "sock", self._stream)
-        with suppress(OSError):
-            peer.shutdown(socket.SHUT_WR)
+    def __init__(self, engine: Engine, container: str, argv: Sequence[str], mode: ExecMode) -> None:
+        options: dict[str, Any] = {"AttachStdin": mode.stdin, "Tty": mode.tty}
+        if mode.tty and os.environ.get("TERM"):
+            options["Env"] = [f"TERM={os.environ['TERM']}"]
+        self._engine = engine
+        self._program = engine.start_program(container, argv, **options)
+        self.id = self._program.id
+        self.send, self.end_input = self._program.send, self._program.end_input
+        self.close = self._program.close
 
     def resize(self, rows: int, columns: int) -> None:
         """See RemoteProgram."""
         for _ in range(_RESIZE_TRIES):  # an engine refuses while the program starts
-            with suppress(docker.errors.APIError):
-                self._api.exec_resize(self.id, height=rows, width=columns)
+            with suppress(Refused):
+                self._engine.resize_program(self.id, rows, columns)
                 return
             time.sleep(_RESIZE_PAUSE)
 
     def output(self) -> Iterator[tuple[int, bytes]]:
-        """See RemoteProgram. A terminal has one output, without frames."""
-        if not self._mode.tty:
-            yield from read_frames(self._stream)
-            return
-        getattr(self._stream, "_sock", self._stream).settimeout(None)
-        file: io.BufferedReader = self._stream._response.raw._fp.fp  # noqa: SLF001  as in read_frames
-        while data := file.read1(bounds.CHUNK):
-            yield 1, data
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._stream._response.close()  # noqa: SLF001
+        """See RemoteProgram."""
+        return self._program.output(None)
 
 
-def run_attached(api: "docker.APIClient", container: str, argv: Sequence[str], mode: ExecMode) -> int:
+def run_attached(engine: Engine, container: str, argv: Sequence[str], mode: ExecMode) -> int:
     """Run `argv` in a running container, connected as `mode` says; return its exit code."""
-    program = AttachedProgram(api, container, argv, mode)
-    try:
+    with engine.errors(), closing(AttachedProgram(engine, container, argv, mode)) as program:
         attach(program, mode, forward_output)
-    finally:
-        program.close()
-    return exit_code(api, program.id)
+    return exit_code(engine, program.id)

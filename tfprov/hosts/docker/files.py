@@ -10,7 +10,7 @@ import math
 import os
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import datetime
 from typing import Any, BinaryIO, cast
 
@@ -32,7 +32,7 @@ from tfprov.hosts.docker.archive_stream import (
     request_archive,
 )
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.engine_api.sdk import docker
+from tfprov.hosts.docker.engine_errors import NOT_FOUND, Refused
 
 _LIST_PROGRAM = (
     "import json, os, stat, sys\n"
@@ -79,7 +79,7 @@ def list_files(engine: Engine, facts: Mapping[str, Any], directory: str, without
     if facts["State"]["Running"] and container not in without_programs:
         codes = []
         for argv in (["sh", "-c", _LIST_SCRIPT, "sh", directory, _LIST_PROGRAM], [*_PYTHON, _LIST_PROGRAM, directory]):
-            code, output, errors = run_program(engine.api, container, argv)
+            code, output, errors = run_program(engine, container, argv)
             if is_complete_listing(code, errors) and (listed := _parse_listing(output, directory)) is not None:
                 return listed
             codes.append(code)
@@ -124,16 +124,16 @@ def _parse_listing(output: bytes, directory: str) -> dict[str, File] | None:
         return None
 
 
-def run_program(api: "docker.APIClient", container: str, argv: list[str]) -> tuple[int | None, bytes, bytes]:
+def run_program(engine: Engine, container: str, argv: list[str]) -> tuple[int | None, bytes, bytes]:
     """Run a program inside a container; return its exit code, standard output and standard error.
 
     The exit code is None if the image has no such program, _NOT_RUNNING if the container is gone or restarting.
     """
     output = docker_exec.CapturedOutput()
     try:
-        code = docker_exec.run(api, container, argv, output.append, bounds.ACTION_TIMEOUT)
-    except docker.errors.APIError as error:
-        return _NOT_RUNNING if error.status_code in (404, 409) else None, b"", b""
+        code = docker_exec.run(engine, container, argv, output.append, bounds.ACTION_TIMEOUT)
+    except Refused as error:
+        return _NOT_RUNNING if error.status in (404, 409) else None, b"", b""
     return code, output[1], output[2]
 
 
@@ -219,31 +219,27 @@ def open_tree(
 
 def exists(engine: Engine, container: str, path: str) -> bool:
     """Whether `path` exists in a container, as a file, a directory or a link."""
-    with engine.errors():
-        try:
-            chunks, _ = engine.api.get_archive(container, path)
-        except docker.errors.NotFound:
-            return False
-        _close(chunks)
+    try:
+        engine.archive(container, path).close()
+    except Refused as error:
+        if error.status != NOT_FOUND:
+            raise
+        return False
     return True
 
 
 def stat_file(engine: Engine, container: str, path: str) -> File | None:
     """Return size and time of a regular file of a container; None if there is none at `path`."""
-    with engine.errors():
-        try:
-            chunks, status = engine.api.get_archive(container, cast(str, os.fsencode(path)))
-        except docker.errors.NotFound:
-            return None
-        _close(chunks)
+    try:
+        with engine.errors(), closing(engine.archive(container, path)) as answer:
+            status = answer.status
+    except Refused as error:
+        if error.status != NOT_FOUND:
+            raise
+        return None
     if status["mode"] & _SPECIAL_FILE_BITS:
         return None
     return File(status["size"], float(int(datetime.fromisoformat(status["mtime"]).timestamp())))
-
-
-def _close(chunks: object) -> None:
-    close: Callable[[], None] = getattr(chunks, "close", lambda: None)
-    close()
 
 
 def _is_utf8(path: str) -> bool:
@@ -253,7 +249,7 @@ def _is_utf8(path: str) -> bool:
 def read_tail(engine: Engine, facts: Mapping[str, Any], path: str, size: int) -> bytes:
     """Return the last `size` bytes of a file; only these are transferred if the container runs and has a shell."""
     if facts["State"]["Running"]:
-        code, output, _ = run_program(engine.api, facts["Id"], ["sh", "-c", _TAIL_SCRIPT, "sh", path, str(size)])
+        code, output, _ = run_program(engine, facts["Id"], ["sh", "-c", _TAIL_SCRIPT, "sh", path, str(size)])
         if code == 0:
             return output
     with open_file(engine, facts, path) as file:

@@ -205,7 +205,7 @@ def probe(engine: Engine, container: str, targets: Sequence[Endpoint]) -> list[s
     arguments = json.dumps([[target.address, target.port, target.greeting] for target in targets])
     argv = [_PYTHON, "-c", PROBE, arguments, str(CONNECT_TIMEOUT), str(LISTENER_TIMEOUT)]
     with engine.errors():
-        code = docker_exec.run(engine.api, container, argv, output.append, bounds.ACTION_TIMEOUT)
+        code = docker_exec.run(engine, container, argv, output.append, bounds.ACTION_TIMEOUT)
     if code != 0:
         message = one_line(output[2].decode(errors="replace").strip().rpartition("\n")[2])
         raise HostError(engine.host, f"the image's Python cannot probe: {message or f'exit code {code}'}")

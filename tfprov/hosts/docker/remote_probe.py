@@ -43,7 +43,7 @@ def probe_in_container(
             try:
                 api.start(created)
                 docker_exec.get_sender(attached)(request)
-                for _, piece in docker_exec.read_frames(attached, _SILENCE):
+                for _, piece in docker_exec.read_attached(attached, _SILENCE):
                     output = (output + piece)[-_LIMIT:]
             finally:
                 engine.close_attached(attached)

@@ -166,7 +166,7 @@ class DockerRuntime:
         if facts["State"]["Status"] != "running":
             raise HostError(self.host, f"{task} does not run")
         with self.engine.errors():
-            return docker_exec.signal(self.engine.api, self.host, facts["Id"], Signals[name])
+            return docker_exec.signal(self.engine, facts["Id"], Signals[name])
 
     def remove(self, task: str) -> None:
         """See Runtime."""
@@ -216,7 +216,7 @@ class DockerRuntime:
         directory = checkpoint_directory(facts)
         with self.engine.errors():
             argv = ["sh", "-c", held_checkpoints.HOLD, "sh", directory]
-            code, _, _ = docker_files.run_program(self.engine.api, facts["Id"], argv)
+            code, _, _ = docker_files.run_program(self.engine, facts["Id"], argv)
             if code != 0:
                 return {}
             folder = f"{directory}/{held_checkpoints.FOLDER}"
@@ -228,7 +228,7 @@ class DockerRuntime:
         if task in self._held_tasks and (facts := self._find(task)) is not None and facts["State"]["Running"]:
             with self.engine.errors():
                 argv = ["sh", "-c", held_checkpoints.RELEASE, "sh", checkpoint_directory(facts)]
-                docker_files.run_program(self.engine.api, facts["Id"], argv)
+                docker_files.run_program(self.engine, facts["Id"], argv)
             self._held_tasks.discard(task)
 
     def open(self, task: str, name: str) -> BinaryIO:
@@ -282,7 +282,7 @@ class DockerRuntime:
         """See Runtime."""
         facts = self._require(task)
         with self.engine.errors():
-            return docker_exec.run_attached(self.engine.api, facts["Id"], secret_files.with_secrets(facts, argv), mode)
+            return docker_exec.run_attached(self.engine, facts["Id"], secret_files.with_secrets(facts, argv), mode)
 
     def put(self, task: str, path: str, source: Path) -> str:
         """See Runtime."""

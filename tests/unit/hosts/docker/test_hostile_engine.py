@@ -31,6 +31,7 @@ from tfprov.hosts.docker import files as docker_files
 from tfprov.hosts.docker.archive import open_sparse
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.dial import DeadlineSocket, EngineTimeouts
+from tfprov.hosts.docker.engine_api.paths import program_path
 from tfprov.hosts.docker.reachability_probe import Endpoint, probe
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.docker.state import parse_container
@@ -63,8 +64,7 @@ def inspect(broken: Engine) -> object:
 
 
 def exit_code(broken: Engine) -> object:
-    with broken.errors():
-        return broken.api.exec_inspect(ID)
+    return broken.ask(program_path(ID, "json"))
 
 
 def read_tail(broken: Engine) -> object:

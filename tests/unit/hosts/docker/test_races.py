@@ -2,7 +2,6 @@
 
 import json
 import socketserver
-import struct
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
@@ -12,6 +11,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from tests.support.hostile import framed
 from tfprov.errors import HostError
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker import files as docker_files
@@ -62,10 +62,6 @@ def engine(tmp_path: Path) -> Iterator[Callable[[Responses], Engine]]:
         thread.join()
 
 
-def framed(descriptor: int, data: bytes) -> bytes:
-    return struct.pack(">BxxxL", descriptor, len(data)) + data
-
-
 def inspect_answer(status: str) -> dict[str, Any]:
     never = "0001-01-01T00:00:00Z"
     state = {"Status": status, "Running": status == "running", "ExitCode": 0, "StartedAt": never, "FinishedAt": never}
@@ -87,7 +83,7 @@ def test_output_that_arrives_with_the_headers_is_read(engine: Callable[[Response
     requests: list[str] = []
     printed: list[tuple[int, bytes]] = []
     with (scripted := engine(respond)).errors():
-        assert docker_exec.run(scripted.api, "c1", ["ls"], lambda *piece: printed.append(piece)) == 3
+        assert docker_exec.run(scripted, "c1", ["ls"], lambda *piece: printed.append(piece)) == 3
     assert printed == [(1, b"all of it"), (2, b"a word")]
 
 

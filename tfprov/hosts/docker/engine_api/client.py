@@ -21,11 +21,9 @@ from tfprov.hosts.bounds import AnswerTooLong
 from tfprov.hosts.docker.engine_api import answers
 from tfprov.hosts.docker.engine_api.answers import MalformedAnswer
 from tfprov.hosts.docker.engine_api.dial import EngineTimeouts
-from tfprov.hosts.http_body import iter_chunked
 from tfprov.hosts.trace import traced
 
 _HEADER = struct.Struct(">BxxxL")
-_STAT = "X-Docker-Container-Path-Stat"
 _QUERY_METHODS = ("GET", "HEAD")
 _MAX_SILENCE = 3600
 """Seconds without a byte if the SDK sets no limit: for a pull, and waiting for a container."""
@@ -72,7 +70,7 @@ class Client(_Client):  # type: ignore[misc]
 
         if requested_timeout != self._default_timeout:
             return request_within(requested_timeout or _MAX_SILENCE)
-        if verb not in _QUERY_METHODS or (streamed and "/archive" in url):
+        if verb not in _QUERY_METHODS:
             return request_within(self._timeouts.action)
         try:
             return request_within(self._timeouts.query)
@@ -104,8 +102,6 @@ class Client(_Client):  # type: ignore[misc]
             _set_content(response, b"")
         elif not streamed:
             _set_content(response, _read_content(response))
-        if code < 400 and verb in _QUERY_METHODS and "/archive" in response.url:
-            answers.parse_file_status(response.headers.get(_STAT, ""))
         return response
 
     def _result(self, response: requests.Response, json: bool = False, binary: bool = False) -> Any:
@@ -137,10 +133,7 @@ class Client(_Client):  # type: ignore[misc]
 
     def _stream_raw_result(self, response: requests.Response, *_sizes: Any, **_options: Any) -> Iterator[Any]:
         self._log_limit(response)
-        if "/archive" in response.url and (pieces := iter_chunked(response)) is not None:
-            yield from pieces
-        else:
-            yield from bounds.read_chunks(lambda size: _read_available(response, size))
+        yield from bounds.read_chunks(lambda size: _read_available(response, size))
 
     def _check_is_tty(self, container: str) -> bool:
         """Return that a container has no terminal: tfprov creates none with one. The SDK's own method asks the engine."""

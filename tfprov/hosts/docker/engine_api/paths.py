@@ -1,6 +1,7 @@
 """The paths of questions to an engine, without the API version."""
 
 import json
+import os
 from collections.abc import Sequence
 from urllib.parse import quote, urlencode
 
@@ -13,6 +14,21 @@ def containers_path(**filters: Sequence[str]) -> str:
 def container_path(container: str) -> str:
     """Return the path for the details of a container."""
     return f"/containers/{quote(container, safe='')}/json"
+
+
+def archive_path(container: str, path: str) -> str:
+    """Return the path for an archive of a file or directory of a container, whose name need not be UTF-8."""
+    return f"/containers/{quote(container, safe='')}/archive?{urlencode({'path': os.fsencode(path)})}"
+
+
+def programs_path(container: str) -> str:
+    """Return the path for creating a program in a container."""
+    return f"/containers/{quote(container, safe='')}/exec"
+
+
+def program_path(program: str, action: str) -> str:
+    """Return the path for an `action` on a program: `json` for its details, `start`, `resize`."""
+    return f"/exec/{quote(program, safe='')}/{action}"
 
 
 def images_path(reference: str) -> str:

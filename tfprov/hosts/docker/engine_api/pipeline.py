@@ -52,7 +52,7 @@ class Pipeline:
         result: list[Answer] = []
         while len(result) < len(paths):
             batch = paths[len(result) : len(result) + _AT_ONCE]
-            with traced(self._host, f"engine: GET {', '.join(map(_short, batch))}", asks=True):
+            with traced(self._host, f"engine: GET {', '.join(map(short_path, batch))}", asks=True):
                 result += self._ask_some(batch)
         return result
 
@@ -96,7 +96,7 @@ class Pipeline:
             if result and isinstance(error, HTTPException | OSError | EOFError) and not isinstance(error, TimeoutError):
                 return result
             raise
-        self._keep(sock)
+        self.keep(sock)
         return result
 
     def _answers(self, sock: Any, reader: "Reader", paths: Sequence[str]) -> Iterator[tuple[Answer, bool]]:
@@ -105,11 +105,12 @@ class Pipeline:
             sock.deadline = time.monotonic() + bounds.TOTAL_FACTOR * self._timeouts.query
             response = HTTPResponse(cast(Any, reader), method="GET")
             response.begin()
-            body = _read_body(response)
+            body = read_body(response)
             sock.deadline = None
             yield Answer(path, response.status, body), response.isclosed() and not response.will_close
 
-    def _keep(self, sock: Any) -> None:
+    def keep(self, sock: Any) -> None:
+        """Keep a connection, on which nothing is left to read, for the next questions."""
         with self._lock:
             spare, self._idle = self._idle, sock
         if spare is not None:
@@ -136,7 +137,7 @@ class Pipeline:
         return response.status == 200
 
 
-def _short(path: str) -> str:
+def short_path(path: str) -> str:
     """Return a path for `-vv`: without the version of the API and the filters."""
     return re.sub(r"^/v[0-9.]+|\?.*", "", path)
 
@@ -146,7 +147,8 @@ class Reader:
 
     def __init__(self, sock: Any, is_busy: Callable[[], bool]) -> None:
         buffered = io.BufferedReader(_Raw(sock, is_busy), bounds.CHUNK)
-        self.read, self.readline, self.readinto = buffered.read, buffered.readline, buffered.readinto
+        self.read, self.read1, self.readline = buffered.read, buffered.read1, buffered.readline
+        self.readinto = buffered.readinto
 
     def makefile(self, *_: Any) -> "Reader":
         """Return this: HTTPResponse takes it for a socket."""
@@ -182,7 +184,8 @@ class _Raw(io.RawIOBase):
         return data
 
 
-def _read_body(response: HTTPResponse) -> bytes:
+def read_body(response: HTTPResponse) -> bytes:
+    """Return the body; of an error, its beginning. Raises MalformedAnswer, AnswerTooLong, and EOFError for one cut off."""
     if 300 <= response.status < 400:
         raise MalformedAnswer(f"a redirect (status {response.status})")
     if response.getheader("Content-Encoding", "identity") != "identity":

@@ -135,8 +135,8 @@ class Cluster:
     def _context(self, *, resume: bool = False, connect: bool = False) -> Context:
         return replace(self.prepare(connect=connect), resume=resume)
 
-    def prepare(self, *, connect: bool = False) -> Context:
-        """Pack the code and find the way to each host; verbs call it. `connect` begins to connect to all of them."""
+    def prepare(self, *, connect: bool | None = False) -> Context:
+        """Pack the code and find the way to each host; verbs call it. `connect` begins to connect to all: see Options."""
         if self._assembled is None:
             context = assemble(self.definition, self._report, replace(self._options, connect=connect), self._factory)
             self._assembled = replace(context, verify=self._verify)
@@ -252,7 +252,7 @@ class Cluster:
         A remote `checkpoints.dir` is read without a host.
         `path` copies this file or directory of the chief instead, as it is: relative to its working directory, or absolute.
         """
-        return verbs.gather(self.prepare(), path)
+        return verbs.gather(self.prepare(connect=None), path)
 
     def tensorboard(self, port: int | None = None) -> AbstractContextManager[WebServer]:
         """Yield the cluster's TensorBoard once it answers; for one on another host, `port` of this machine leads to it."""

@@ -351,8 +351,11 @@ def test_only_regular_files_are_listed_whatever_their_names(
         assert inside.exec_run(["rm", "/bin/sh"], user="0").exit_code == 0
     assert sizes(bench) == REGULAR
     listed = bench.docker.files("worker/0")
+    for name, content in {"sub/file": b"x\n", "link": None, "fifo": None, "missing": None}.items():
+        assert bench.docker.read_and_list("worker/0", name) == (content, listed)
     bench.docker.stop("worker/0", 1)
     assert bench.docker.files("worker/0") == listed, "a stopped container says the same, to the second"
+    assert bench.docker.read_and_list("worker/0", "sub/file") == (b"x\n", listed)
     assert bench.docker.open("worker/0", "new\nline").read() == b"x\n"
     assert bench.docker.open("worker/0", "tied").read() == b"x\n", "a second name of a file is as good as its first"
     assert bench.docker.open("worker/0", "ä").read() == b""

@@ -156,11 +156,12 @@ def inventory_of(options: dict[str, Any]) -> "Inventory":
 
 
 def cluster_of(
-    options: dict[str, Any], on_event: "OnEvent | None" = None, *, connect: bool = False, as_json: bool = False
+    options: dict[str, Any], on_event: "OnEvent | None" = None, *, connect: bool | None = False, as_json: bool = False
 ) -> "Cluster":
     """Return the cluster of the options, ready for its verbs.
 
-    `connect` opens the connections to all hosts at once, for a verb that uses every host. Plans are folded for people, and
+    `connect` opens the connections to all hosts at once, for a verb that uses every host; None is for gathers, see
+    tfprov.engine.assemble.Options. Plans are folded for people, and
     whole with `-v` and `as_json`.
     """
     from tfprov.api import Cluster  # noqa: PLC0415  commands that only read an inventory need none of it

@@ -77,7 +77,7 @@ def gather_command(as_json: bool, path: str | None, **options: Any) -> None:
     directory; in a container it may be anywhere.
     """
     with JsonEvents() if as_json else Printer() as printer:
-        printer.result(cluster_of(options, printer.handle).gather(path))
+        printer.result(cluster_of(options, printer.handle, connect=None).gather(path))
 
 
 @click.command("play")

@@ -41,14 +41,14 @@ class Options:
     """How to reach the hosts: `limit` is a host pattern, `forks` the number of hosts to work on at the same time.
 
     Without `forks`, it depends on their number and on the cores of this machine. `accept_new` records unknown host keys.
-    `connect` opens the SSH connections at once, for verbs that use every host. `fold` prints many actions that are alike in
-    one line of a plan.
+    `connect` opens the SSH connections at once, for verbs that use every host; None does so unless checkpoints go to a
+    remote directory, which a gather reads instead. `fold` prints many actions that are alike in one line of a plan.
     """
 
     limit: str | None = None
     forks: int | None = None
     accept_new: bool = False
-    connect: bool = False
+    connect: bool | None = False
     fold: bool = False
 
 
@@ -95,7 +95,8 @@ def _in_docker(assembly: _Assembly) -> Context:
     connections = prepare_connections(
         definition.inventory, definition.roles, definition.home, accept_new=assembly.options.accept_new
     )
-    if assembly.options.connect and _is_possible(definition.roles):
+    wanted = assembly.options.connect
+    if (not definition.has_remote_checkpoints if wanted is None else wanted) and _is_possible(definition.roles):
         connections.open_all(assembly.forks)
 
     try:

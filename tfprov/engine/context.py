@@ -63,6 +63,11 @@ class Definition:
         return state_home() / "clusters" / self.name
 
     @property
+    def has_remote_checkpoints(self) -> bool:
+        """Whether checkpoints go to a remote directory: a gather reads that, and needs no host."""
+        return any(role.values.checkpoints.remote is not None for role in self.roles)
+
+    @property
     def never_code(self) -> frozenset[Path]:
         """Return the files that are never part of `code:`, such as the inventory's own and vault password files."""
         return never_code(self.sources, self.roles, self.vault, self.extra)

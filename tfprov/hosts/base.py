@@ -1,12 +1,14 @@
 """The Runtime protocol: what tfprov does on a host, for every way of running tasks there."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, Protocol, runtime_checkable
 
 from tfprov.errors import HostError
+from tfprov.hosts import bounds
 from tfprov.hosts.data_download import FetchProgress
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.terminal import NO_INPUT, ExecMode
@@ -174,6 +176,9 @@ class Runtime(Protocol):
     def files(self, task: str) -> Mapping[str, File]:
         """Return the regular files in the task's checkpoint directory, by relative path; links are left out."""
 
+    def read_and_list(self, task: str, name: str) -> tuple[bytes | None, Mapping[str, File]]:
+        """Return the content of a small file there, None if it cannot be read, and what `files` lists after that."""
+
     def hold(self, task: str) -> Mapping[str, File]:
         """Keep the existing checkpoint files from being removed by the task; return them by name.
 
@@ -228,6 +233,20 @@ class Runtime(Protocol):
         A relative `path` begins at the working directory. A directory at `path` gets it with its own name; a file there is
         replaced, and a directory is not. Links are left out. Raises HostError.
         """
+
+
+class _Readable(Protocol):
+    def open(self, task: str, name: str) -> BinaryIO: ...
+
+    def files(self, task: str) -> Mapping[str, File]: ...
+
+
+def read_then_list(runtime: _Readable, task: str, name: str) -> tuple[bytes | None, Mapping[str, File]]:
+    """Return what `read_and_list` does, by `open` and `files`."""
+    content = None
+    with suppress(HostError), runtime.open(task, name) as file:
+        content = file.read(bounds.STATE_FILE)
+    return content, runtime.files(task)
 
 
 class ConnectedSocket(Protocol):

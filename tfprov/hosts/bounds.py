@@ -16,6 +16,8 @@ ENGINE_COMPLAINT = 4 * 1024
 """Bytes kept of an engine's error: a message shows 300 characters."""
 ENGINE_LINE = 1024 * 1024
 """Bytes of one progress message of a build, pull or load: an instruction, or a line of output."""
+STATE_FILE = 1024 * 1024
+"""Bytes of a `checkpoint` file: one that names 10,000 checkpoints has half of it."""
 LOG = 64 * 1024 * 1024
 """Bytes of a container's log without `follow`: engines keep 20 MiB of it."""
 COMMAND_OUTPUT = 16 * 1024 * 1024

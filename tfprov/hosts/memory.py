@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tfprov.errors import HostError
-from tfprov.hosts.base import NO_FILES, File, OnProgress, OutsideFile, Prefix, Tree, ignore_progress
+from tfprov.hosts.base import NO_FILES, File, OnProgress, OutsideFile, Prefix, Tree, ignore_progress, read_then_list
 from tfprov.hosts.data_download import FetchProgress, missing_data_error
 from tfprov.hosts.log_lines import Line, LogTimes
 from tfprov.hosts.memory_task import MemoryTask, check_free, read_local
@@ -164,6 +164,8 @@ class MemoryRuntime:
         self._check_failure()
         return self.places[task].list_files() if task in self.places else {}
 
+    read_and_list = read_then_list
+
     def hold(self, task: str) -> Mapping[str, File]:
         """See Runtime."""
         self._called("hold", task)
@@ -263,8 +265,7 @@ class MemoryRuntime:
 
     def loses(self, task: str) -> None:
         """End the task without a known exit code."""
-        place = self.places[task]
-        place.observed = replace(place.observed, state=State.LOST, id="")
+        self.places[task].observed = replace(self.places[task].observed, state=State.LOST, id="")
 
     def saves(self, task: str, name: str, data: bytes) -> None:
         """Write a file into the task's checkpoint directory."""
@@ -280,8 +281,7 @@ class MemoryRuntime:
 
     def _called(self, verb: str, subject: str) -> None:
         self._check_failure()
-        call = f"{verb} {subject}"
-        if call in self.refuses:
+        if (call := f"{verb} {subject}") in self.refuses:
             raise HostError(self.host, self.refuses[call])
         self.calls.append(call)
 

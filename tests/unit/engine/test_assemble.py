@@ -60,8 +60,9 @@ def knocked(server: socket.socket) -> int:
         return int(own.getsockname()[1])
 
 
-def test_hosts_are_connected_to_while_other_things_load(server: socket.socket) -> None:
-    context = assemble(Definition.load(inventory(server)), Quiet(), Options(connect=True))
+@pytest.mark.parametrize("connect", [True, None])
+def test_hosts_are_connected_to_while_other_things_load(server: socket.socket, connect: bool | None) -> None:
+    context = assemble(Definition.load(inventory(server)), Quiet(), Options(connect=connect))
     try:
         assert first(server)
     finally:
@@ -70,6 +71,13 @@ def test_hosts_are_connected_to_while_other_things_load(server: socket.socket) -
 
 def test_a_verb_that_may_need_none_of_them_connects_to_none(server: socket.socket) -> None:
     assemble(Definition.load(inventory(server)), Quiet()).close()
+    own = knocked(server)
+    assert first(server) == own
+
+
+def test_a_gather_from_a_remote_directory_connects_to_no_host(server: socket.socket) -> None:
+    definition = Definition.load(inventory(server, checkpoints="{dir: 's3://bucket/run'}"))
+    assemble(definition, Quiet(), Options(connect=None)).close()
     own = knocked(server)
     assert first(server) == own
 

@@ -11,7 +11,7 @@ from tfprov.errors import HostError, one_line
 from tfprov.filesystems.generations import Manifest, RemoteCheckpoint, RemoteFile, read_newest
 from tfprov.filesystems.remote_dir import ClientMissing, RemoteDir, RemoteError
 from tfprov.formats.checkpoint import STATE, checkpoint_state
-from tfprov.hosts.base import File, Prefix
+from tfprov.hosts.base import File, Prefix, read_then_list
 from tfprov.model.state import Observed, State
 
 
@@ -87,6 +87,8 @@ class RemoteFiles:
     def files(self, _task: str) -> Mapping[str, File]:
         """See Runtime."""
         return {name: File(file.size, file.modified) for name, file in self._manifest.files.items()}
+
+    read_and_list = read_then_list
 
     def hold(self, task: str) -> Mapping[str, File]:
         """See Runtime."""

@@ -17,8 +17,6 @@ from tfprov.hosts.base import File, Prefix, Runtime
 from tfprov.model.state import Observation, Observed, State
 
 REMEDY = "save with tfprov.runtime, or with a Saver(sharded=False) on the chief"
-_STATE_LIMIT = 1024 * 1024
-"""How many bytes of a `checkpoint` file are read."""
 _UNMERGED = re.compile(r"((?P<prefix>[^/]+)_temp(?:_[0-9a-f]+)?)/part-[0-9]{5}-of-[0-9]{5}\.(?:index|data-.+)")
 
 
@@ -102,8 +100,8 @@ def survey(context: Context, chief: Observed, observation: Callable[[], Observat
     The `checkpoint` file is read first: the checkpoints that it names were complete by then, on the chief or a ps.
     """
     runtime = context.runtimes[chief.host]
-    named = _named(runtime, chief.task)
-    place = CheckpointDir(runtime, chief, runtime.files(chief.task))
+    state, files = runtime.read_and_list(chief.task, STATE)
+    named, place = _named(state or b""), CheckpointDir(runtime, chief, files)
     whole = [WholeCheckpoint(one, place, place) for one in checkpoints(place.files) if one.whole]
     lacking = [prefix for prefix in named if all(one.checkpoint.prefix != prefix for one in whole)]
     if not lacking:
@@ -193,12 +191,8 @@ def _out_of_reach(surveyed: Survey) -> str | None:
     return f"{chief.task}: {what}; gather it and start with `--resume`, or {REMEDY}"
 
 
-def _named(runtime: Runtime, chief: str) -> tuple[str, ...]:
-    try:
-        with runtime.open(chief, STATE) as file:
-            text = file.read(_STATE_LIMIT).decode(errors="surrogateescape")
-    except HostError:  # nothing was saved yet
-        return ()
+def _named(state: bytes) -> tuple[str, ...]:
+    text = state.decode(errors="surrogateescape")
     return tuple(dict.fromkeys(filter(None, map(last_component, parse_state(text)))))
 
 

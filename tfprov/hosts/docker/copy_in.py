@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from tfprov.errors import HostError
 from tfprov.hosts import bounds
-from tfprov.hosts.docker import files as docker_files
+from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.engine import Engine
 
 _SPOOLED = 16 * 1024 * 1024
@@ -51,7 +51,7 @@ def put_into(engine: Engine, facts: Mapping[str, Any], path: str, source: Path) 
 def _give_name(engine: Engine, container: str, part: str, target: str) -> None:
     argv = ["sh", "-c", _PLACE_SCRIPT, "sh", part, target]
     with engine.errors():
-        code, _, errors = docker_files.run_program(engine, container, argv)
+        code, _, errors = docker_exec.run_program(engine, container, argv)
     if code:
         reason = errors.decode("utf-8", "replace").strip() or f"`mv` in the container ended with exit code {code}"
         raise HostError(
@@ -63,7 +63,7 @@ def _give_name(engine: Engine, container: str, part: str, target: str) -> None:
 
 def _look(engine: Engine, container: str, *paths: str) -> list[str]:
     with engine.errors():
-        code, output, _ = docker_files.run_program(engine, container, ["sh", "-c", _LOOK_SCRIPT, "sh", *paths])
+        code, output, _ = docker_exec.run_program(engine, container, ["sh", "-c", _LOOK_SCRIPT, "sh", *paths])
     words = output.decode("utf-8", "replace").split()
     if code != 0 or len(words) != 2 + len(paths) or not (words[0] + words[1]).isdecimal():
         raise HostError(engine.host, "its image has no shell, which looks what is at a path", "mount the files instead")

@@ -14,7 +14,7 @@ from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.paths import program_path
 from tfprov.hosts.docker.engine_api.program import read_frames
 from tfprov.hosts.docker.engine_api.sdk import docker
-from tfprov.hosts.docker.engine_errors import Refused
+from tfprov.hosts.docker.engine_errors import NOT_FOUND, Refused
 from tfprov.hosts.terminal import ExecMode, attach
 
 _SIGNAL_SCRIPT = """sent=1
@@ -29,6 +29,10 @@ exit $sent"""
 """Sends a signal to every process whose mask of caught signals matches $1. The engine would send it only to the first
 process, an init that forwards it to a program which may not handle it and would end."""
 
+_CONFLICT = 409
+"""The status of an answer about a container that does not run."""
+_NOT_RUNNING = -1
+"""Exit code if the container could not run anything, which says nothing about its image."""
 _EXIT_CODE_TIMEOUT = 10.0
 """Seconds for an engine to record the exit code after the output has ended."""
 
@@ -76,6 +80,19 @@ def run(
         for descriptor, data in program.output(silence):
             output(descriptor, data)
     return exit_code(engine, program.id)
+
+
+def run_program(engine: Engine, container: str, argv: Sequence[str]) -> tuple[int | None, bytes, bytes]:
+    """Run a program inside a container; return its exit code, standard output and standard error.
+
+    The exit code is None if the image has no such program, _NOT_RUNNING if the container is gone or restarting.
+    """
+    output = CapturedOutput()
+    try:
+        code = run(engine, container, argv, output.append, bounds.ACTION_TIMEOUT)
+    except Refused as error:
+        return _NOT_RUNNING if error.status in (NOT_FOUND, _CONFLICT) else None, b"", b""
+    return code, output[1], output[2]
 
 
 def exit_code(engine: Engine, program: str) -> int:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tfprov.errors import HostError
 from tfprov.hosts import held_checkpoints
-from tfprov.hosts.base import NO_FILES, File, OnProgress, Prefix, ignore_progress
+from tfprov.hosts.base import NO_FILES, File, OnProgress, Prefix, ignore_progress, read_then_list
 from tfprov.hosts.data_download import FetchProgress, missing_data_error
 from tfprov.hosts.docker import archive as docker_archive
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker import files as docker_files
+from tfprov.hosts.docker import listing, preconditions, secret_files
 from tfprov.hosts.docker import logs as docker_logs
-from tfprov.hosts.docker import preconditions, secret_files
 from tfprov.hosts.docker.copy_in import put_into
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.paths import images_path, volumes_path
@@ -202,11 +202,23 @@ class DockerRuntime:
         if (facts := self._find(task)) is None:
             return {}
         with self.engine.errors():
-            listed = docker_files.list_files(self.engine, facts, checkpoint_directory(facts), self._without_programs)
-            files, has_held = held_checkpoints.split_held(listed)
+            listed = listing.list_files(self.engine, facts, checkpoint_directory(facts), self._without_programs)
+        return self._without_held(task, listed)
+
+    def _without_held(self, task: str, listed: Mapping[str, File]) -> Mapping[str, File]:
+        files, has_held = held_checkpoints.split_held(listed)
         if has_held:
             self._held_tasks.add(task)
         return files
+
+    def read_and_list(self, task: str, name: str) -> tuple[bytes | None, Mapping[str, File]]:
+        """See Runtime. One program does both, where the image has Python."""
+        if (facts := self._find(task)) is not None:
+            directory = checkpoint_directory(facts)
+            listed = listing.list_by_program(self.engine, facts, directory, self._without_programs, name)
+            if listed is not None and listed.is_by_python:
+                return listed.content, self._without_held(task, listed.files)
+        return read_then_list(self, task, name)
 
     def hold(self, task: str) -> Mapping[str, File]:
         """See Runtime. Only for running tasks, as ended ones remove nothing; needs a shell in the image."""
@@ -216,19 +228,18 @@ class DockerRuntime:
         directory = checkpoint_directory(facts)
         with self.engine.errors():
             argv = ["sh", "-c", held_checkpoints.HOLD, "sh", directory]
-            code, _, _ = docker_files.run_program(self.engine, facts["Id"], argv)
+            code, _, _ = docker_exec.run_program(self.engine, facts["Id"], argv)
             if code != 0:
                 return {}
             folder = f"{directory}/{held_checkpoints.FOLDER}"
-            held_files = docker_files.list_files(self.engine, facts, folder, self._without_programs)
+            held_files = listing.list_files(self.engine, facts, folder, self._without_programs)
         return held_checkpoints.checkpoint_files(held_files)
 
     def release(self, task: str) -> None:
         """See Runtime. The files of a task that has ended meanwhile go with its volume."""
         if task in self._held_tasks and (facts := self._find(task)) is not None and facts["State"]["Running"]:
-            with self.engine.errors():
-                argv = ["sh", "-c", held_checkpoints.RELEASE, "sh", checkpoint_directory(facts)]
-                docker_files.run_program(self.engine, facts["Id"], argv)
+            argv = ["sh", "-c", held_checkpoints.RELEASE, "sh", checkpoint_directory(facts)]
+            docker_exec.run_program(self.engine, facts["Id"], argv)
             self._held_tasks.discard(task)
 
     def open(self, task: str, name: str) -> BinaryIO:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 from tfprov.atomic_write import copy_files, private_directory
 from tfprov.errors import HostError
 from tfprov.hosts import held_checkpoints
-from tfprov.hosts.base import NO_FILES, File, OnProgress, Prefix, ignore_progress
+from tfprov.hosts.base import NO_FILES, File, OnProgress, Prefix, ignore_progress, read_then_list
 from tfprov.hosts.data_download import FetchProgress, missing_data_error
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.process import exec as process_exec
@@ -207,6 +207,8 @@ class ProcessRuntime:
                 if stat.S_ISREG(status.st_mode):
                     files[path[len(base) + 1 :]] = File(status.st_size, status.st_mtime)
         return held_checkpoints.split_held(files)[0]
+
+    read_and_list = read_then_list
 
     @os_errors
     def hold(self, task: str) -> Mapping[str, File]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfprov.hosts.docker.files import is_complete_listing
+from tfprov.hosts.docker.listing import is_complete_listing
 
 GONE = b"find: /checkpoints/comes: No such file or directory\n"
 

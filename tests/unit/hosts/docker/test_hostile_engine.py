@@ -28,6 +28,7 @@ from tfprov.hosts import bounds
 from tfprov.hosts.collect_facts import engine_facts
 from tfprov.hosts.data_download import FetchOutput, FetchProgress
 from tfprov.hosts.docker import files as docker_files
+from tfprov.hosts.docker import listing
 from tfprov.hosts.docker.archive import open_sparse
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.dial import DeadlineSocket, EngineTimeouts
@@ -55,7 +56,7 @@ def facts() -> dict[str, Any]:
 
 def list_checkpoints(broken: Engine) -> object:
     with broken.errors():
-        return docker_files.list_files(broken, facts(), "/checkpoints", set())
+        return listing.list_files(broken, facts(), "/checkpoints", set())
 
 
 def inspect(broken: Engine) -> object:
@@ -331,7 +332,7 @@ def test_broken_archives_raise_host_errors_and_their_headers_are_bounded() -> No
         whole = answered(b"", stat=hostile.STAT).replace(b"Content-Length: 0\r\n", b"") + head
 
         for operation, read in (
-            ("list", lambda broken: docker_files.list_files(broken, ended, "/checkpoints", {ID})),
+            ("list", lambda broken: listing.list_files(broken, ended, "/checkpoints", {ID})),
             ("read", lambda broken: docker_files.open_file(broken, ended, "/checkpoints/x").read()),
             ("tree", lambda broken: [file for _, _, file in docker_files.open_tree(broken, ID, "/checkpoints")]),
         ):

@@ -14,7 +14,7 @@ import pytest
 from tests.support.hostile import framed
 from tfprov.errors import HostError
 from tfprov.hosts.docker import exec as docker_exec
-from tfprov.hosts.docker import files as docker_files
+from tfprov.hosts.docker import listing
 from tfprov.hosts.docker import logs as docker_logs
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.answers import parse_time
@@ -100,11 +100,11 @@ def test_a_restarting_container_is_queried_again_and_one_without_programs_is_not
     scripted, without_programs = engine(respond), set[str]()
     facts = {"Id": "c1", "State": {"Running": True}}
     with pytest.raises(HostError):
-        docker_files.list_files(scripted, facts, "/checkpoints", without_programs)
+        listing.list_files(scripted, facts, "/checkpoints", without_programs)
     assert not without_programs
     refusal = (400, b'{"message": "exec: \\"sh\\": executable file not found in $PATH"}')
     with pytest.raises(HostError):
-        docker_files.list_files(scripted, facts, "/checkpoints", without_programs)
+        listing.list_files(scripted, facts, "/checkpoints", without_programs)
     assert without_programs == {"c1"}
 
 

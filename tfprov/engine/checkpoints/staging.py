@@ -11,7 +11,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from tfprov.atomic_write import Flush
+from tfprov.atomic_write import Flush, Writeback
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import GatheredFile, Manifest
 from tfprov.engine.checkpoints.shards import CheckpointDir, Survey, WholeCheckpoint, survey
@@ -179,6 +179,7 @@ class Staging:
         digest, left = digest or hashlib.sha256(), file.size - begin
         with to.open("r+b" if begin else "wb") as sink:
             sink.seek(begin)
+            writeback = Writeback(sink.fileno(), begin)
             for piece in _pieces(stream, left):
                 # Zeros become holes, whether they were holes on the host or an archive contained them.
                 if piece == _ZEROS[: len(piece)]:
@@ -187,6 +188,7 @@ class Staging:
                     sink.write(piece)
                 digest.update(piece)
                 left -= len(piece)
+                writeback.reached(file.size - left)
                 moved(file.size - left)
             sink.truncate(file.size - left)
         if left:

@@ -42,6 +42,8 @@ def hash_prefix(path: Path, size: int) -> "tuple[_Hash, Prefix]":
 
 def keep_unfinished(directory: Path, names: Collection[str]) -> None:
     """Remove all files below `directory` but those of `names` that are worthwhile to continue."""
+    if not directory.is_dir():
+        return
     kept = {directory / name for name in names}
     for path in sorted(directory.rglob("*"), reverse=True):  # files before the folders that have them
         if path.is_dir() and not path.is_symlink():
@@ -49,5 +51,5 @@ def keep_unfinished(directory: Path, names: Collection[str]) -> None:
                 path.rmdir()
         elif path not in kept or path.lstat().st_size < WORTHWHILE:
             path.unlink()
-    if directory.is_dir() and not any(directory.iterdir()):
+    if not any(directory.iterdir()):
         directory.rmdir()

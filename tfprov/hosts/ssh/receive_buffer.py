@@ -3,9 +3,18 @@
 import threading
 import time
 from collections import deque
-from typing import Protocol
+from typing import Any, Protocol
 
 from paramiko.buffered_pipe import PipeTimeout
+
+WINDOW = 4 * 1024 * 1024
+"""Bytes that a host may send on a channel before they are read; twice paramiko's and OpenSSH's, for links with latency."""
+_LARGE_READ = 128 * 1024
+"""Bytes from which a read waits for more than one packet, while large packets follow one another."""
+_LARGE_PACKET = 16 * 1024
+_PATIENCE = 0.004
+"""Seconds that such a read waits at most. Packets have 32 KiB: waking the reader for each took a tenth of the CPU time of
+a gather over 1 Gbit/s (measured)."""
 
 
 class Event(Protocol):
@@ -19,11 +28,16 @@ class Event(Protocol):
 
 
 class ReceiveBuffer:
-    """Keeps packets as they arrive, in place of paramiko's BufferedPipe; one thread feeds, others read."""
+    """Keeps packets as they arrive, in place of paramiko's BufferedPipe; one thread feeds, others read.
 
-    def __init__(self) -> None:
+    `patience` are the seconds for which a large read waits for what follows a large packet.
+    """
+
+    def __init__(self, patience: float = _PATIENCE) -> None:
+        self._patience = patience
         self._packets: deque[bytes] = deque()
         self._size, self._ended = 0, False
+        self._enough, self._last = 1, 0
         self._changed = threading.Condition(threading.Lock())
         self._event: Event | None = None
 
@@ -46,8 +60,10 @@ class ReceiveBuffer:
         with self._changed:
             self._packets.append(data)
             self._size += len(data)
+            self._last = len(data)
             self._update_event()
-            self._changed.notify_all()
+            if self._size >= self._enough or self._last < _LARGE_PACKET:
+                self._changed.notify_all()
 
     def read_ready(self) -> bool:
         """Whether a read would return data at once."""
@@ -61,7 +77,19 @@ class ReceiveBuffer:
                 left = None if deadline is None else deadline - time.monotonic()
                 if (left is not None and left <= 0) or not self._changed.wait(left):
                     raise PipeTimeout
+            if nbytes >= _LARGE_READ and self._last >= _LARGE_PACKET:
+                self._wait_for_more(nbytes)
             return self._take(nbytes)
+
+    def _wait_for_more(self, size: int) -> None:
+        deadline = time.monotonic() + self._patience
+        self._enough = size
+        try:
+            while self._size < size and not self._ended and self._last >= _LARGE_PACKET:
+                if not self._changed.wait(deadline - time.monotonic()):
+                    return
+        finally:
+            self._enough = 1
 
     def _take(self, size: int) -> bytes:
         pieces = []
@@ -90,3 +118,13 @@ class ReceiveBuffer:
 
     def __len__(self) -> int:
         return self._size
+
+
+def receiving(channel: Any) -> Any:
+    """Give a new channel, on which nothing arrives before the first request, this buffer; return it.
+
+    The host is allowed to send more after every quarter of the window, where paramiko has a tenth: each is a message.
+    """
+    channel.in_buffer = ReceiveBuffer()
+    channel.in_window_threshold = WINDOW // 4
+    return channel

@@ -9,7 +9,7 @@ from typing import Any
 
 import paramiko
 
-from tfprov.hosts.ssh.receive_buffer import ReceiveBuffer
+from tfprov.hosts.ssh.receive_buffer import WINDOW, receiving
 
 _KIND = "direct-streamlocal@openssh.com"
 
@@ -25,11 +25,10 @@ class UnixTransport(paramiko.Transport):
         """Return a channel to the socket at `path`. Raises ChannelException if sshd refuses, or cannot connect to it."""
         self._opening.path = path
         try:
-            channel = self.open_channel(_KIND, timeout=timeout)
+            channel = self.open_channel(_KIND, window_size=WINDOW, timeout=timeout)
         finally:
             self._opening.path = None
-        channel.in_buffer = ReceiveBuffer()  # type: ignore[assignment]  # nothing arrives before the first request
-        return channel
+        return receiving(channel)
 
     def _send_user_message(self, data: Any) -> None:
         """Send a message; that of `open_unix_channel` gets the fields that paramiko does not know for its type."""

@@ -2,11 +2,13 @@
 
 import random
 import threading
+import time
 from typing import Any
 
 import pytest
 from paramiko.buffered_pipe import BufferedPipe, PipeTimeout
 
+from tests.support.waiting import LONG
 from tfprov.hosts.ssh.receive_buffer import ReceiveBuffer
 
 
@@ -49,3 +51,48 @@ def test_a_read_waits_for_data_and_ends_with_the_channel() -> None:
     reader.join(60)
     assert b"".join(received) == b"abcdef"
     assert buffer.read(1, 0.0) == b""
+
+
+PACKET = bytes(32 * 1024)
+LARGE = 256 * 1024
+
+
+@pytest.mark.parametrize("end", [b"the end", None], ids=["a small packet", "the channel's end"])
+def test_a_large_read_waits_for_more_large_packets_until_one_is_small_or_the_channel_ends(end: bytes | None) -> None:
+    buffer = ReceiveBuffer(patience=LONG)
+    received: list[bytes] = []
+    first = threading.Event()
+
+    def read_both() -> None:
+        received.append(buffer.read(LARGE))
+        first.set()
+        received.append(buffer.read(LARGE))
+
+    reader = threading.Thread(target=read_both)
+    reader.start()
+    for _ in range(8):
+        buffer.feed(PACKET)
+    assert first.wait(LONG)
+    buffer.feed(PACKET)
+    buffer.feed(PACKET)
+    time.sleep(0.05)  # the reader waits by now, or sees all of it at once: both have to end
+    if end is None:
+        buffer.close()
+    else:
+        buffer.feed(end)
+    reader.join(LONG)
+    assert [len(data) for data in received] == [LARGE, 2 * len(PACKET) + len(end or b"")]
+
+
+def test_what_is_small_is_read_at_once_and_so_is_what_a_small_read_asks_for() -> None:
+    buffer = ReceiveBuffer(patience=LONG)
+    buffer.feed(b"an answer")
+    assert buffer.read(LARGE) == b"an answer"
+    buffer.feed(PACKET)
+    assert len(buffer.read(64 * 1024)) == len(PACKET)
+
+
+def test_a_large_packet_that_nothing_follows_is_read_all_the_same() -> None:
+    buffer = ReceiveBuffer(patience=0.01)
+    buffer.feed(PACKET)
+    assert buffer.read(LARGE) == PACKET

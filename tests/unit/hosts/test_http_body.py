@@ -38,9 +38,10 @@ def read_all(stream: ArchiveStream, size: int) -> bytes:
 
 def test_chunks_of_any_size_are_read_whole() -> None:
     for seed in range(20):
-        broken = sending(chunked(BODY, random.Random(seed)))
+        body = BODY if seed else BODY[:5000]  # which is read byte by byte
+        broken = sending(chunked(body, random.Random(seed)))
         with ArchiveStream(broken, request_archive(broken, str(CONTAINER["Id"]), "/x")) as stream:
-            assert read_all(stream, 1 + 9973 * seed) == BODY
+            assert read_all(stream, 1 + 9973 * seed) == body
 
 
 def test_what_came_before_the_connection_was_cut_is_read_and_then_the_error() -> None:

@@ -261,14 +261,14 @@ class _Gather:
         listing = surveyed.chief.files
         parts = {name for checkpoint in checkpoints(listing) for name in checkpoint.files}
         parts |= {f"{prefix}.meta" for prefix in surveyed.named}
+        changed = [name for name, file in listing.items() if kept is None or kept.has_changed(name, file)]
         return [
             name
-            for name, file in sorted(listing.items())
+            for name in sorted(changed)
             if name not in parts
             and name not in (STATE, manifests.NAME, PROGRESS, MIRROR_STATUS)
             and not _LEFTOVER.search(name)
             and _is_plain(name)
-            and (kept is None or kept.has_changed(name, file))
         ]
 
     def finish(self, kept: Manifest, saved: Sequence[GatheredCheckpoint]) -> Gathered:

@@ -38,7 +38,8 @@ _FOR_OPEN_CHANNELS = (MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA, MSG_CHANNEL_E
 class SafePacketizer(Packetizer):
     """Sends nothing on a channel after its CLOSE. Channels are identified by the host's numbers.
 
-    `ended` is true as soon as the connection ends: paramiko wakes its readers before it marks the transport inactive.
+    `ended` is true as soon as the connection ends, for a reader or for a writer: paramiko wakes its readers before it marks
+    the transport inactive.
     """
 
     REKEY_BYTES = 2**36
@@ -87,7 +88,11 @@ class SafePacketizer(Packetizer):
                 return
             if raw[0] == MSG_CHANNEL_CLOSE:
                 self._closed_channels.add(_read_uint32(raw, 1))
-            super().send_message(data)
+            try:
+                super().send_message(data)
+            except (EOFError, OSError):  # paramiko's thread may still have much to read before it notices
+                self.ended = True
+                raise
 
     def read_message(self) -> tuple[int, Any]:
         """Return the next message, and record the numbers of new channels."""
@@ -98,7 +103,7 @@ class SafePacketizer(Packetizer):
         except Exception:
             self.ended = True
             raise
-        self.ended = kind == MSG_DISCONNECT
+        self.ended = self.ended or kind == MSG_DISCONNECT
         if kind == MSG_CHANNEL_OPEN_SUCCESS:  # our number, the host's number, ...: RFC 4254, 5.1
             self._mark_open(_read_uint32(message.asbytes(), 4))
         elif kind == MSG_CHANNEL_OPEN:  # channel type, the host's number, ...

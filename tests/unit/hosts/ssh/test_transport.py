@@ -78,6 +78,21 @@ def test_a_handshake_has_a_time_limit_without_a_thread() -> None:
         assert set(threading.enumerate()) <= threads, "threads of other tests may end meanwhile"
 
 
+def test_a_connection_has_ended_once_a_message_cannot_be_sent_although_more_can_be_read() -> None:
+    near, far = socket.socketpair()
+    with near:
+        packets, other = SafePacketizer(near), SafePacketizer(far)
+        other.send_message(message(MSG_CHANNEL_DATA, 5))
+        packets.send_message(message(MSG_CHANNEL_DATA, 5))
+        assert not packets.ended
+        far.close()
+        with pytest.raises(EOFError):
+            packets.send_message(message(MSG_CHANNEL_WINDOW_ADJUST, 5))
+        assert packets.ended
+        assert packets.read_message()[0] == MSG_CHANNEL_DATA
+        assert packets.ended
+
+
 class Transport:
     """Answers every request; `requests` holds their times."""
 

@@ -84,11 +84,11 @@ def test_a_connection_has_ended_once_a_message_cannot_be_sent_although_more_can_
         packets, other = SafePacketizer(near), SafePacketizer(far)
         other.send_message(message(MSG_CHANNEL_DATA, 5))
         packets.send_message(message(MSG_CHANNEL_DATA, 5))
-        assert not packets.ended
+        before = packets.ended
         far.close()
         with pytest.raises(EOFError):
             packets.send_message(message(MSG_CHANNEL_WINDOW_ADJUST, 5))
-        assert packets.ended
+        assert (before, packets.ended) == (False, True)
         assert packets.read_message()[0] == MSG_CHANNEL_DATA
         assert packets.ended
 

@@ -356,7 +356,8 @@ def test_local_writes_of_several_tasks_on_one_host(spark: "SparkSession", tmp_pa
     for number in range(2):
         path = tmp_path / str(number)
         tfprov.spark.write(spark.range(8, numPartitions=4), str(path), write_locality="local", codec="gzip")
-        assert len(names(path)) == len(list(path.iterdir())) == 4
+        written = sorted(f"{each.name} {each.stat().st_size}" for each in path.iterdir())
+        assert len(names(path)) == len(written) == 4, written
         assert spark.read.format("tfrecord").load(str(path)).count() == 8
     with pytest.raises(Exception, match="mode `overwrite` and write_locality `local` exclude each other"):
         tfprov.spark.write(spark.range(1), str(tmp_path / "0"), write_locality="local", mode="overwrite")

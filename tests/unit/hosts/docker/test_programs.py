@@ -118,6 +118,12 @@ def test_a_refusal_has_the_status_and_closes_the_connection(engine: Engine) -> N
     assert refused.value.status == 404
 
 
+def test_the_input_of_a_program_that_has_ended_can_be_ended(engine: Engine) -> None:
+    program = engine.start_program("c1", ["cat"], AttachStdin=True)
+    program.close()
+    program.end_input()
+
+
 def test_a_silent_program_is_given_up(engine: Engine) -> None:
     with engine.errors(), closing(engine.start_program("c1", ["cat"], AttachStdin=True)) as program:
         output = program.output(0.05)

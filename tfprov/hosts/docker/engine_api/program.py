@@ -8,6 +8,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from http.client import HTTPResponse
 from typing import Any, cast
 
@@ -108,8 +109,9 @@ class Program:
         self._poster.sock.sendall(data)
 
     def end_input(self) -> None:
-        """End the input; the other half of the connection stays open for the output. Raises OSError."""
-        self._poster.sock.shutdown(socket.SHUT_WR)
+        """End the input, unless the program has ended; the other half of the connection stays open for the output."""
+        with suppress(OSError):
+            self._poster.sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Close the connection."""

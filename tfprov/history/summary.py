@@ -12,7 +12,7 @@ from tfprov.history.run_dir import NewerSchema, RunDir
 RUNNING, UP, INTERRUPTED, LOST, DAMAGED, NEWER = "running", "up", "interrupted", "lost", "damaged", "newer"
 """Outcomes of runs without end.json. Those of ended runs are in `ending.outcome_of`.
 
-running       a verb follows it
+running       a verb or a supervisor follows it
 up            it was left running
 interrupted   the process that recorded it was killed
 lost          it was left running, and a later run of the cluster began
@@ -82,12 +82,13 @@ def summarize(directory: RunDir) -> RunSummary:
 
 def _unended(summary: RunSummary, directory: RunDir) -> RunSummary:
     progress, event = last_line(directory.progress) or {}, last_line(directory.events) or {}
-    live, closed = directory.is_live, event.get("event") == "verb_ended"
+    supervised, closed = directory.is_supervised, event.get("event") == "verb_ended"
+    live = supervised or directory.is_live  # a supervisor has its lock before it loads the inventory and records
     return replace(
         summary,
         outcome=RUNNING if live else UP if closed else INTERRUPTED,
         error="" if live else str(event.get("error") or ""),
-        supervised=directory.is_supervised,
+        supervised=supervised,
         **_last(progress, summary.steps),
     )
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.run_history import progress, record_run, run_id, scripted
 from tfprov.errors import Usage
+from tfprov.file_locks import open_lock, take_lock
 from tfprov.history.compare import compare
 from tfprov.history.drawing.curves import Curve
 from tfprov.history.drawing.html_report import html_report
@@ -102,6 +103,11 @@ def test_runs_without_an_end_are_told_apart(runs: Path) -> None:
     lines = killed.events.read_bytes().splitlines(keepends=True)
     killed.events.write_bytes(b"".join(lines[:-1]))
     assert outcomes(runs) == ["lost", "interrupted"]
+    supervised = record_run(runs, 3, scripted(2))
+    lock = open_lock(supervised.supervisor_lock)
+    assert take_lock(lock), "its supervisor has begun, and does not record yet"
+    assert outcomes(runs) == ["lost", "interrupted", "running"]
+    os.close(lock)
 
 
 def test_the_index_is_only_a_copy(runs: Path) -> None:

@@ -26,6 +26,8 @@ from tfprov.tfrecord.files import FileError
 
 SUCCESS = "_SUCCESS"
 _TEMPORARY = "_temporary"
+_RUNS = "_runs"
+"""A file beside the directories of attempts, on file systems of a network: without it, the job has ended."""
 _THREADS = 16
 """Renames at a time on a file system of a network, where each copies the file."""
 
@@ -57,6 +59,8 @@ class BatchWriter(DataSourceArrowWriter):
             raise FileError(f"{one_line(self._path)}: there is a file of this name", "name a directory")
         if not options.local:
             storage.make_directories(self._scratch(storage))
+            if not storage.is_local:
+                storage.close(storage.create(self._mark(storage)))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task, and return its files."""
@@ -67,7 +71,25 @@ class BatchWriter(DataSourceArrowWriter):
         if self._options.local:
             return self._write_here(storage, name, f"{storage.root}/.{self._job}-{context.taskAttemptId()}", iterator)
         attempt = f"{self._scratch(storage)}/{context.taskAttemptId()}"
+        if not storage.is_local:
+            return self._write_there(storage, name, attempt, iterator)
         return Files(tuple(PartFiles(storage, self._layout, name, attempt).write(iterator)))
+
+    def _write_there(self, storage: Storage, name: str, attempt: str, batches: Iterator[pa.RecordBatch]) -> Files:
+        """Write files on a file system that makes their directories, also those that the driver has removed.
+
+        An attempt that goes on after its job has ended removes what it has written: nobody else would.
+        """
+        written: list[Written] = []
+        if runs := self._runs():
+            try:
+                written = PartFiles(storage, self._layout, name, attempt).write(batches)
+            finally:
+                if not (runs := self._runs()):
+                    storage.remove_tree(self._scratch(storage))
+        if not runs:
+            raise FileError(f"{one_line(self._path)}: the job of this task has ended")
+        return Files(tuple(written))
 
     def _write_here(self, storage: Storage, name: str, attempt: str, batches: Iterator[pa.RecordBatch]) -> Files:
         """Write files of this host, and name them: the driver does not see its disk."""
@@ -94,7 +116,7 @@ class BatchWriter(DataSourceArrowWriter):
             self._roll_back(storage, files, complete=complete)
             raise
         storage.remove(replaced)
-        storage.remove_tree(self._scratch(storage))
+        self._end(storage)
         storage.write(success, b"")
 
     def _roll_back(self, storage: Storage, files: Sequence[Written], *, complete: bool) -> None:
@@ -108,8 +130,20 @@ class BatchWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what the tasks have written."""
         if not self._options.local:
-            storage = Storage(self._path)
-            storage.remove_tree(self._scratch(storage))
+            self._end(Storage(self._path))
+
+    def _end(self, storage: Storage) -> None:
+        """Remove what attempts have left, once no file of theirs is needed any more; those that go on learn it first."""
+        if not storage.is_local:
+            storage.remove([self._mark(storage)])
+        storage.remove_tree(self._scratch(storage))
+
+    def _runs(self) -> bool:
+        storage = Storage(self._path)  # with no listing of before
+        return storage.info(self._mark(storage)) is not None
+
+    def _mark(self, storage: Storage) -> str:
+        return f"{self._scratch(storage)}/{_RUNS}"
 
     def _scratch(self, storage: Storage) -> str:
         return f"{storage.root}/{_TEMPORARY}/{self._job}"

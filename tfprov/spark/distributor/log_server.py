@@ -1,5 +1,6 @@
 """The driver's end of all tasks: their output as it comes, and the first failure, at once."""
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -14,7 +15,8 @@ OnLine = Callable[[str, str], None]
 class LogServer:
     """Receives the output of tasks; `on_lost` is called once, with the first task whose connection ended before it did.
 
-    A task that connects again belongs to a second attempt of the stage, which Spark starts after a loss.
+    A task that connects again belongs to a second attempt of the stage, which Spark starts after a loss. The exit code of a
+    task is answered: every line before it has been passed on by then.
     """
 
     def __init__(self, host: str, token: str, on_line: OnLine, on_lost: Callable[[str], None]) -> None:
@@ -43,7 +45,10 @@ class LogServer:
                 with self._lock:
                     self._lines[task].append(str(message["line"]))
                     self._on_line(task, str(message["line"]))
-            ended = ended or "code" in message
+            if "code" in message:
+                ended = True
+                with contextlib.suppress(OSError):  # the task waits for it no longer
+                    channel.send({"passed_on": True})
         if not ended:
             self._lose(task)
 

@@ -36,6 +36,12 @@ class Channel:
                 if isinstance(message, dict):
                     yield message
 
+    def ask(self, message: Message, seconds: float) -> None:
+        """Send a last message, and wait for its answer, at most `seconds`. Raises OSError once the other end is gone."""
+        self._connection.settimeout(seconds)
+        self.send(message)
+        next(self.receive(), None)
+
     def close(self) -> None:
         """Close the connection."""
         with contextlib.suppress(OSError):

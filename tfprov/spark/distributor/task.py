@@ -23,7 +23,7 @@ from tfprov.wiring import STRATEGY_VARIABLE, Wiring, to_tf_config
 
 Sink = Callable[[str], None]
 _WAIT = 30.0
-"""Seconds that the coordinator waits for the last reports of the other tasks."""
+"""Seconds that the coordinator waits for the last reports of the other tasks, and each task for the driver's answer."""
 
 
 def run_task(plan: Plan, batches: Iterable[Any]) -> Iterator[Any]:
@@ -110,8 +110,9 @@ class _Task:
                 code = 0
             member.report(code)
             if log is not None:
+                # The driver's log server ends with the job, which may end with this task: its answer says that it has all.
                 with contextlib.suppress(OSError):
-                    log.send({"code": code, "stop": self.stopped[0]})
+                    log.ask({"code": code, "stop": self.stopped[0]}, _WAIT)
             return code
         finally:
             member.close()

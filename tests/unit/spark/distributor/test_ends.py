@@ -1,13 +1,14 @@
 """Tasks of a training end together; their output, their ports and their checkpoints."""
 
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import until
+from tests.support.waiting import LONG, until
 from tfprov.errors import GatherError
 from tfprov.formats.checkpoint import parse_state
 from tfprov.spark.distributor.coordinator import Coordinator, Member
@@ -45,13 +46,13 @@ def test_servers_are_stopped_once_all_trainers_are_done() -> None:
         members["worker/1"].report(0)
         assert not stops
         members["worker/0"].report(0)
-        until(lambda: stops.get("ps/0", ("",))[0] == "done", "the ps is stopped", 20)
+        until(lambda: stops.get("ps/0", ("",))[0] == "done", "the ps is stopped")
 
 
 def test_the_first_failure_stops_all_others_and_is_named() -> None:
     with training() as (coordinator, members, stops):
         members["worker/1"].report(-9)
-        until(lambda: len(stops) == 3, "all are told", 20)
+        until(lambda: len(stops) == 3, "all are told")
         assert set(stops.values()) == {("failed", "worker/1")}
         members["worker/0"].report(143)
         members["ps/0"].report(143)
@@ -61,13 +62,13 @@ def test_the_first_failure_stops_all_others_and_is_named() -> None:
 def test_a_task_that_leaves_without_a_word_is_a_failure() -> None:
     with training() as (_, members, stops):
         members["ps/0"].close()
-        until(lambda: stops.get("worker/0") == ("failed", "ps/0"), "it is noticed", 20)
+        until(lambda: stops.get("worker/0") == ("failed", "ps/0"), "it is noticed")
 
 
 def test_a_lost_coordinator_stops_everybody() -> None:
     with training() as (coordinator, _, stops):
         coordinator.close()
-        until(lambda: set(stops) == set(NAMES), "all stop", 20)
+        until(lambda: set(stops) == set(NAMES), "all stop")
 
 
 def test_a_stranger_without_the_token_is_not_heard() -> None:
@@ -91,9 +92,9 @@ def test_the_driver_gets_lines_with_their_task_and_the_first_loss() -> None:
         one.send({"line": f"step {number}"})
     two.send({"code": 0})
     two.close()
-    until(lambda: len(lines) == 30, "all lines", 20)
+    until(lambda: len(lines) == 30, "all lines")
     one.close()
-    until(lambda: lost == ["worker/0"], "the loss", 20)
+    until(lambda: lost == ["worker/0"], "the loss")
     assert lines[0] == ("worker/0", "step 0")
     assert server.last_lines("worker/0")[-1] == "step 29"
     assert len(server.last_lines("worker/0")) == 20
@@ -102,6 +103,34 @@ def test_the_driver_gets_lines_with_their_task_and_the_first_loss() -> None:
     again.close()
     server.close()
     assert lost == ["worker/0"]
+
+
+def test_a_task_ends_after_the_driver_has_passed_on_all_of_its_output() -> None:
+    """The driver may close its log server at that moment."""
+    lines: list[str] = []
+    may_print, has_ended = threading.Event(), threading.Event()
+
+    def on_line(_task: str, line: str) -> None:
+        may_print.wait(LONG)
+        lines.append(line)
+
+    server = LogServer(HOST, TOKEN, on_line, lambda _task: None)
+    log = connect(HOST, server.port, TOKEN, "worker/0")
+    for number in range(30):
+        log.send({"line": f"step {number}"})
+
+    def end() -> None:
+        log.ask({"code": 0}, LONG)
+        has_ended.set()
+
+    task = threading.Thread(target=end)
+    task.start()
+    assert not has_ended.wait(0.05)
+    may_print.set()
+    task.join(LONG)
+    server.close()
+    log.close()
+    assert lines == [f"step {number}" for number in range(30)]
 
 
 def test_a_held_port_is_given_to_nobody_but_can_be_listened_on() -> None:

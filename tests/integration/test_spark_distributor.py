@@ -1,11 +1,13 @@
 """TensorFlowRunner on Spark's local-cluster: two executors of this machine, and real TensorFlow."""
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,7 @@ from tests.strategies import QUALITY
 from tests.support import spark as sparks
 from tests.support.local_cluster import LocalCluster
 from tests.support.paths import PROGRAMS
-from tests.support.waiting import until
+from tests.support.waiting import LONG, until
 from tfprov.errors import TaskFailed, Usage
 from tfprov.spark import TensorFlowRunner
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Lines = list[tuple[str, str]]
+MARK = "TRAINING_OF_A_TEST"
+"""A variable by which the processes of a training are known."""
 
 
 def runner(spark: "SparkSession", lines: Lines, **options: Any) -> TensorFlowRunner:
@@ -36,12 +40,14 @@ def wiring() -> Callable[..., Any]:
     """Return a function as users write it: Spark gets it by value."""
 
     def train(left: int, right: int) -> Any:
+        import contextlib  # noqa: PLC0415
         import json  # noqa: PLC0415
         import os  # noqa: PLC0415
 
         print("argv", sys.argv, len(os.environ["API_TOKEN"]))
-        command = b"".join(path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
-        assert os.environ["API_TOKEN"].encode() not in command
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):  # that process has ended
+                assert os.environ["API_TOKEN"].encode() not in path.read_bytes()
         return json.loads(os.environ["TF_CONFIG"]), os.environ["CUDA_VISIBLE_DEVICES"], left + right
 
     return train
@@ -94,9 +100,11 @@ def test_a_failed_task_ends_all_within_ten_seconds_with_its_last_lines(
         if (task, line) == ("worker/1", "ready worker/1"):
             seen.append(time.monotonic())
 
+    mark = uuid.uuid4().hex
     training = TensorFlowRunner(
-        num_slots=2, use_gpu=False, use_custom_strategy=True, spark=spark, on_line=on_line, trusted_network=True
-    )
+        num_slots=2, use_gpu=False, use_custom_strategy=True, spark=spark, on_line=on_line, trusted_network=True,
+        env={MARK: mark},
+    )  # fmt: skip
     with pytest.raises(TaskFailed) as failure:
         training.run(failing(how))
     assert time.monotonic() - seen[0] < 10
@@ -104,18 +112,16 @@ def test_a_failed_task_ends_all_within_ten_seconds_with_its_last_lines(
     assert failure.value.log[0] == "ready worker/1"
     if how == "raise":
         assert failure.value.log[-1] == "ValueError: out of luck"
-    until(lambda: not children(), "all processes have ended", 20)
+    until(lambda: not children(mark), "all processes have ended", 20)
 
 
-def children() -> list[Path]:
-    """Return the processes of trainings that run."""
+def children(mark: str) -> list[Path]:
+    """Return the processes that run of the training with this mark: another one may run beside it."""
     processes = []
     for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if b"tfprov.spark.distributor.child" in (process / "cmdline").read_bytes():
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if f"{MARK}={mark}".encode() in (process / "environ").read_bytes().split(b"\0"):
                 processes.append(process)
-        except OSError:
-            continue
     return processes
 
 
@@ -146,7 +152,7 @@ def evaluated(folder: Path, saved: Path, steps: int) -> float:
     """Return the macro-F1 of the checkpoint of the last step on images that no worker saw."""
     command = [sys.executable, str(PROGRAMS / "digits_all_reduce.py"), f"--data_dir={folder}", f"--train_steps={steps}"]
     environment = {**os.environ, "TFPROV_CHECKPOINT_DIR": str(saved), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=LONG)
     return float(re.findall(r"macro-F1 (\d\.\d+)", done.stdout)[-1])
 
 
@@ -203,7 +209,7 @@ def test_a_rendered_job_runs_the_inventorys_programs_and_ends_with_their_exit_co
     assert {"worker/1 | is worker/1"} <= lines <= {"worker/0 | is worker/0", "worker/1 | is worker/1"}
     assert "error: worker/1: failed with exit code 7" in done.stderr
     without = subprocess.run(
-        [sys.executable, str(job)], cwd=home, capture_output=True, text=True, check=False, timeout=60,
+        [sys.executable, str(job)], cwd=home, capture_output=True, text=True, check=False, timeout=LONG,
         env={**os.environ, "API_TOKEN": ""},
     )  # fmt: skip
     assert (without.returncode, "API_TOKEN must be set" in without.stderr) == (2, True)
@@ -221,7 +227,7 @@ def in_spark_driver(argv: list[str], directory: Path, **variables: str) -> "subp
         stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     try:
-        printed, errors = process.communicate(timeout=240)
+        printed, errors = process.communicate(timeout=LONG)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -248,6 +254,7 @@ spark = builder.getOrCreate()
 for slots in (6,):
     lines = []
     options = {"use_custom_strategy": True, "spark": spark, "on_line": lambda *line: lines.append(line)}
+    options["start_timeout"] = float(sys.argv[2])
     TensorFlowRunner(num_slots=slots, **options).run(train)
     print(slots, sorted(lines))
 spark.stop()
@@ -261,6 +268,6 @@ def test_gpus_are_split_as_a_discovery_script_names_them(tmp_path: Path) -> None
     script.write_text('#!/bin/sh\necho \'{"name": "gpu", "addresses": ["0", "1", "2", "3"]}\'\n')
     script.chmod(0o755)
     program.write_text(GPUS)
-    done = in_spark_driver([str(program), str(script)], tmp_path)
+    done = in_spark_driver([str(program), str(script), str(LONG)], tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "6 [('worker/0', '0,1,2'), ('worker/1', '0,1,2')]" in done.stdout

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfprov.spark
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,9 +58,7 @@ def test_a_task_that_runs_twice_is_written_once(spark: "SparkSession", tmp_path:
     attempts, path = tmp_path / "attempts", tmp_path / "t"
 
     def wait(directory: Path) -> None:
-        deadline = time.monotonic() + 60
-        while len(list(directory.glob("3-*"))) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(lambda: len(list(directory.glob("3-*"))) == 2, "the second attempt")
 
     # A task is started again once it takes a multiple of the others' time, which starts no Python workers from here on.
     spark.range(TASKS, numPartitions=TASKS).mapInArrow(lambda batches: batches, "id long").collect()
@@ -94,5 +93,6 @@ def test_the_tasks_of_a_killed_executor_run_again_on_another(spark: "SparkSessio
 
     df = spark.range(ROWS, numPartitions=TASKS).mapInArrow(noted(attempts, kill), "id long")
     tfprov.spark.write(df, str(path))
-    assert not Path(f"/proc/{(tmp_path / 'killed').read_text()}").exists()
+    killed = Path("/proc") / (tmp_path / "killed").read_text()
+    until(lambda: not killed.exists(), "Spark's worker has seen the end of its executor")
     assert check(spark, path, attempts) > TASKS

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.paths import ROOT
+from tests.support.waiting import LONG
 
 
 def main(directory: Path) -> None:
@@ -54,7 +55,7 @@ def streamed(spark: Any, directory: Path) -> dict[str, Any]:
     stream = spark.readStream.format("tfrecord").schema("a long, b string").load(str(directory / "table/part=0"))
     copy = stream.writeStream.format("tfrecord").option("checkpointLocation", str(directory / "progress"))
     query = copy.trigger(availableNow=True).start(str(directory / "copy"))
-    query.awaitTermination(120)
+    assert query.awaitTermination(LONG), "the stream does not end"
     return {"copied": spark.read.format("tfrecord").load(str(directory / "copy")).count()}
 
 

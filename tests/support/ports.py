@@ -3,6 +3,7 @@
 import atexit
 import os
 import socket
+import threading
 from dataclasses import dataclass
 from functools import cache
 
@@ -69,11 +70,14 @@ def _ours() -> PortRange:
 
 # A fork of this process gets a range of its own: two that hand out the same ports start tasks on each other's.
 os.register_at_fork(after_in_child=_ours.cache_clear)
+_ASKING = threading.Lock()
+os.register_at_fork(before=_ASKING.acquire, after_in_parent=_ASKING.release, after_in_child=_ASKING.release)
 
 
 def free_ports(count: int) -> int:
-    """Return the first of `count` consecutive ports that are free, and that nobody else here was given lately."""
-    return _ours().free(count)
+    """Return the first of `count` consecutive ports that are free, and that no thread was given lately."""
+    with _ASKING:
+        return _ours().free(count)
 
 
 def free_port() -> int:

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -72,6 +73,12 @@ def test_more_sessions_than_ranges_is_an_error(ranges: tuple[int, int, int]) -> 
     finally:
         for lock in locks:
             lock.close()
+
+
+def test_threads_get_ports_of_their_own() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        firsts = list(pool.map(lambda _: free_ports(5), range(80)))
+    assert len({port for first in firsts for port in range(first, first + 5)}) == 80 * 5
 
 
 def test_a_fork_gets_ports_of_its_own() -> None:

@@ -4,12 +4,12 @@ import json
 import subprocess
 import sys
 import threading
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from http.client import HTTPConnection
 from pathlib import Path
 
+from tests.support.waiting import LONG
 from tfprov.hosts.machine import LocalMachine
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
@@ -33,7 +33,7 @@ class LocalRelays:
         self.received: list[tuple[int, int, int]] = []
         self.failed: list[tuple[int, str]] = []
         self.sent = 0
-        self.asked_of: defaultdict[int, threading.Event] = defaultdict(threading.Event)
+        self.asked_of: dict[int, threading.Event] = {}
         self.on_sent: Callable[[], None] = lambda: None
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.peers: dict[int, Peer] = {}
@@ -44,6 +44,7 @@ class LocalRelays:
 
     def start(self, number: int, *, address: str = "", certificate: bytes = b"") -> None:
         """Start a relay and wait until it listens."""
+        self.asked_of[number] = threading.Event()
         machine = LocalMachine(f"host{number}")
         registry = self.registries[number] = PushRegistry(self.layout, [self.image], (), self._sent)
         answers = Answers(self._ready, self._want, lambda *it: self.received.append(it), self.sources.remove)
@@ -63,7 +64,7 @@ class LocalRelays:
         (home / CERTIFICATE).write_bytes(certificate or self.certificate)
         command = [sys.executable, "-I", "-S", "-c", f"{PROGRAM}; main({str(home)!r})"]
         self.processes[number] = subprocess.Popen(command)
-        assert line.is_ready.wait(30)
+        assert line.is_ready.wait(LONG)
         assert not line.has_ended.is_set()
         assert list(home.iterdir()) == [], "nothing of it is left to read"
 
@@ -116,4 +117,4 @@ class LocalRelays:
             line.end()
         self._ending.close()
         for process in self.processes.values():
-            process.wait(30)
+            process.wait(LONG)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import LONG
 from tfprov.images.relays.line import Answers, Line
 from tfprov.images.relays.sources import Peer
 
@@ -23,7 +24,7 @@ class Relay:
         answers = Answers(self._note("ready"), self._want, self._note("received"), self._note("ended"))
         self.line = Line(7, answers)
         self.socket, served = socket.socketpair()
-        self.socket.settimeout(10)
+        self.socket.settimeout(LONG)
         self._thread = threading.Thread(target=self.line.serve, args=(served,))
         self._thread.start()
         self._file = self.socket.makefile("rb")
@@ -48,7 +49,7 @@ class Relay:
     def close(self) -> None:
         self._file.close()
         self.socket.close()
-        self._thread.join(10)
+        self._thread.join(LONG)
         assert not self._thread.is_alive()
 
 
@@ -72,7 +73,7 @@ def test_a_relay_comes_forward_and_asks_for_sources(relay: Relay) -> None:
     assert relay.say() == {}
     relay.line.end()
     assert relay.send(b"{}\n") == b""
-    assert relay.line.has_ended.wait(10)
+    assert relay.line.has_ended.wait(LONG)
     relay.close()
     assert relay.calls == [
         ("ready", 7, 6000), ("want", 7, DIGEST, []), ("want", 7, DIGEST, [(3, "refused")]), ("received", 7, 3, 100),
@@ -104,7 +105,7 @@ def test_who_has_no_token_is_disconnected_and_ends_no_relay(relay: Relay, data: 
 def test_a_relay_that_sends_no_message_is_given_up(relay: Relay, data: bytes) -> None:
     relay.say(token=relay.line.token)
     assert relay.send(data) == b""
-    assert relay.line.has_ended.wait(10)
-    assert relay.line.is_ready.is_set(), "nobody waits for it"
+    assert relay.line.is_ready.wait(LONG), "nobody waits for it"
+    assert relay.line.has_ended.is_set()
     relay.close()
     assert relay.calls == [("ended", 7)]

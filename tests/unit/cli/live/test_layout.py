@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.clock import ManualClock
 from tests.support.terminal import Terminal, terminal
-from tests.support.waiting import until
+from tests.support.waiting import LONG, until
 from tfprov.cli.live.layout import fitted_table, grouped, screen_lines, summary_line
 from tfprov.cli.live.watch import watch
 from tfprov.cli.watch import status_lines
@@ -135,37 +136,35 @@ def test_the_view_is_drawn_on_a_terminal_that_is_as_before_afterwards(window: Te
     thread.start()
     until(
         lambda: len(readings) > 3 and any(line.startswith("worker/0-35  running") for line in window.lines()),
-        seconds=60,
     )
     shown = window.lines()
     assert any(line.startswith("worker/0-35  running") for line in shown)
     window.resize(60)
-    until(
-        lambda: any(line.startswith("mnist: step 1,200") and line.endswith("…") for line in window.lines()), seconds=60
-    )
+    until(lambda: any(line.startswith("mnist: step 1,200") and line.endswith("…") for line in window.lines()))
     ended.set()
-    thread.join(30)
+    thread.join(LONG)
     assert not thread.is_alive()
 
 
 def test_the_first_reading_is_awaited_with_a_moving_line_and_an_error_ends_the_view(window: Terminal) -> None:
-    asked, answers = threading.Event(), threading.Event()
+    answers, clock = threading.Event(), ManualClock()
     raised: list[BaseException] = []
 
     def read() -> Overview:
-        asked.set()
-        answers.wait(60)
+        answers.wait(LONG)
         raise Unreachable("node1", "no route")
 
     def run() -> None:
         try:
-            watch(read, window.out, interval=0.1)
+            watch(read, window.out, interval=0.1, now=clock.now)
         except Unreachable as error:
             raised.append(error)
 
     thread = threading.Thread(target=run)
     thread.start()
-    until(lambda: any("asking the hosts · 1 s" in line for line in window.lines()), seconds=60)
+    until(lambda: any("asking the hosts · 0 s" in line for line in window.lines()))
+    clock.time += 1
+    until(lambda: any("asking the hosts · 1 s" in line for line in window.lines()))
     answers.set()
-    thread.join(30)
+    thread.join(LONG)
     assert [str(error) for error in raised] == ["node1: no route"]

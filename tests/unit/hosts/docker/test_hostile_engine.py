@@ -21,6 +21,7 @@ import pytest
 from tests.support import hostile
 from tests.support.examples import quick
 from tests.support.hostile import ID, Endless, answered, engine, framed, recorded
+from tests.support.waiting import LONG
 from tfprov.engine.checkpoints.staging import Staging
 from tfprov.engine.machines import _gateway
 from tfprov.errors import HostError
@@ -233,24 +234,32 @@ def test_a_frame_of_any_announced_length_is_read_in_chunks() -> None:
             pass
 
 
-def hung(*pieces: bytes, pause: float = 0.0) -> Engine:
-    """Return an engine that accepts every request, sends `pieces` and falls silent; PONG answers pings."""
+def scripted(serve: Callable[[socket.socket, bytes], object], timeouts: EngineTimeouts) -> Engine:
+    """Return an engine whose connections are each served in a thread: `serve` gets the socket and the request."""
 
     def dial() -> DeadlineSocket:
         near, far = socket.socketpair()
 
-        def serve() -> None:
+        def answer() -> None:
             with far, contextlib.suppress(OSError):
-                request = far.recv(65_536)
-                for piece in (PONG,) if b"/_ping" in request and PONG in pieces else pieces:
-                    far.sendall(piece)
-                    time.sleep(pause)
+                serve(far, far.recv(65_536))
                 far.recv(1)  # until the other side hangs up
 
-        threading.Thread(target=serve, daemon=True).start()
+        threading.Thread(target=answer, daemon=True).start()
         return DeadlineSocket(fileno=near.detach())
 
-    return Engine.from_dial("h1", dial, EngineTimeouts(action=0.4, query=0.05, ping=0.05))
+    return Engine.from_dial("h1", dial, timeouts)
+
+
+def hung(*pieces: bytes, pause: float = 0.0) -> Engine:
+    """Return an engine that accepts every request, sends `pieces` and falls silent."""
+
+    def serve(far: socket.socket, _request: bytes) -> None:
+        for piece in pieces:
+            far.sendall(piece)
+            time.sleep(pause)
+
+    return scripted(serve, EngineTimeouts(action=0.4, query=0.05, ping=0.05))
 
 
 PONG = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nOK"
@@ -283,8 +292,17 @@ def test_a_hanging_engine_is_reported_in_time() -> None:
 
 @pytest.mark.parametrize("call", CALLS)
 def test_an_engine_that_answers_pings_gets_more_time(call: Callable[[Engine], object]) -> None:
+    pinged = threading.Event()
+
+    def serve(far: socket.socket, request: bytes) -> None:
+        if b"/_ping" in request:
+            pinged.set()
+        else:
+            assert pinged.wait(LONG), "it is asked when it has been silent for too long"
+        far.sendall(PONG)
+
     with pytest.raises(HostError, match="malformed answer: no JSON: `OK`"):
-        call(hung(b"", PONG, pause=0.2))
+        call(scripted(serve, EngineTimeouts(action=LONG, query=0.05, ping=LONG)))
 
 
 def test_the_default_timeouts_are_the_documented_ones() -> None:

@@ -49,6 +49,18 @@ def test_group(server):
     with open("used", "a") as file:
         file.write(f"{server}\\n")
 """
+STAYS = f"import time\n{GROUPED}    time.sleep(600)\n"
+STOPS = """
+import pathlib
+import time
+
+def test_bad():
+    used = pathlib.Path("used")
+    while not (used.exists() and used.read_text()):
+        time.sleep(0.01)
+    assert 1 == 2
+"""
+"""Fails while the group, which stays until it is stopped, is under way."""
 DIES = "import os\n\ndef test_dies():\n    os._exit(3)\n"
 
 
@@ -82,12 +94,18 @@ def in_forks(directory: Path, *options: str) -> "subprocess.CompletedProcess[str
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("more", [(), ("-x",)], ids=["to its end", "stopped by a failure"])
-def test_a_group_shares_a_fixture_in_one_process_which_ends_it(tmp_path: Path, more: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("group", "other", "more"),
+    [(GROUPED, FIRST, ()), (STAYS, STOPS, ("-x",))],
+    ids=["to its end", "stopped by a failure"],
+)
+def test_a_group_shares_a_fixture_in_one_process_which_ends_it(
+    tmp_path: Path, group: str, other: str, more: tuple[str, ...]
+) -> None:
     (tmp_path / "conftest.py").write_text(SHARED)
     for name in ("one", "two", "three"):
-        (tmp_path / f"test_{name}.py").write_text(GROUPED)
-    (tmp_path / "test_other.py").write_text(FIRST)
+        (tmp_path / f"test_{name}.py").write_text(group)
+    (tmp_path / "test_other.py").write_text(other)
     in_forks(tmp_path, *more)
     used, ended = ((tmp_path / name).read_text().split() for name in ("used", "ended"))
     assert ended == [*dict.fromkeys(used)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import python
-from tests.support.waiting import until
+from tests.support.waiting import LONG, until
 from tests.support.warm import Process, interpreter
 
 pytestmark = pytest.mark.tensorflow
@@ -32,7 +32,7 @@ def test_it_has_its_own_pid_session_environment_and_descriptors(tmp_path: Path) 
     env = {**os.environ, "MARK": "x" * 1000}
     with (tmp_path / "out").open("w+") as out:
         process = interpreter().popen(["about.py", "--flag", "value"], env=env, cwd=tmp_path, stdout=out, session=True)
-        assert process.wait(60) == 0
+        assert process.wait(LONG) == 0
         out.seek(0)
         about = json.loads(out.read())
     assert isinstance(process, Process)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import LONG
 from tfprov.planning.task_args import gate_command
 from tfprov.runtime.restart_gate import main
 
@@ -46,13 +47,15 @@ def test_a_mark_that_cannot_be_written_or_read_is_said_and_no_failure(tmp_path: 
 
 
 def test_signals_reach_the_program() -> None:
-    program = "import signal, sys; signal.signal(15, lambda *_: sys.exit(7)); print('up', flush=True); signal.pause()"
+    # Blocked, a signal waits for the program, whatever that does at the moment.
+    program = "import signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [15]); print('up', flush=True); "
+    program += "sys.exit(7 if signal.sigwait([15]) == 15 else 1)"
     argv = [*gate_command([sys.executable], (), (9,)), sys.executable, "-c", program]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 7
+    assert process.wait(LONG) == 7
     process.stdout.close()
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
+from tests.support.waiting import LONG
 from tfprov.hosts.ssh.shell import command_line, held_command
 
 WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
@@ -61,7 +62,7 @@ def test_a_held_command_gets_its_arguments_and_no_input(words: list[str]) -> Non
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True) as held:
         assert held.stdout
         assert held.stdout.read().split(b"\0")[:-1] == [word.encode() for word in words]
-        assert held.wait(5) == 9
+        assert held.wait(LONG) == 9
 
 
 def test_a_held_command_ends_with_its_input() -> None:
@@ -72,4 +73,4 @@ def test_a_held_command_ends_with_its_input() -> None:
         assert held.stdout
         assert held.stdout.readline() == b"on\n"
         held.stdin.close()
-        assert held.wait(5) != 0
+        assert held.wait(LONG) != 0

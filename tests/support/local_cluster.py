@@ -63,20 +63,23 @@ class LocalCluster(CommandLine):
 
     def lose_every_host(self) -> None:
         """Kill all that runs of this cluster, and remove what its hosts had."""
-        for process in self._marked():
+        until(self._is_killed, "all have ended")
+        shutil.rmtree(self.directory / "state")
+
+    def _is_killed(self) -> bool:
+        """Kill all that runs of this cluster; return whether nothing did. A process may start another one meanwhile."""
+        marked = [*self._marked()]
+        for process in marked:
             with contextlib.suppress(OSError):
                 os.kill(int(process.name), signal.SIGKILL)
-        until(lambda: not [*self._marked()], "all have ended")
-        shutil.rmtree(self.directory / "state")
+        return not marked
 
     def close(self) -> None:
         """End the processes that still run, by pid."""
         self.end()
         if [*self._marked()]:
             self.run("down", "--discard")
-        for process in self._marked():
-            with contextlib.suppress(OSError):
-                os.kill(int(process.name), signal.SIGKILL)
+        until(self._is_killed, "nothing of the cluster is left")
 
 
 def read_to_end(process: AnyProcess, seconds: float = LONG) -> str:

@@ -100,6 +100,7 @@ class Interpreter:
         self.log = self.directory / "log"
         self._address = str(self.directory / "socket")
         self._server: subprocess.Popen[bytes] | None = None
+        self._starting = threading.Lock()
         text = INTERPRETER.format(real=sys.executable, support=str(Path(__file__).parent), address=self._address)
         self.path.parent.mkdir()
         self.path.write_text(text)
@@ -137,8 +138,9 @@ class Interpreter:
         session: bool = False,
     ) -> AnyProcess:
         """Start `python argv…`, without input; `stdout` is a file or subprocess.PIPE."""
-        if self._server is None:
-            self.start()
+        with self._starting:  # another thread may want it at the same time, and it takes seconds until it listens
+            if self._server is None:
+                self.start()
         read, out = os.pipe() if stdout == subprocess.PIPE else (-1, os.dup(_number(stdout)))
         error = os.dup(out if stderr == subprocess.STDOUT else _number(stderr))
         nothing = os.open(os.devnull, os.O_RDONLY)

@@ -148,8 +148,15 @@ def swarm(private_engine: Engine, tools: Tools) -> Iterator[None]:
 
     until(removed, "the swarm's containers are removed")
     client.swarm.leave(force=True)
-    for network in client.networks.list(names=["docker_gwbridge"]):
-        network.remove()
+
+    def has_no_bridge() -> bool:
+        left = client.networks.list(names=["docker_gwbridge"])
+        for network in left:
+            with contextlib.suppress(docker.errors.APIError):  # an end of the swarm's own network is on it for a moment
+                network.remove()
+        return not left
+
+    until(has_no_bridge, "the swarm's bridge is removed")
 
 
 # -- Compose ------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.support.delivery_images import tar
+from tests.support.waiting import LONG
 from tfprov.hosts.docker.engine_errors import engine_errors
 from tfprov.hosts.machine import LocalMachine
 from tfprov.images.oci_spec import digest_of
@@ -23,7 +24,7 @@ class Client:
     """What an engine's push asks a registry, over one connection."""
 
     def __init__(self, port: int, name: str, login: Mapping[str, str]) -> None:
-        self.connection = HTTPConnection("127.0.0.1", port, timeout=20)
+        self.connection = HTTPConnection("127.0.0.1", port, timeout=LONG)
         self.name = name
         words = f"{login['username']}:{login['password']}".encode()
         self.headers = {"Authorization": f"Basic {b64encode(words).decode()}"}

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.delivery_images import contents, tar
 from tests.support.pushing_engine import Client
+from tests.support.waiting import LONG
 from tfprov.hosts.machine import LocalMachine
 from tfprov.images.exports.layer_upload import OPENING, Openings
 from tfprov.images.exports.upload_registry import MAX_UPLOADS, UploadRegistry
@@ -32,11 +33,11 @@ def layout(tmp_path: Path) -> Layout:
 
 
 @contextmanager
-def serving(layout: Layout) -> Iterator[tuple[UploadRegistry, Client]]:
-    """Yield a registry that wants one layer, and a client with its token."""
+def serving(layout: Layout, timeout: float = LONG) -> Iterator[tuple[UploadRegistry, Client]]:
+    """Yield a registry that wants one layer, and a client with its token; who is silent for `timeout` s is disconnected."""
     stored = layout.blobs.write(STORED, DOCKER_LAYER)
     registry = UploadRegistry(layout.blobs, [digest_of(WANTED)], Openings(layout.blobs, [stored]), LIMIT)
-    with LocalMachine("h1").remote_forward(lambda connection: serve(registry, connection, 1.0)) as port:
+    with LocalMachine("h1").remote_forward(lambda connection: serve(registry, connection, timeout)) as port:
         client = Client(port, registry.name, registry.login)
         try:
             yield registry, client
@@ -182,7 +183,7 @@ def test_a_client_that_begins_forever_is_refused(layout: Layout) -> None:
 )
 def test_a_connection_that_is_no_request_ends(layout: Layout, start: bytes) -> None:
     with (
-        serving(layout) as (_, client),
+        serving(layout, 1.0) as (_, client),
         socket.create_connection(("127.0.0.1", client.connection.port), 20) as stranger,
     ):
         stranger.sendall(start)

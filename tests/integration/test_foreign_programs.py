@@ -163,10 +163,8 @@ def test_a_supervisor_saves_on_the_chief_and_continues_after_a_kill_of_it(local_
     step = until(lambda: (reached := saved()) > 20 and reached, "a checkpoint", of=training)
     assert [path.parts[-3] for path in folders.glob("*/checkpoints/model.ckpt-*.data-*")][:1] == ["worker-0"]
     assert not list(folders.glob("ps-0/checkpoints/model.ckpt*"))
-    pid = json.loads((folders / "worker-0/state.json").read_text())[
-        "pid"
-    ]  # at once: a verb takes a part of the training
-    os.kill(pid, signal.SIGKILL)
+    # At once: a verb that is asked for the pid takes a part of the training.
+    os.kill(json.loads((folders / "worker-0/state.json").read_text())["pid"], signal.SIGKILL)
     printed = training.communicate()[0]
     assert training.returncode == 0, printed
     begins = [int(number) for number in re.findall(r"begins at (\d+)", printed)]

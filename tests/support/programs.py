@@ -55,8 +55,11 @@ class ProgramProcess:
     def until(self, seen: Callable[["ProgramProcess"], object], seconds: float = LONG) -> None:
         """Wait for `seen`; fail when the task ends before."""
         deadline = time.monotonic() + seconds
-        while not seen(self):
-            if self.popen.poll() is not None or time.monotonic() > deadline:
+        while True:
+            ended = self.popen.poll() is not None  # before the look: what it has done last is there then
+            if seen(self):
+                return
+            if ended or time.monotonic() > deadline:
                 pytest.fail(f"{self.name} (code {self.popen.poll()}):\n{self.out[-500:]}\n{self.err[-2000:]}")
             time.sleep(0.02)
 

@@ -34,6 +34,9 @@ class Compressor:
         Whoever asks first compresses, and the others wait. DeliveryError on disk errors, for a layer that is damaged, and
         after `close`.
         """
+        return self._form(layer, self._stopped)
+
+    def _form(self, layer: Descriptor, stopped: threading.Event) -> Descriptor:
         with self._lock:
             if not self._layout.variants.may_shrink(layer):
                 return layer
@@ -43,7 +46,7 @@ class Compressor:
             is_first = future is None
             future = self._under_way.setdefault(layer.digest, future or Future())
         if is_first:
-            self._make(layer, future)
+            self._make(layer, future, stopped)
         return future.result()
 
     def begin(self, layers: Sequence[Descriptor]) -> None:
@@ -66,12 +69,12 @@ class Compressor:
         with suppress(DeliveryError):  # whoever needs the layer gets the error
             for layer in layers:
                 if not stopped.is_set():
-                    self.form(layer)
+                    self._form(layer, stopped)
 
-    def _make(self, layer: Descriptor, future: "Future[Descriptor]") -> None:
+    def _make(self, layer: Descriptor, future: "Future[Descriptor]", stopped: threading.Event) -> None:
         try:
             with self._layout.in_use():
-                made = self._compress(layer, self._stopped)
+                made = self._compress(layer, stopped)
                 self._layout.variants.record(layer, made)
             future.set_result(made or layer)
         except BaseException as error:

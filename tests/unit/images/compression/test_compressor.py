@@ -5,12 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from tests.support.delivery_images import contents, load_image, tar
+from tests.support.waiting import LONG, until
 from tfprov.errors import DeliveryError
 from tfprov.images.compression.compressor import Compressor
 from tfprov.images.compression.decision import MIN_LAYER
@@ -172,3 +175,26 @@ def test_close_ends_what_is_being_compressed(layout: Layout) -> None:
     assert layout.variants.named(layers[-1]) is None
     assert not list(layout.blobs.incoming.iterdir())
     assert compressor.form(layers[-1]).size < layers[-1].size, "the next delivery can compress again"
+
+
+def test_close_ends_what_is_about_to_be_compressed(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, is_closing = threading.Event(), threading.Event()
+    in_use = layout.in_use
+
+    def late() -> AbstractContextManager[None]:
+        asked.set()
+        assert is_closing.wait(LONG)
+        return in_use()
+
+    monkeypatch.setattr(layout, "in_use", late)
+    layer = layout.blobs.write(os.urandom(4_000_000).hex().encode(), DOCKER_LAYER)
+    compressor = Compressor(layout, 1)
+    compressor.begin([layer])
+    assert asked.wait(LONG)
+    before = compressor._stopped  # noqa: SLF001  nobody else sees that `close` has begun to wait
+    closing = threading.Thread(target=compressor.close)
+    closing.start()
+    until(lambda: compressor._stopped is not before, "it is being closed")  # noqa: SLF001
+    is_closing.set()
+    closing.join(LONG)
+    assert layout.variants.named(layer) is None

@@ -1,5 +1,6 @@
 """One Spark for all tests of a process: a driver and two executors of this machine, bound to loopback."""
 
+import contextlib
 import fcntl
 import hashlib
 import importlib.util
@@ -11,8 +12,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -22,7 +24,9 @@ from tests.support.waiting import until
 
 COMMANDS = ("java", "javac", "jar")
 """What `.ci/java.sh` looks for, and installs."""
-JAR, ARCHIVE = "tfprov-hadoop.jar", "spark.jsa"
+JAR, ARCHIVE, IN_USE = "tfprov-hadoop.jar", "spark.jsa", "in-use"
+_USED: list[IO[str]] = []
+"""Files in directories of jars that this process uses, locked as long as it lives."""
 EXECUTORS, MEMORY = 2, 512
 """How many, and the MB of each."""
 
@@ -112,6 +116,7 @@ def jars() -> str:
     return str(Path(package.origin).parent / "jars" / "*")
 
 
+@cache
 def hadoop_jar() -> Path:
     """Return the Hadoop formats, as `make hadoop` compiles them; once for their sources, Java and Spark."""
     sources = [ROOT / "hadoop" / "build.sh", *sorted((ROOT / "hadoop" / "src").rglob("*.java"))]
@@ -124,13 +129,22 @@ def hadoop_jar() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not final.is_dir():
             for other in home.glob("*/"):
-                shutil.rmtree(other)
+                _remove_unused(other)
             part = home / f"part-{final.name}"
             command = ["sh", str(ROOT / "hadoop" / "build.sh"), str(part / JAR), jars()]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
             part.rename(final)
+        _USED.append((final / IN_USE).open("a"))
+        fcntl.flock(_USED[-1], fcntl.LOCK_SH)
     return final / JAR
+
+
+def _remove_unused(directory: Path) -> None:
+    """Remove what an earlier session has made; another session may be using it, of a checkout with other sources."""
+    with (directory / IN_USE).open("a") as lock, contextlib.suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(directory)
 
 
 def _settings(directory: Path, jar: Path, archive: Path, dumped: Path | None) -> dict[str, str]:

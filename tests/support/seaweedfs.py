@@ -101,9 +101,14 @@ def _make_bucket(server: S3Server) -> None:
     )
 
     def made() -> bool:
-        with contextlib.suppress(OSError):  # its parts start one after the other
-            fs.mkdir(BUCKET)
+        with contextlib.suppress(
+            OSError
+        ):  # its parts start one after the other, that with the data late
+            with contextlib.suppress(FileExistsError):
+                fs.mkdir(BUCKET)
+            fs.pipe_file(f"{BUCKET}/joined", b"it has")
+            fs.rm_file(f"{BUCKET}/joined")
             return True
         return False
 
-    until(made, "the bucket is made")
+    until(made, "the bucket is made, and can be written to")

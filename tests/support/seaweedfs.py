@@ -101,9 +101,7 @@ def _make_bucket(server: S3Server) -> None:
     )
 
     def made() -> bool:
-        with contextlib.suppress(
-            OSError
-        ):  # its parts start one after the other, that with the data late
+        with contextlib.suppress(OSError):  # its parts start one after the other, that with the data late
             with contextlib.suppress(FileExistsError):
                 fs.mkdir(BUCKET)
             fs.pipe_file(f"{BUCKET}/joined", b"it has")

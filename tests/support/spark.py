@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
@@ -25,8 +25,6 @@ from tests.support.waiting import until
 COMMANDS = ("java", "javac", "jar")
 """What `.ci/java.sh` looks for, and installs."""
 JAR, ARCHIVE, IN_USE = "tfprov-hadoop.jar", "spark.jsa", "in-use"
-_USED: list[IO[str]] = []
-"""Files in directories of jars that this process uses, locked as long as it lives."""
 EXECUTORS, MEMORY = 2, 512
 """How many, and the MB of each."""
 
@@ -135,8 +133,8 @@ def hadoop_jar() -> Path:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
             part.rename(final)
-        _USED.append((final / IN_USE).open("a"))
-        fcntl.flock(_USED[-1], fcntl.LOCK_SH)
+        # Locked as long as this process lives, or a fork of it.
+        fcntl.flock(os.open(final / IN_USE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC), fcntl.LOCK_SH)
     return final / JAR
 
 

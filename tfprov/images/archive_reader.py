@@ -119,7 +119,7 @@ class ArchiveMembers:
 
     def take(self, blobs: Blobs, stream: IO[bytes]) -> None:
         """Read the archive to its end; DeliveryError when the stream is no archive or is damaged."""
-        with _archive_errors(), tarfile.open(fileobj=stream, mode="r|*", bufsize=CHUNK) as archive:
+        with _archive_errors(), _opened(stream) as archive:
             for number, entry in enumerate(archive):
                 if number == MAX_MEMBERS:
                     raise DeliveryError(f"more than {MAX_MEMBERS} files: not an image archive")
@@ -161,6 +161,13 @@ class ArchiveMembers:
 def _tail(name: str) -> str:
     """Return a name for a message, shortened at the front: the end tells more than a digest at the beginning."""
     return printable(name if len(name) <= LONGEST else f"...{name[3 - LONGEST :]}")
+
+
+def _opened(stream: IO[bytes]) -> tarfile.TarFile:
+    try:
+        return tarfile.open(fileobj=stream, mode="r|*", bufsize=CHUNK)
+    except TypeError:  # it reads a byte of a header of gzip where there is none
+        raise EOFError("it ends in its first bytes") from None
 
 
 @contextmanager

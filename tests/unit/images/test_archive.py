@@ -331,6 +331,14 @@ def test_an_archive_cut_off_anywhere_gives_the_whole_image_or_an_error(
     assert image is not None or contents(layout) == {}
 
 
+def test_an_archive_cut_off_in_its_gzip_header_is_an_error(layout: Layout) -> None:
+    for flags in (0, 4, 8, 16, 31):  # with fields that follow
+        header = b"\x1f\x8b\x08" + bytes([flags]) + ARCHIVES[-1][4:30]
+        for cut in range(len(header)):
+            assert load_or_none(layout, header[:cut]) is None
+    assert contents(layout) == {}
+
+
 @given(archive=st.sampled_from(ARCHIVES), place=st.floats(0, 1, exclude_max=True), bits=st.integers(1, 255))
 def test_a_damaged_byte_anywhere_gives_the_same_image_or_an_error(
     tmp_path_factory: pytest.TempPathFactory, archive: bytes, place: float, bits: int

@@ -20,6 +20,7 @@ from tfprov.engine.lock.cluster_lock import lockable_over_ssh
 from tfprov.engine.lock.holder import LockHolder
 from tfprov.engine.lock.host_lock import HostLock
 from tfprov.errors import HostError, Locked, Unreachable
+from tfprov.hosts.docker.labels import container_name
 from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSHHost
 
@@ -273,7 +274,7 @@ def test_a_worker_that_cannot_reach_its_ps_is_named_and_nothing_is_left(three: L
 
 
 def test_a_training_is_followed_past_a_host_that_is_lost(three: LabCluster, tiny_archive: Path) -> None:
-    write(three, tiny_archive, flags={"train_steps": 300, "step_seconds": 0.1})
+    write(three, tiny_archive, flags={"train_steps": 20, "step_seconds": 0.1, "hold_at": 10})
     process = three.start("run")
     assert process.stdout is not None
     host = three.lab.hosts[2]
@@ -293,7 +294,8 @@ def test_a_training_is_followed_past_a_host_that_is_lost(three: LabCluster, tiny
     read_to("node3 cannot be reached since ")
     host.service("sshd", "start")
     read_to("node3 is back after ")
+    assert three.lab.hosts[1].run_in(container_name("lab", "worker/0"), "touch", "/checkpoints/go") == (0, "")
     rest = process.stdout.read()
     assert process.wait(LONG) == 0, rest
-    assert "done: step=300" in rest
+    assert "done: step=20" in rest
     assert not any(three.containers().values())

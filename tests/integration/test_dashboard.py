@@ -92,12 +92,13 @@ def test_a_run_is_drawn_and_updated_while_it_is_recorded(page: "Page", tmp_path:
 
         page.get_by_label("Lines that contain").fill("SECOND")
         page.get_by_role("button", name="Show").click()
+        page.wait_for_load_state()  # until then it has no style
         assert page.locator("#lines").inner_text().strip() == "second line"
 
         page.set_viewport_size(NARROW)  # type: ignore[arg-type]
         assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
         page.get_by_role("link", name="Clusters and runs").click()
-        page.wait_for_load_state()  # until then it has no style
+        page.wait_for_load_state()
         assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
 
         page.set_viewport_size({"width": 1280, "height": 900})

@@ -14,7 +14,7 @@ import yaml
 from tests.strategies import QUALITY
 from tests.support.local_cluster import LocalCluster
 from tests.support.paths import PROGRAMS
-from tests.support.waiting import until
+from tests.support.waiting import LONG, until
 
 pytestmark = pytest.mark.tensorflow
 
@@ -56,14 +56,14 @@ def test_a_killed_dispatcher_resumes_from_its_journal(local_cluster: LocalCluste
     code.mkdir()
     (code / "reader.py").write_text(READER)
     local_cluster.write(INVENTORY.replace("CODE", str(code)))
-    up = local_cluster("up", timeout=300)
+    up = local_cluster("up")
     assert "dispatcher/0 serves" in up
     assert "data_worker/1 serves" in up
-    until(lambda: "record 20\n" in local_cluster("logs", "worker/0"), "20 records", seconds=90)
+    until(lambda: "record 20\n" in local_cluster("logs", "worker/0"), "20 records")
     before = local_cluster.pids()["dispatcher/0"]
     os.kill(int(before), signal.SIGKILL)
     until(lambda: local_cluster.pids().get("dispatcher/0", before) != before, "it is started again")
-    until(lambda: "end:" in local_cluster("logs", "worker/0"), "all records", seconds=90)
+    until(lambda: "end:" in local_cluster("logs", "worker/0"), "all records")
     # A record that was on its way to a data worker when the dispatcher died is not sent again: at most once each.
     assert re.search(r"end: 0 twice, [0-2] missing", local_cluster("logs", "worker/0"))
     assert local_cluster.tasks()["dispatcher/0"]["restarts"] == 1
@@ -80,12 +80,11 @@ def test_the_shipped_inventory_trains_on_batches_of_the_data_workers(local_clust
         "checkpoints": {"to": "checkpoints"},
     }  # fmt: skip
     local_cluster.write(yaml.safe_dump(settings))
-    local_cluster("up", timeout=300)
-    local_cluster("wait", timeout=600)
+    local_cluster("up")
+    local_cluster("wait")
     output = until(
         lambda: re.search(r"\| macro-F1 (\d\.\d{4})$", local_cluster("logs", "evaluator/0", "--tail", "1").rstrip()),
         "it is measured",
-        120,
     )
     assert isinstance(output, re.Match)
     assert float(output[1]) >= QUALITY
@@ -101,7 +100,7 @@ def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         done = subprocess.run(
             [sys.executable, "-m", "tfprov.runtime.data_service", "dispatcher", f"--port={port}", f"--work_dir={tmp_path}"],
-            capture_output=True, text=True, check=False, timeout=120,
+            capture_output=True, text=True, check=False, timeout=LONG,
         )  # fmt: skip
     assert done.returncode == 1
     assert re.search(rf"^tfprov: error: the dispatcher .* cannot serve on port {port}: ", done.stderr, re.MULTILINE)

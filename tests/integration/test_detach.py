@@ -14,12 +14,18 @@ from tests.support.waiting import LONG, until
 def supervisor_of(cluster: LocalCluster, run: str) -> int:
     """Return the pid of the process that has the lock of the run's supervisor open."""
     lock = str(directories(cluster) / run / "supervisor.lock")
-    pids = set()
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        with contextlib.suppress(OSError):  # it ended, or is another user's
-            if str(link.readlink()) == lock:
-                pids.add(int(link.parts[2]))
-    (pid,) = pids
+
+    def holders() -> set[int]:
+        pids = set()
+        for link in Path("/proc").glob("[0-9]*/fd/*"):
+            with contextlib.suppress(OSError):  # it ended, or is another user's
+                if str(link.readlink()) == lock:
+                    pids.add(int(link.parts[2]))
+        return pids
+
+    # A child that it has just forked, such as git, has it as well until it becomes another program.
+    (pid,) = until(lambda: pids if len(pids := holders()) == 1 else None, "the supervisor alone")
+    assert isinstance(pid, int)
     return pid
 
 

@@ -20,10 +20,10 @@ from tests.support.runtime_bench import container
 from tests.support.shells import interactive
 from tests.support.ssh_targets import target
 from tests.support.sshd import Sshd, program, sshd
-from tests.support.waiting import until
+from tests.support.waiting import LONG, until
 from tfprov.errors import HostError
 from tfprov.hosts.ssh.openssh import openssh_command
-from tfprov.hosts.usage import GPU_QUERY
+from tfprov.hosts.usage import GPU_QUERY, Usage
 
 pytestmark = [pytest.mark.skipif(program() is None, reason="needs openssh-server"), pytest.mark.lane("engine")]
 SCRIPT = """
@@ -85,7 +85,7 @@ def test_a_terminal_reaches_the_program_and_is_restored(kind: str, places: Place
         window.type("text\r")
         window.shows("[text]")
         window.shows("size 25 90")
-        assert window.process.wait(60) == 7
+        assert window.process.wait(LONG) == 7
         assert window.current_attributes() == before
 
 
@@ -112,7 +112,7 @@ def test_a_terminal_is_restored_when_tfprov_is_ended(places: Places, tmp_path: P
         window.shows("ready")
         assert window.current_attributes() != window.attributes, "raw meanwhile"
         window.process.terminate()
-        assert window.process.wait(60) == 9
+        assert window.process.wait(LONG) == 9
         assert window.current_attributes() == window.attributes
 
 
@@ -139,11 +139,16 @@ def test_the_engine_says_what_a_container_uses(places: Places) -> None:
     places.bench.answered[GPU_QUERY] = (127, "")
     first = places.bench.docker.usage()["worker/0"]
     assert (first.cpu, first.gpu_memory) == (None, None)
-    assert (
-        places.bench.docker.execute("worker/0", ["sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"]) == 0
-    )
-    second = places.bench.docker.usage()["worker/0"]
-    assert 0.05 < (second.cpu or 0.0) < 64
+    busy = ["sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"]
+
+    def used() -> Usage | None:
+        assert places.bench.docker.execute("worker/0", busy) == 0
+        usage = places.bench.docker.usage()["worker/0"]
+        return usage if (usage.cpu or 0.0) > 0.05 else None
+
+    # On a busy machine, most of the time between two looks may be that of others.
+    second = until(used, "a share of a core is counted")
+    assert second.cpu < 64
     assert 0 < (second.memory or 0) < 1 << 30
 
 

@@ -96,7 +96,7 @@ def test_plan_without_a_lost_ps_host_names_the_restarts_and_their_step(two: LabC
     assert "node1" in planned, planned
     two("up")
     assert states(two) == {"ps/0": "running", "worker/0": "running"}
-    assert [len(host.client.containers.list(all=True)) for host in (other, third)] == [1, 1]
+    assert [len(made) for made in two.containers((other, third)).values()] == [1, 1]
 
 
 def test_a_slow_host_is_waited_for(two: LabCluster, tiny_archive: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_newest_export_is_served_during_and_after_the_training(served_cluste
     model = web_address(process, "serving/0", "the model server")
     assert model.endswith("/v1/models/line")
     rows = {"instances": [1.0, 2.0]}
-    until(lambda: ask(f"{model}:predict", rows) == {"predictions": [2.0, 4.0]}, "version 1 is served", 90)
+    until(lambda: ask(f"{model}:predict", rows) == {"predictions": [2.0, 4.0]}, "version 1 is served")
     assert ask(f"{model}:predict", {"inputs": {"x": [5]}}) == {"outputs": [10.0]}
     assert (
         "no signature 'other'; it has serving_default"
@@ -96,16 +96,12 @@ def test_the_newest_export_is_served_during_and_after_the_training(served_cluste
     (export,) = tasks.glob("worker-0/checkpoints/export")
     (export / "9").mkdir()
     (export / "9/saved_model.pb").write_bytes(b"torn")
-    until(
-        lambda: "cannot load version 9 of line" in served_cluster("logs", "serving/0"),
-        "the damaged one is reported",
-        60,
-    )
+    until(lambda: "cannot load version 9 of line" in served_cluster("logs", "serving/0"), "the damaged one is reported")
     assert ask(f"{model}:predict", rows) == {"predictions": [2.0, 4.0]}
     (export / "9/saved_model.pb").unlink()
     (tasks / "worker-0/work/go").touch()
-    until(lambda: ask(f"{model}:predict", rows) == {"predictions": [3.0, 6.0]}, "version 2 is served", 60)
-    served_cluster("wait", timeout=120)
+    until(lambda: ask(f"{model}:predict", rows) == {"predictions": [3.0, 6.0]}, "version 2 is served")
+    served_cluster("wait")
     assert ask(model)["model_version_status"][-1]["version"] == "2"
     close_web(process)
     assert served_cluster.tasks()["serving/0"]["state"] == "running"
@@ -116,6 +112,6 @@ def test_the_newest_export_is_served_during_and_after_the_training(served_cluste
 
 def test_a_model_server_does_not_delay_the_end_of_a_run(served_cluster: LocalCluster) -> None:
     (served_cluster.directory / "code/go").touch()
-    printed = served_cluster("run", timeout=300)
+    printed = served_cluster("run")
     assert "worker/0" in printed
     assert served_cluster.processes() == []

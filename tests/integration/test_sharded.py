@@ -81,7 +81,7 @@ def test_the_shards_of_two_ps_that_cannot_be_merged_are_explained(local_cluster:
     # It fails as soon as it is there: on a busy machine before anybody has seen that it serves.
     local_cluster.write(two.replace("restart: never", "restart: never\n      ready: start"))
     local_cluster("up")
-    until(lambda: local_cluster.tasks()["worker/0"]["state"] == "failed", "its first save fails", seconds=120)
+    until(lambda: local_cluster.tasks()["worker/0"]["state"] == "failed", "its first save fails")
     assert TORN in local_cluster("gather", code=1)
     assert not (local_cluster.directory / "checkpoints").exists()
     assert TORN in local_cluster("down", code=1)

@@ -312,7 +312,9 @@ def on_hosts(remote_cluster: LabCluster, images: Images, case: Case) -> Trained:
     def saved() -> set[str]:
         result = set()
         for host in hosts.values():
-            names = host.run("find", "/var/lib/docker/volumes", "-name", "model.ckpt*", "-not", "-path", "*/best/*")
+            # A saver's directory may go between the list in which it is and a look into it: that ends find with 1.
+            find = "find /var/lib/docker/volumes -name 'model.ckpt*' -not -path '*/best/*' 2>/dev/null || :"
+            names = host.run("sh", "-c", find)
             result |= set(re.findall(rf"/tfprov-{case.name}-(\w+-\d+)-checkpoints/", names))
         return {name.replace("-", "/") for name in result}
 

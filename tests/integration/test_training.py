@@ -97,7 +97,7 @@ def test_the_textbook_program_is_run_unchanged_by_tfprov(local_cluster: LocalClu
     textbook = INVENTORY.replace("linear.py", "textbook.py").replace("cluster: linear", "cluster: textbook")
     flags = 'flags: {train_steps: 300, checkpoint_dir: "{{ checkpoint_dir }}"}'
     local_cluster.write(re.sub(r"flags: \{.*\}", flags, textbook, count=1))
-    local_cluster("run", timeout=300)
+    local_cluster("run")
     assert local_cluster.processes() == []
     values = read_back(local_cluster.directory / "checkpoints" / "textbook")
     assert values["global_step"] >= 300
@@ -105,16 +105,16 @@ def test_the_textbook_program_is_run_unchanged_by_tfprov(local_cluster: LocalClu
 
 def test_tf_config_is_enough_for_a_program_without_flags(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY.replace("port:", "wiring: tf_config\n      port:").replace("1500", "400"))
-    output = local_cluster("run", timeout=300)
+    output = local_cluster("run")
     assert "done: step=4" in output
     assert read_back(local_cluster.directory / "checkpoints" / "linear")["global_step"] >= 400
 
 
 def test_a_second_training_keeps_the_first_ones_checkpoints(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY.replace("1500", "400"))
-    local_cluster("run", timeout=300)
+    local_cluster("run")
     first = (local_cluster.directory / "checkpoints/linear/manifest.json").read_bytes()
-    assert "held an earlier run (step 4" in local_cluster("run", timeout=300)
+    assert "held an earlier run (step 4" in local_cluster("run")
     assert (local_cluster.directory / "checkpoints/linear.1/manifest.json").read_bytes() == first
     read_back(local_cluster.directory / "checkpoints" / "linear.1")
     read_back(local_cluster.directory / "checkpoints" / "linear")

@@ -162,26 +162,27 @@ def in_terminal(local_cluster: LocalCluster, *words: str) -> tuple["subprocess.P
     return process, master
 
 
+def read_until(master: int, text: bytes) -> None:
+    """Read what a verb shows in its terminal, up to `text`; to its end if that is empty."""
+    shown = b""
+    with contextlib.suppress(OSError):  # nobody has the other end open any more
+        while not text or text not in shown:
+            shown += os.read(master, 65536)
+    assert text in shown, shown.decode()
+
+
 def answer_to_ctrl_c(local_cluster: LocalCluster, *words: str) -> float:
     """Press Ctrl-C in the terminal of a verb that follows the training, and return the seconds to its answer."""
     process, master = in_terminal(local_cluster, *words)
     limit = threading.Timer(LONG, process.kill)
     limit.start()
-
-    def read_until(text: bytes) -> None:
-        shown = b""
-        with contextlib.suppress(OSError):  # nobody has the other end open any more
-            while not text or text not in shown:
-                shown += os.read(master, 65536)
-        assert text in shown, shown.decode()
-
     try:
-        read_until(b"waiting for the first step")
+        read_until(master, b"waiting for the first step")
         pressed = time.monotonic()
         os.write(master, b"\x03")
-        read_until(b"interrupted: Ctrl-C again leaves at once")
+        read_until(master, b"interrupted: Ctrl-C again leaves at once")
         answered = time.monotonic() - pressed
-        read_until(b"")
+        read_until(master, b"")
         assert process.wait(LONG) == 130
         return answered
     finally:
@@ -200,8 +201,9 @@ def test_the_first_ctrl_c_is_answered_within_a_fifth_of_a_second(local_cluster: 
 def test_a_terminal_that_is_closed_leaves_the_training_running(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     process, master = in_terminal(local_cluster, "run")
-    until(lambda: len(local_cluster.pids()) == 3 and lock_is_free(local_cluster), "run follows the training")
+    read_until(master, b"waiting for the first step")  # until then, a supervisor would bring up what is missing
     running = local_cluster.pids()
+    assert len(running) == 3
     os.close(master)
     assert process.wait(LONG) == 129
     assert local_cluster.pids() == running

@@ -5,16 +5,21 @@ machine's real engine publishes. What lies inside the namespace ends with it; ou
 iptables, which all carry the network's name.
 """
 
+import fcntl
 import json
 import shlex
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 from typing import Any
 
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+LOCK = Path("/run/tfprov-tests.lock")
+"""Held while a session looks for a free subnet and takes it: two that look at the same time would find the same one."""
 
 
 _LISTEN = """
@@ -34,9 +39,11 @@ class Network:
 
     def __init__(self, name: str, subnet: IPv4Network | None = None) -> None:
         self.name = name
-        self.subnet = subnet or free_subnet()
-        self.outside, self.inside = self.subnet[-3], self.subnet[-2]
+        self._use(subnet or free_subnet())
         self.mtu = outward_mtu()
+
+    def _use(self, subnet: IPv4Network) -> None:
+        self.subnet, self.outside, self.inside = subnet, subnet[-3], subnet[-2]
 
     @property
     def enter(self) -> list[str]:
@@ -49,8 +56,10 @@ class Network:
         name, mtu = self.name, str(self.mtu)
         run("ip", "netns", "add", name)
         run("ip", "link", "add", name, "mtu", mtu, "type", "veth", "peer", "name", "eth0", "mtu", mtu, "netns", name)
-        run("ip", "address", "add", f"{self.outside}/30", "dev", name)
-        run("ip", "link", "set", name, "up")
+        with _locked():
+            self._use(free_subnet())  # another session may have taken the former one meanwhile
+            run("ip", "address", "add", f"{self.outside}/30", "dev", name)
+            run("ip", "link", "set", name, "up")  # a route from here on, which others see
         run(*self.enter, "ip", "address", "add", f"{self.inside}/30", "dev", "eth0")
         for device in ("lo", "eth0"):
             run(*self.enter, "ip", "link", "set", device, "up")
@@ -90,6 +99,13 @@ class Network:
         # A namespace lives until its last process has gone; the device goes at once, and its routes with it.
         subprocess.run(["ip", "link", "delete", self.name], capture_output=True, check=False)
         subprocess.run(["ip", "netns", "delete", self.name], capture_output=True, check=False)
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    with LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def free_subnet() -> IPv4Network:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyte
 
-from tests.support.waiting import until
+from tests.support.waiting import LONG, until
 
 STARTS: Mapping[str, Sequence[str]] = {"bash": ("bash", "-i"), "zsh": ("zsh", "-i"), "fish": ("fish", "-i")}
 BIN = Path(sys.executable).parent
@@ -71,7 +71,7 @@ class Interactive:
             above = ["".join(line[column].data for column in sorted(line)) for line in self._screen.history.top]
             return "\n".join(line.rstrip() for line in [*above, *self._screen.display])
 
-    def shows(self, text: str, seconds: float = 20) -> None:
+    def shows(self, text: str, seconds: float = LONG) -> None:
         """Wait until `text` is on the screen."""
         try:
             until(lambda: text in self.text, seconds=seconds, pause=0.2)

@@ -12,7 +12,7 @@ import os
 import re
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,10 +119,10 @@ def logged_tasks(directory: Path) -> list[str]:
     return [f"{m['job']}/{m['index']}" for m in sorted(names, key=lambda m: (m["job"], int(m["index"])))]
 
 
-def read_log(directory: Path, task: str) -> Iterator[LogLine]:
-    """Yield the recorded lines of a task; a cut or damaged member ends a file."""
+def read_log(directory: Path, task: str, ends: Mapping[str, int] | None = None) -> Iterator[LogLine]:
+    """Yield the recorded lines of a task, up to where its files end by `ends`; a cut or damaged member ends a file."""
     before = 0
-    for number, lines in _segments(directory, task):
+    for number, lines in _segments(directory, task, ends):
         if number > before + 1:
             yield LogLine(lines[0].at if lines else 0.0, "… lines were left out: the log is bounded", gap=True)
         before = number
@@ -136,7 +136,8 @@ class LogTail:
         self._directory, self._ends = directory, dict[str, int]()
         for path in directory.glob("*.log.gz"):
             self._ends[path.name] = _whole_size(path)
-        self.begin = {task: list(deque(read_log(directory, task), last)) for task in logged_tasks(directory)}
+        ends = dict(self._ends)  # what is added from here on is new
+        self.begin = {task: list(deque(read_log(directory, task, ends), last)) for task in logged_tasks(directory)}
 
     def new(self) -> list[tuple[str, LogLine]]:
         """Return the new lines, each with its task, in the order in which they were recorded."""
@@ -162,13 +163,13 @@ def _parsed(line: str) -> LogLine | None:
     return LogLine(int(at) / 1000, text) if at.isdigit() else None
 
 
-def _segments(directory: Path, task: str) -> Iterator[tuple[int, list[LogLine]]]:
+def _segments(directory: Path, task: str, ends: Mapping[str, int] | None = None) -> Iterator[tuple[int, list[LogLine]]]:
     """Yield the number and the lines of each file of a task, in order; the first half has the number 0."""
     stem = task.replace("/", "-")
     parts = []
     for name in (f"{stem}.log.gz", f"{stem}.1.log.gz", f"{stem}.2.log.gz"):
         number, lines = 0, []
-        for line in _texts(directory / name):
+        for line in _texts(directory / name, None if ends is None else ends.get(name, 0)):
             at, _, text = line.partition("\t")
             if at == _NUMBER:
                 number = int(text) if text.isdigit() else 0
@@ -179,9 +180,11 @@ def _segments(directory: Path, task: str) -> Iterator[tuple[int, list[LogLine]]]
     yield from sorted(parts, key=lambda part: part[0])
 
 
-def _texts(path: Path) -> Iterator[str]:
-    """Yield the lines of a file of gzip members, up to what is cut or damaged."""
-    for _, data in _members(path):
+def _texts(path: Path, limit: int | None) -> Iterator[str]:
+    """Yield the lines of a file of gzip members, up to what is cut or damaged, or behind `limit`."""
+    for end, data in _members(path):
+        if limit is not None and not 0 < end <= limit:
+            return
         yield from data.decode("utf-8", "replace").split("\n")[:-1]
 
 

@@ -28,8 +28,13 @@ def play(context: Context, plays: Iterable[Play], options: PlayOptions) -> None:
     player = Player(context, options, ClusterLock(context, options.verb))
     try:
         for one in plays:
-            if not errors or one.always:
-                errors.extend(player.play(one))
+            while not errors or one.always:
+                try:
+                    errors.extend(player.play(one))
+                except KeyboardInterrupt as interrupt:  # between two steps, where no step could report it
+                    errors.append(player.report_interrupt(interrupt))
+                else:
+                    break
     except KeyboardInterrupt:
         context.report.note(_left(context))
         raise

@@ -2,10 +2,11 @@
 # Stands in for a training program: the same wiring, ports, signals, exit codes and checkpoint files, and no TensorFlow.
 #
 #   task.sh --job_name=worker --task_index=0 --ps_hosts=… --worker_hosts=… [--train_steps=20] [--step_seconds=0.1]
-#           [--fail_at=STEP] [--save_every=5]
+#           [--fail_at=STEP] [--hold_at=STEP] [--save_every=5]
 #
-# A ps listens until it is stopped. A worker waits for every ps, listens, and prints its steps; worker 0 saves.
-job_name=worker task_index=0 ps_hosts='' worker_hosts='' train_steps=20 step_seconds=0.1 fail_at=-1 save_every=5
+# A ps listens until it is stopped. A worker waits for every ps, listens, and prints its steps; worker 0 saves. At the step
+# of hold_at it waits for a file `go` in its checkpoint directory.
+job_name=worker task_index=0 ps_hosts='' worker_hosts='' train_steps=20 step_seconds=0.1 fail_at=-1 hold_at=-1 save_every=5
 for argument; do
     case $argument in
     --*=*) name=${argument%%=*} && export "${name#--}=${argument#*=}" ;;
@@ -63,6 +64,7 @@ while [ "$step" -lt "$train_steps" ]; do
     step=$((step + 1))
     echo "step $step"
     [ "$step" != "$fail_at" ] || { echo "failing at step $step" >&2; kill "$listener"; exit 7; }
+    [ "$step" != "$hold_at" ] || until [ -e "$directory/go" ]; do sleep 0.1 & wait $!; done
     [ $((step % save_every)) != 0 ] || save
 done
 save

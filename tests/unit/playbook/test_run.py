@@ -3,17 +3,20 @@
 import fcntl
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tests.support.memory_cluster import make_context
 from tests.support.memory_plays import MemoryPlays
+from tfprov.engine.context import Context
 from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.errors import HostError, InvalidInput, TfprovError
 from tfprov.hosts.memory import MemoryRuntime
+from tfprov.model.playbook import Play
 from tfprov.playbook.parse import read_playbook
-from tfprov.playbook.player import PlayOptions
+from tfprov.playbook.player import PlayOptions, hosts_of
 from tfprov.playbook.run import play
 
 INVENTORY = """
@@ -49,6 +52,24 @@ def test_the_first_ctrl_c_still_plays_what_is_always_played_and_the_second_leave
     with pytest.raises(KeyboardInterrupt):
         memory_lab.play("- {hosts: ps, tasks: [command: interrupt, command: never]}\n" + always)
     assert memory_lab.ran == ["interrupt h1", "clean h1", "interrupt h1"]
+
+
+@pytest.mark.parametrize(("looks", "ran"), [(1, ["clean h1"]), (2, ["one h1", "clean h1"])])
+def test_a_ctrl_c_between_two_plays_still_plays_what_is_always_played(
+    memory_lab: MemoryPlays, monkeypatch: pytest.MonkeyPatch, looks: int, ran: list[str]
+) -> None:
+    calls = count(1)
+
+    def interrupted(context: Context, one: Play) -> Context:
+        if next(calls) == looks:
+            raise KeyboardInterrupt
+        return hosts_of(context, one)
+
+    monkeypatch.setattr("tfprov.playbook.player.hosts_of", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        memory_lab.play("- {hosts: ps, tasks: [command: one]}\n- {hosts: ps, always: true, tasks: [command: clean]}")
+    assert memory_lab.ran == ran
+    assert memory_lab.report.notes == ["interrupted: Ctrl-C again leaves at once"]
 
 
 def test_plays_and_steps_for_roles_that_are_not_there_are_left_out(memory_lab: MemoryPlays) -> None:

@@ -35,6 +35,8 @@ _NOT_RUNNING = -1
 """Exit code if the container could not run anything, which says nothing about its image."""
 _EXIT_CODE_TIMEOUT = 10.0
 """Seconds for an engine to record the exit code after the output has ended."""
+_REMOVAL_TIMEOUT = 60
+"""Seconds for an engine to remove a container that has ended."""
 
 OutputCallback = Callable[[int, bytes], object]
 """Called with the file descriptor (1 or 2) and the bytes of a program's output."""
@@ -191,8 +193,19 @@ def _helper_container(engine: Engine, facts: Mapping[str, Any], argv: Sequence[s
     try:
         yield created["Id"]
     finally:
-        with suppress(docker.errors.APIError):  # it has removed itself
-            api.remove_container(created["Id"], force=True)
+        with suppress(docker.errors.APIError):
+            remove_container(engine, created["Id"])
+
+
+def remove_container(engine: Engine, container: str) -> None:
+    """Remove a container and wait until it is gone: it may be removing itself already, and uses its volumes until then."""
+    with suppress(docker.errors.NotFound):
+        try:
+            engine.api.remove_container(container, force=True)
+        except docker.errors.APIError as error:
+            if error.status_code != _CONFLICT:
+                raise
+            engine.api.wait(container, timeout=_REMOVAL_TIMEOUT, condition="removed")
 
 
 _RESIZE_TRIES, _RESIZE_PAUSE = 10, 0.05

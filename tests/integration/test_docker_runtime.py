@@ -4,9 +4,11 @@ import hashlib
 import json
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -233,11 +235,21 @@ def test_a_program_with_a_relative_directory_saves_where_checkpoints_lie(bench: 
 
 
 def test_a_task_killed_for_its_memory_is_reported_as_such(bench: DockerBench) -> None:
-    # It outlives its child, which is what is killed: the engine may tell of an end before it tells of the memory.
-    eats = ["sh", "-c", "sh -c 'x=a; while :; do x=$x$x; done'; sleep 1; exit 137"]
+    # It outlives its child, which is what is killed: the engine may report an end before it reports the memory.
+    waits = "while [ ! -e /checkpoints/go ]; do sleep 0.1; done; exit 137"
+    eats = ["sh", "-c", f"sh -c 'x=a; while :; do x=$x$x; done'; {waits}"]
     bench.start(container(argv=eats, docker=DockerOptions(bench.image, address=bench.address, memory=32 * 1024**2)))
+    until(lambda: _events(bench, "oom"), "the engine knows of it")
+    bench.save("worker/0", "go", b"")
     seen = bench.becomes(State.EXITED)
     assert "out of memory (limit 32m)" in seen.ending
+
+
+def _events(bench: DockerBench, kind: str) -> list[object]:
+    """Return the events of a kind that the engine has had of worker/0 so far."""
+    filters = {"container": bench.inspect()["Id"], "event": kind}
+    so_far: Any = f"{time.time():.6f}"
+    return list(bench.client.api.events(since="0", until=so_far, filters=filters, decode=True))
 
 
 def test_only_the_image_that_was_delivered_is_run_and_by_its_id(bench: DockerBench, tmp_path: Path) -> None:
@@ -443,7 +455,8 @@ def test_a_program_that_removes_its_files_at_once_does_not_remove_held_ones(benc
     again = DockerRuntime(bench.docker.engine, "contract", bench.answers_at, lambda _: (0, ""))
     again.release("worker/0")
     assert bench.docker.execute("worker/0", ["test", "-d", f"/checkpoints/{FOLDER}"]) == 0
-    assert again.files("worker/0"), "a listing comes across what a gather that was cut off has left"
+    # The program may have replaced all of its files between the two looks of a listing, at their names and at each of them.
+    until(lambda: again.files("worker/0"), "a listing comes across what a gather that was cut off has left")
     again.release("worker/0")
     assert bench.docker.execute("worker/0", ["test", "-d", f"/checkpoints/{FOLDER}"]) != 0
 
@@ -454,7 +467,6 @@ def test_a_large_directory_of_an_ended_container_is_listed_beside_it(engine: Pri
         sparse = "mkdir /checkpoints/many; echo 1 >/checkpoints/many/a; truncate -s 100G /checkpoints/sparse.bin"
         bench.start(container(argv=["sh", "-c", sparse]))
         bench.becomes(State.EXITED)
-        before = len(bench.client.containers.list(all=True))
         listed = bench.docker.files("worker/0")
         assert {name: file.size for name, file in listed.items()} == {"many/a": 2, "sparse.bin": 100 * 1024**3}
         read = bench.docker.open("worker/0", "sparse.bin")
@@ -469,7 +481,10 @@ def test_a_large_directory_of_an_ended_container_is_listed_beside_it(engine: Pri
             assert isinstance(read, SparseReader)
             read.seek(read.hole() - 3)
             assert read.read() == b"\0\0\0end\n"
-        assert len(bench.client.containers.list(all=True)) == before
+        (volume,) = (mount["Name"] for mount in bench.inspect()["Mounts"] if mount["Destination"] == "/checkpoints")
+        # Of all with the volume: other processes of the tests start and remove containers on the engine meanwhile.
+        (left,) = bench.client.containers.list(all=True, filters={"volume": volume})
+        assert left.name == container_name("contract", "worker/0"), "what read beside it is gone"
     finally:
         bench.close()
 

@@ -8,7 +8,7 @@ import re
 import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from tfprov.errors import HostError
@@ -28,8 +28,6 @@ _MEMORY = 512 << 20
 """Memory limit of a fetch in bytes; a tenth suffices."""
 _PIDS = 64
 _CONFLICT = 409
-_REMOVAL_TIMEOUT = 60
-"""Seconds for an engine to remove a container."""
 _NO_RUNTIME = re.compile("No module named .tfprov")
 _NO_PYTHON = "the image has no program python3"
 
@@ -150,7 +148,7 @@ class DataVolumes:
             api.put_archive(container, "/", writable_directory(_FETCH_DIRECTORY))
             yield container
         finally:
-            self._remove_container(container)
+            docker_exec.remove_ended(self.engine, container)
 
     def remove_unused_data(self, keep: Collection[str]) -> int:
         """See Runtime. An engine does not remove a volume that a container uses."""
@@ -171,18 +169,8 @@ class DataVolumes:
         listed, volumes = self.engine.ask(fetching, self.question)
         with self.engine.errors():
             for container in listed:
-                self._remove_container(container["Id"])
+                docker_exec.remove_ended(self.engine, container["Id"])
         self._remove_unused(keep, volumes)
-
-    def _remove_container(self, container: str) -> None:
-        """Remove a container and wait for its end: it may be removing itself already."""
-        with suppress(docker.errors.NotFound):
-            try:
-                self.engine.api.remove_container(container, force=True)
-            except docker.errors.APIError as error:
-                if error.status_code != _CONFLICT:
-                    raise
-                self.engine.api.wait(container, timeout=_REMOVAL_TIMEOUT, condition="removed")
 
     def _remove(self, volumes: Sequence[dict[str, Any]]) -> bool:
         """Remove the volume of a data set, then its seal; return False if it is in use."""

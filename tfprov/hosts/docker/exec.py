@@ -31,6 +31,8 @@ process, an init that forwards it to a program which may not handle it and would
 
 _CONFLICT = 409
 """The status of an answer about a container that does not run."""
+_REMOVAL_TIMEOUT = 60
+"""Seconds for an engine to remove a container."""
 _NOT_RUNNING = -1
 """Exit code if the container could not run anything, which says nothing about its image."""
 _EXIT_CODE_TIMEOUT = 10.0
@@ -191,8 +193,22 @@ def _helper_container(engine: Engine, facts: Mapping[str, Any], argv: Sequence[s
     try:
         yield created["Id"]
     finally:
-        with suppress(docker.errors.APIError):  # it has removed itself
-            api.remove_container(created["Id"], force=True)
+        with suppress(docker.errors.APIError):  # its output is complete, and it removes itself
+            remove_ended(engine, created["Id"])
+
+
+def remove_ended(engine: Engine, container: str) -> None:
+    """Remove a container that removes itself at its end, and wait until it is gone: until then it uses its volumes.
+
+    Raises the SDK's errors.
+    """
+    with suppress(docker.errors.NotFound):
+        try:
+            engine.api.remove_container(container, force=True)
+        except docker.errors.APIError as error:
+            if error.status_code != _CONFLICT:
+                raise
+            engine.api.wait(container, timeout=_REMOVAL_TIMEOUT, condition="removed")
 
 
 _RESIZE_TRIES, _RESIZE_PAUSE = 10, 0.05

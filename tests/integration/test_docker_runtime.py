@@ -248,8 +248,8 @@ def test_a_task_killed_for_its_memory_is_reported_as_such(bench: DockerBench) ->
 def _events(bench: DockerBench, kind: str) -> list[object]:
     """Return the events of a kind that the engine has had of worker/0 so far."""
     filters = {"container": bench.inspect()["Id"], "event": kind}
-    so_far: Any = f"{time.time():.6f}"
-    return list(bench.client.api.events(since="0", until=so_far, filters=filters, decode=True))
+    so_far: Any = f"{time.time():.6f}"  # in the past once it arrives, so that the engine waits for none
+    return list(bench.client.api.events(since=0, until=so_far, filters=filters, decode=True))
 
 
 def test_only_the_image_that_was_delivered_is_run_and_by_its_id(bench: DockerBench, tmp_path: Path) -> None:

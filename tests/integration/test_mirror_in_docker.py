@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, DockerOptions, State
 
 URL = f"s3://{seaweedfs.BUCKET}/docker"
-OURS = {"label": "tfprov.cluster=mirrored"}
+OURS: dict[str, Any] = {"label": "tfprov.cluster=mirrored"}
 PROGRAM = """
 import os, signal, sys, time
 directory = os.environ["TFPROV_CHECKPOINT_DIR"]

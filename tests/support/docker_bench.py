@@ -94,7 +94,7 @@ class DockerBench(Bench):
         return facts
 
     def close(self) -> None:
-        ours = {"label": "tfprov.cluster=contract"}
+        ours: dict[str, Any] = {"label": "tfprov.cluster=contract"}
         for made in self.client.containers.list(all=True, filters=ours, ignore_removed=True):
             made.remove(force=True)
         for volume in self.client.volumes.list(filters=ours):

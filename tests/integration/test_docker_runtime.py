@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -234,11 +235,21 @@ def test_a_program_with_a_relative_directory_saves_where_checkpoints_lie(bench: 
 
 
 def test_a_task_killed_for_its_memory_is_reported_as_such(bench: DockerBench) -> None:
-    # It outlives its child, which is what is killed: the engine may tell of an end before it tells of the memory.
-    eats = ["sh", "-c", "sh -c 'x=a; while :; do x=$x$x; done'; sleep 1; exit 137"]
+    # It outlives its child, which is what is killed: the engine may report an end before it reports the memory.
+    waits = "while [ ! -e /checkpoints/go ]; do sleep 0.1; done; exit 137"
+    eats = ["sh", "-c", f"sh -c 'x=a; while :; do x=$x$x; done'; {waits}"]
     bench.start(container(argv=eats, docker=DockerOptions(bench.image, address=bench.address, memory=32 * 1024**2)))
+    until(lambda: _events(bench, "oom"), "the engine knows of it")
+    bench.save("worker/0", "go", b"")
     seen = bench.becomes(State.EXITED)
     assert "out of memory (limit 32m)" in seen.ending
+
+
+def _events(bench: DockerBench, kind: str) -> list[object]:
+    """Return the events of a kind that the engine has had of worker/0 so far."""
+    filters = {"container": bench.inspect()["Id"], "event": kind}
+    so_far: Any = f"{time.time():.6f}"  # in the past once it arrives, so that the engine waits for none
+    return list(bench.client.api.events(since=0, until=so_far, filters=filters, decode=True))
 
 
 def test_only_the_image_that_was_delivered_is_run_and_by_its_id(bench: DockerBench, tmp_path: Path) -> None:
@@ -444,7 +455,8 @@ def test_a_program_that_removes_its_files_at_once_does_not_remove_held_ones(benc
     again = DockerRuntime(bench.docker.engine, "contract", bench.answers_at, lambda _: (0, ""))
     again.release("worker/0")
     assert bench.docker.execute("worker/0", ["test", "-d", f"/checkpoints/{FOLDER}"]) == 0
-    assert again.files("worker/0"), "a listing comes across what a gather that was cut off has left"
+    # The program may have replaced all of its files between the two looks of a listing, at their names and at each of them.
+    until(lambda: again.files("worker/0"), "a listing comes across what a gather that was cut off has left")
     again.release("worker/0")
     assert bench.docker.execute("worker/0", ["test", "-d", f"/checkpoints/{FOLDER}"]) != 0
 

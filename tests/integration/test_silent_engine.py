@@ -3,10 +3,13 @@
 import contextlib
 import json
 import signal
+import socket
 import socketserver
+import struct
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,9 +30,9 @@ AT_ONCE = 5.0
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield the socket of an engine that says who it is, and the questions that it takes and does not answer."""
-    asked: list[str] = []
+def engine(tmp_path: Path) -> Iterator[tuple[Path, list[int]]]:
+    """Yield the socket of an engine that says who it is, and the pids of those whose other questions it does not answer."""
+    asked: list[int] = []
     over = threading.Event()
 
     class Handler(socketserver.StreamRequestHandler):
@@ -40,7 +43,7 @@ def engine(tmp_path: Path) -> Iterator[tuple[Path, list[str]]]:
             elif path.endswith("/networks/bridge"):
                 self.wfile.write(hostile.answered(json.dumps(hostile.NETWORK).encode()))
             else:
-                asked.append(path)
+                asked.append(_peer(self.connection))
                 over.wait(LONG)
 
     path = tmp_path / "e.sock"
@@ -53,16 +56,26 @@ def engine(tmp_path: Path) -> Iterator[tuple[Path, list[str]]]:
         thread.join()
 
 
-def test_a_verb_that_only_looks_ends_at_the_first_signal(tmp_path: Path, engine: tuple[Path, list[str]]) -> None:
+def _has_asked(pid: int, asked: list[int]) -> bool:
+    return pid in asked
+
+
+def _peer(connection: socket.socket) -> int:
+    """Return the pid of the process at the other end of a unix socket."""
+    pid, _user, _group = struct.unpack("iii", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(pid)
+
+
+def test_a_verb_that_only_looks_ends_at_the_first_signal(tmp_path: Path, engine: tuple[Path, list[int]]) -> None:
     path, asked = engine
     wrong = []
     with contextlib.closing(LocalCluster(tmp_path)) as cluster:
         cluster.env["DOCKER_HOST"] = f"unix://{path}"
         cluster.write(INVENTORY)
         for verb, number in LOOKS.items():
-            asked.clear()
             process = cluster.start(verb)
-            until(lambda: bool(asked), f"{verb} to ask", of=process)
+            # By itself: a question of the verb before may be noted after the end of that verb.
+            until(partial(_has_asked, process.pid, asked), f"{verb} to ask", of=process)
             begun = time.monotonic()
             process.send_signal(number)
             code = process.wait(LONG)

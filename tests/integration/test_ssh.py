@@ -350,7 +350,7 @@ def test_after_a_cut_every_method_fails_in_our_own_words(own: Sshd) -> None:
     own.cut()
     until(lambda: not connection.alive, "the loss is noticed")
     on_it: list[Callable[[], object]] = [
-        lambda: stream.recv(1), lambda: stream.sendall(b"x"), lambda: stream.wait(1), lambda: hold.wait(1),
+        lambda: stream.recv(1), lambda: stream.sendall(b"x"), lambda: stream.wait(LONG), lambda: hold.wait(LONG),
     ]  # fmt: skip
     for call in on_it:
         assert error_of(call, ConnectionLost).startswith("h1: connection lost, outcome unknown: `")

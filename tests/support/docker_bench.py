@@ -74,8 +74,8 @@ class DockerBench(Bench):
             info = tarfile.TarInfo(name)
             info.size, info.mtime = len(data), modified
             archive.addfile(info, io.BytesIO(data))
-        found = self.client.containers.list(all=True, filters={"label": f"tfprov.task={task}"})
-        assert found[0].put_archive(directory, buffer.getvalue())
+        # By its name: other processes of the tests use the engine as well, and have tasks of the same name there.
+        assert self.client.api.put_archive(container_name("contract", task), directory, buffer.getvalue())
 
     def start_unstartable(self) -> None:
         self.start(container(argv=["no-such-program"]))
@@ -94,9 +94,10 @@ class DockerBench(Bench):
         return facts
 
     def close(self) -> None:
-        for made in self.client.containers.list(all=True, filters={"label": "tfprov.cluster=contract"}):
+        ours: dict[str, Any] = {"label": "tfprov.cluster=contract"}
+        for made in self.client.containers.list(all=True, filters=ours, ignore_removed=True):
             made.remove(force=True)
-        for volume in self.client.volumes.list(filters={"label": "tfprov.cluster=contract"}):
+        for volume in self.client.volumes.list(filters=ours):
             volume.remove(force=True)
         self.docker.engine.close()
 

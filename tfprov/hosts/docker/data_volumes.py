@@ -148,7 +148,7 @@ class DataVolumes:
             api.put_archive(container, "/", writable_directory(_FETCH_DIRECTORY))
             yield container
         finally:
-            docker_exec.remove_container(self.engine, container)
+            docker_exec.remove_ended(self.engine, container)
 
     def remove_unused_data(self, keep: Collection[str]) -> int:
         """See Runtime. An engine does not remove a volume that a container uses."""
@@ -169,7 +169,7 @@ class DataVolumes:
         listed, volumes = self.engine.ask(fetching, self.question)
         with self.engine.errors():
             for container in listed:
-                docker_exec.remove_container(self.engine, container["Id"])
+                docker_exec.remove_ended(self.engine, container["Id"])
         self._remove_unused(keep, volumes)
 
     def _remove(self, volumes: Sequence[dict[str, Any]]) -> bool:

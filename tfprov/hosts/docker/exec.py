@@ -193,12 +193,15 @@ def _helper_container(engine: Engine, facts: Mapping[str, Any], argv: Sequence[s
     try:
         yield created["Id"]
     finally:
-        with suppress(docker.errors.APIError):
-            remove_container(engine, created["Id"])
+        with suppress(docker.errors.APIError):  # its output is complete, and it removes itself
+            remove_ended(engine, created["Id"])
 
 
-def remove_container(engine: Engine, container: str) -> None:
-    """Remove a container and wait until it is gone: it may be removing itself already, and uses its volumes until then."""
+def remove_ended(engine: Engine, container: str) -> None:
+    """Remove a container that removes itself at its end, and wait until it is gone: until then it uses its volumes.
+
+    Raises the SDK's errors.
+    """
     with suppress(docker.errors.NotFound):
         try:
             engine.api.remove_container(container, force=True)

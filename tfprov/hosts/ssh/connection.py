@@ -150,21 +150,23 @@ class Connection:
         sshd may allow fewer sessions than MAX_SESSIONS, and frees one only when its program has ended: a refused session
         is retried, after _REFUSAL_SECONDS on another connection. Existing extra connections are tried at once.
         """
-        begin = time.monotonic()
-        deadline = begin + timeout
+        deadline = time.monotonic() + timeout
+        connect_at: float | None = None
         for pause in _backoff(0.05, 0.5):
             left = deadline - time.monotonic()
             if left <= 0 or not self.session_slots.acquire(left):
                 break
             try:
-                may_recover = time.monotonic() - begin < min(_REFUSAL_SECONDS, timeout / 2)
-                session = self._try_open_session(use_extra=self._extra.are_open or not may_recover)
+                is_late = connect_at is not None and time.monotonic() >= connect_at
+                session = self._try_open_session(use_extra=self._extra.are_open or is_late)
             except BaseException:
                 self.session_slots.release()
                 raise
             if session is not None:
                 return session
             self.session_slots.release()
+            # From the first refusal on: to wait for a slot, while many threads work, is no reason for another connection.
+            connect_at = connect_at or min(time.monotonic() + _REFUSAL_SECONDS, deadline - timeout / 2)
             self.session_slots.reclaim_idle()
             time.sleep(min(pause, left))
         problem = f"no free SSH session within {timeout:g} s"
@@ -244,9 +246,7 @@ class Connection:
     def _make_transport(self, sock: Any, keys: HostKeyPolicy, options: dict[str, Any]) -> Any:
         transport = UnixTransport(cast(Any, SocketClock(sock)), packetizer_class=SafePacketizer, **options)
         limit = self.target.connect_timeout
-        transport.handshake_timeout = (
-            2 * limit
-        )  # expires like a close by the server: start_client's limit must come first
+        transport.handshake_timeout = 2 * limit  # start_client's own limit comes first, unless this machine is busy
         security = transport.get_security_options()
         security.ciphers = _CIPHERS
         security.key_types = host_key_algorithms(keys.hop, keys.key_types, security.key_types)

@@ -58,8 +58,13 @@ class SafePacketizer(Packetizer):
             self._handshake_deadline = time.monotonic() + timeout
 
     def handshake_timed_out(self) -> bool:
-        """Whether the handshake has taken too long."""
-        return self._handshake_deadline is not None and time.monotonic() > self._handshake_deadline
+        """Return False, or raise SSHException once the handshake has taken too long.
+
+        Of True, paramiko would make the error of a connection that the server has closed.
+        """
+        if self._handshake_deadline is not None and time.monotonic() > self._handshake_deadline:
+            raise SSHException("the handshake timed out")
+        return False
 
     def complete_handshake(self) -> None:
         """Lift the limit: the handshake is complete."""

@@ -42,6 +42,9 @@ def engine(tmp_path: Path) -> Iterator[Callable[[Responses], Engine]]:
             def do_POST(self) -> None:
                 self.do_GET()
 
+            def do_DELETE(self) -> None:
+                self.do_GET()
+
             def address_string(self) -> str:
                 return ""
 
@@ -120,6 +123,21 @@ def test_a_container_removed_after_the_listing_is_not_observed(engine: Callable[
     runtime = DockerRuntime(engine(respond), "lab", lambda *_: False, lambda _: (0, ""), lambda _: b"")
     assert runtime.observe().containers == ()
     assert list(runtime.logs("ps/0", follow=True)) == []
+
+
+def test_a_container_that_removes_itself_is_waited_for(engine: Callable[[Responses], Engine]) -> None:
+    """Until it is gone, it uses the volumes that are removed next."""
+    asked: list[str] = []
+
+    def respond(path: str) -> Answer:
+        asked.append(path.partition("?")[0])
+        if asked[-1] == "/containers/c1/wait":
+            assert "condition=removed" in path
+            return 200, b'{"StatusCode": 0}'
+        return 409, b'{"message": "removal of container c1 is already in progress"}'
+
+    docker_exec.remove_ended(engine(respond), "c1")
+    assert asked == ["/containers/c1", "/containers/c1/wait"]
 
 
 def test_the_log_of_a_removed_container_ends(engine: Callable[[Responses], Engine]) -> None:

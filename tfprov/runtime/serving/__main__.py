@@ -51,6 +51,11 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print what went wrong with a request, unless the client is gone: that is no error of the server."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
 
 def handler(model: ServedModel) -> type[BaseHTTPRequestHandler]:
     """Return the request handler class for `model`."""

@@ -58,7 +58,6 @@ def builder(private_engine: PrivateEngine) -> Iterator[LoopbackMachine]:
     for image in client.images.list(all=True, filters={"label": f"{LABEL}={ours()}"}):
         with suppress(docker.errors.APIError):  # it went with another one
             client.images.remove(str(image.id), force=True)
-    client.images.prune()
 
 
 @pytest.fixture

@@ -162,12 +162,16 @@ class Engine:
         raise RuntimeError(f"dockerd did not start:\n{self.log.read_text(errors='replace')[-2000:]}")
 
     def clean(self) -> None:
-        """Remove all containers, volumes and networks."""
+        """Remove all containers, volumes and networks, and images without a name, such as the first stages of builds.
+
+        For the begin and the end of a session: another process may have pulled an image without a name that it needs.
+        """
         for container in self.client.containers.list(all=True, ignore_removed=True):
             container.remove(force=True, v=True)
         for volume in self.client.volumes.list():
             volume.remove(force=True)
         self.client.networks.prune()
+        self.client.images.prune()
 
     def stop(self) -> None:
         """Stop it, by its process id, with whatever still runs in it: once nobody else of the session uses it."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.support.memory_cluster import run_up
 from tests.support.memory_lab import MemoryLab
+from tests.support.waiting import LONG
 from tfprov.engine.concurrency import Clock
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.overview import LiveOverview, Overview
@@ -56,7 +57,7 @@ class Asked:
     """A host that counts how often it is asked what its tasks use."""
 
     def __init__(self, runtime: Any) -> None:
-        self._runtime, self.asked = runtime, 0
+        self._runtime, self.asked, self.answered = runtime, 0, 0
         self.waits_for: threading.Event | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -65,7 +66,8 @@ class Asked:
     def usage(self) -> Any:
         self.asked += 1
         if self.waits_for is not None:
-            assert self.waits_for.wait(60)
+            self.waits_for.wait(LONG)
+        self.answered += 1
         return self._runtime.usage()
 
 
@@ -149,4 +151,5 @@ def test_a_host_that_does_not_say_what_it_uses_holds_up_no_reading() -> None:
             seen = reading.read(10.0)
             assert (seen.usage["ps/0"], seen.usage["worker/2"]) == (Usage(9.0), Usage(3.0))
         assert silent.asked == 2, "not once more while it does not answer"
-        go_on.set()
+    assert silent.answered == 1, "and the view is closed without its answer"
+    go_on.set()

@@ -21,6 +21,7 @@ from tfprov.hosts.ssh.connection import MAX_SESSIONS
 from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden, TimedOut
 from tfprov.hosts.ssh.host import HeldCommand, SSHHost
 from tfprov.hosts.ssh.http_gate import TokenGate
+from tfprov.hosts.ssh.receive_buffer import PACKET, WINDOW
 from tfprov.hosts.ssh.stream import Stream
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
@@ -272,6 +273,12 @@ def test_reverse_forwards_lead_each_to_its_own_server(ssh: SSHHost) -> None:
         assert (ask(one), ask(two)) == (b"one?", b"two?")  # the end of one leaves the others alone
         with ThreadPoolExecutor(40) as pool:
             assert set(pool.map(ask, [one] * 40)) == {b"one?"}
+
+
+def test_a_host_may_send_larger_packets_than_paramiko_asks_for_and_more_of_them(ssh: SSHHost) -> None:
+    session = ssh.open().try_session()
+    assert (session.in_max_packet_size, session.in_window_size) == (PACKET, WINDOW)
+    session.close()
 
 
 def test_a_closed_reverse_forward_ends_its_connections_and_reports_a_bug(ssh: SSHHost) -> None:

@@ -30,7 +30,7 @@ EXEC_OUTPUT = 64 * 1024 * 1024
 GREETING = 64 * 1024
 """Bytes that a server sends before its SSH version: OpenSSH reads at most 1,024 lines of 255 characters."""
 PACKET = 1024 * 1024
-"""Bytes of an SSH packet: OpenSSH's have at most 256 KiB, paramiko's 32 KiB."""
+"""Bytes of an SSH packet: OpenSSH's have at most 256 KiB, and those of channels what `ssh.receive_buffer` allows."""
 FIRST_LINE = 64 * 1024
 """Bytes of the first line of a held command."""
 ARCHIVE_HEADER = 1024 * 1024

@@ -20,7 +20,7 @@ from tfprov.hosts.ssh.channel_pool import ExtraConnections, SessionSlots
 from tfprov.hosts.ssh.client_config import Hop, SSHTarget, route
 from tfprov.hosts.ssh.errors import ConnectionDropped, connect_errors, connection_lost
 from tfprov.hosts.ssh.host_keys import HostKeyPolicy, host_key_algorithms
-from tfprov.hosts.ssh.receive_buffer import WINDOW, receiving
+from tfprov.hosts.ssh.receive_buffer import PACKET, WINDOW, receiving
 from tfprov.hosts.ssh.remote_forward import RemoteForwards
 from tfprov.hosts.ssh.transport import Keepalive, SafePacketizer, SocketClock
 from tfprov.hosts.ssh.unix_forward import UnixTransport
@@ -182,7 +182,8 @@ class Connection:
     def try_session(self) -> Any:
         """Return a new session channel, or None if sshd refuses one. Raises ConnectionLost."""
         try:
-            channel = self.transport.open_session(window_size=WINDOW, timeout=self.target.connect_timeout)
+            limit = self.target.connect_timeout
+            channel = self.transport.open_session(window_size=WINDOW, max_packet_size=PACKET, timeout=limit)
         except (paramiko.SSHException, EOFError, OSError) as error:
             if not self.alive or "Timeout" in str(error):
                 raise connection_lost(self.host, "opening a session") from error

@@ -127,7 +127,7 @@ def _read_uint32(raw: bytes, at: int) -> int:
 
 
 _RECEIVE = 256 * 1024
-"""Bytes received at once: paramiko asks for the head and the rest of every packet, of 32 KiB at most."""
+"""Bytes received at once: paramiko asks for the head and the rest of every packet, of 128 KiB at most."""
 _IDLE_SECONDS = 5.0
 """Seconds after which paramiko's thread looks whether it should re-key, if nothing arrives."""
 

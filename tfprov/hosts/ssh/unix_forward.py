@@ -9,7 +9,7 @@ from typing import Any
 
 import paramiko
 
-from tfprov.hosts.ssh.receive_buffer import WINDOW, receiving
+from tfprov.hosts.ssh.receive_buffer import PACKET, WINDOW, receiving
 
 _KIND = "direct-streamlocal@openssh.com"
 
@@ -25,7 +25,7 @@ class UnixTransport(paramiko.Transport):
         """Return a channel to the socket at `path`. Raises ChannelException if sshd refuses, or cannot connect to it."""
         self._opening.path = path
         try:
-            channel = self.open_channel(_KIND, window_size=WINDOW, timeout=timeout)
+            channel = self.open_channel(_KIND, window_size=WINDOW, max_packet_size=PACKET, timeout=timeout)
         finally:
             self._opening.path = None
         return receiving(channel)

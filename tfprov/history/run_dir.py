@@ -95,6 +95,11 @@ class RunDir:
         """Whether a supervisor of the run lives."""
         return is_locked(self.supervisor_lock)
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether a verb or a supervisor follows the run; a supervisor has its lock before it records."""
+        return self.is_supervised or self.is_live
+
     def create(self) -> None:
         """Create the directory, private to its owner."""
         private_directory(self.path)

@@ -82,13 +82,12 @@ def summarize(directory: RunDir) -> RunSummary:
 
 def _unended(summary: RunSummary, directory: RunDir) -> RunSummary:
     progress, event = last_line(directory.progress) or {}, last_line(directory.events) or {}
-    supervised, closed = directory.is_supervised, event.get("event") == "verb_ended"
-    live = supervised or directory.is_live  # a supervisor has its lock before it loads the inventory and records
+    followed, closed = directory.is_followed, event.get("event") == "verb_ended"
     return replace(
         summary,
-        outcome=RUNNING if live else UP if closed else INTERRUPTED,
-        error="" if live else str(event.get("error") or ""),
-        supervised=supervised,
+        outcome=RUNNING if followed else UP if closed else INTERRUPTED,
+        error="" if followed else str(event.get("error") or ""),
+        supervised=directory.is_supervised,
         **_last(progress, summary.steps),
     )
 

@@ -41,7 +41,7 @@ def attach_command(run: str, as_json: bool, cluster: str | None, **options: Any)
     record = history.load(run or _newest(history, cluster), cluster)
     directory = record.directory
     with JsonEvents() if as_json else Printer() as printer:
-        if record.end is None and not (directory.is_supervised or directory.is_live):
+        if record.end is None and not directory.is_followed:
             printer.note(f"nobody follows {directory.id} any more: a new supervisor goes on with it")
             _supervise(directory, options)
         try:
@@ -101,7 +101,7 @@ def _follow(printer: Printer | JsonEvents, record: RunRecord, sleep: Callable[[f
             printer.log(task, known.text)
     idle = False
     while True:
-        ended = directory.end_file.exists() and not directory.is_supervised and not directory.is_live
+        ended = directory.end_file.exists() and not directory.is_followed
         for line in events.new():
             if (one := from_json(line)) is not None:
                 printer.handle(one)
@@ -110,7 +110,7 @@ def _follow(printer: Printer | JsonEvents, record: RunRecord, sleep: Callable[[f
         for line in progress.new():
             if (event := progress_from_json(line)) is not None:
                 printer.handle(event)
-        unfollowed = not directory.is_supervised and not directory.is_live
+        unfollowed = not directory.is_followed
         if ended or (unfollowed and idle):
             return
         idle = unfollowed

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +29,7 @@ COUNTER = """
 import argparse, time
 import tensorflow as tf
 from tfprov import runtime
+from tfprov.runtime.lazy_tensorflow import eager_context
 parser = argparse.ArgumentParser(allow_abbrev=False)
 parser.add_argument("--train_steps", type=int, default=None)
 parser.add_argument("--parameter_server", action="store_true")
@@ -36,6 +39,8 @@ if flags.parameter_server:
     task = runtime.parameter_server(min_shard_bytes=512)
 else:
     task = runtime.multi_worker_mirrored()
+if service := eager_context().coordination_service:
+    print("heartbeat", service.heartbeat_timeout_in_ms)
 with task.strategy.scope():
     weights, ready = tf.Variable(tf.random.uniform([64, 8]), name="weights"), tf.Variable(False, name="ready")
 batches = task.batches(lambda shard, shards: tf.data.Dataset.range(10).repeat().batch(2))
@@ -180,6 +185,7 @@ def test_sigterm_to_one_replica_saves_and_ends_all_and_each_resumes_with_the_sam
     assert output, training.chief.err
     assert "worker/2 stopped by SIGTERM at step " + output[1] in training.running["worker2"].err
     assert not whole(training.saved("worker1"))
+    assert training.chief.times("heartbeat") == [60_000], "a busy core is no lost task"
     weights = training.chief.times("weights")
 
     # What they begin with is random: the same numbers again are those of the chief's checkpoint.
@@ -187,6 +193,21 @@ def test_sigterm_to_one_replica_saves_and_ends_all_and_each_resumes_with_the_sam
     assert [process.wait(TIME) for process in again.running.values()] == [0, 0, 0]
     assert [process.times("weights") for process in again.running.values()] == [weights] * 3
     assert f"tfprov: worker/0 goes on from saved/model.ckpt-{output[1]}" in again.chief.err
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", ["worker0", "worker1"])
+def test_a_replica_that_stands_still_for_15_seconds_is_not_lost(counter: Callable[..., Training], name: str) -> None:
+    training = counter(addresses(worker=2))
+    training.chief.until(has_stepped, TIME)
+    process = training.running[name].popen
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(15)  # TensorFlow waits for 10 by default, the watch for 20
+    process.send_signal(signal.SIGCONT)
+    steps = len(training.chief.times("step"))
+    training.chief.until(lambda chief: len(chief.times("step")) > steps + 100, TIME)
+    process.terminate()
+    assert [running.wait(TIME) for running in training.running.values()] == [143, 143]
 
 
 def test_a_variable_is_split_among_ps_saved_whole_and_read_by_another_number_of_them(

@@ -1,6 +1,7 @@
 """A task of a TF2 strategy: its peers, its wait for them, and its exit when one of them is lost."""
 
 import contextlib
+import re
 import socket
 import threading
 from abc import ABC, abstractmethod
@@ -23,6 +24,8 @@ GREETING_TIMEOUT = 10.0
 """Seconds a peer has to send its first byte: its threads may wait for a core."""
 MAX_MISSED = 2
 """Failed checks in a row after which a peer is lost."""
+_STACK = re.compile(r"\s|$|Graph execution error:|Detected at node |RPC: |The error could be from a previous operation")
+"""The beginning of a line in an error of TensorFlow that is about where it happened."""
 
 
 def greets(address: str, timeout: float = GREETING_TIMEOUT) -> bool:
@@ -182,9 +185,16 @@ class EagerTask(ClusterTask, ABC):
         errors = tensorflow().errors
         if lost := unreachable_peers(self.required_peers(), GREETING_TIMEOUT):
             self._lost(", ".join(lost))
-        if isinstance(error, errors.UnavailableError | errors.AbortedError | errors.CancelledError):
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            exit_now(f"error: {self.name}: lost another task: {reason}", 1)
+        # DeadlineExceededError: a heartbeat had no answer.
+        lost_task = errors.UnavailableError, errors.AbortedError, errors.CancelledError, errors.DeadlineExceededError
+        if isinstance(error, lost_task):
+            exit_now(f"error: {self.name}: lost another task: {reason_of(error)}", 1)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the line that has the reason in the message of an error of TensorFlow, without its own stack."""
+    lines = str(error).splitlines()
+    return next((line for line in lines if not _STACK.match(line)), type(error).__name__)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfprov.runtime.eager.fit import check_keras, fit
+from tfprov.runtime.eager.heartbeat import heartbeat_timeout
 from tfprov.runtime.eager.loop import TrainingOptions
 from tfprov.runtime.eager.member import (
     Batches,
@@ -25,7 +26,7 @@ from tfprov.runtime.eager.member import (
 )
 from tfprov.runtime.eager.mirrored_training import SynchronousTraining
 from tfprov.runtime.join_cluster import checkpoint_dir
-from tfprov.runtime.lazy_tensorflow import tensorflow
+from tfprov.runtime.lazy_tensorflow import eager_context, tensorflow
 from tfprov.runtime.signals import Signals
 from tfprov.wiring import Wiring, WiringError
 
@@ -101,7 +102,7 @@ def multi_worker_mirrored(*, max_wait_secs: float = 300) -> Evaluator | Replica:
     strategy = tensorflow().distribute.MultiWorkerMirroredStrategy
     if len(peers(wiring, *JOBS)) == 0:
         return Replica(wiring, checkpoint_dir(), strategy())
-    with startup_timeout(wiring, peers(wiring, *JOBS), max_wait_secs):
+    with startup_timeout(wiring, peers(wiring, *JOBS), max_wait_secs), heartbeat_timeout(eager_context()):
         return Replica(wiring, checkpoint_dir(), strategy(cluster_resolver(wiring)))
 
 

@@ -11,7 +11,8 @@ import pytest
 from tests.support.waiting import until
 from tfprov import runtime
 from tfprov.runtime.eager import member
-from tfprov.runtime.eager.member import peers
+from tfprov.runtime.eager.heartbeat import heartbeat_timeout
+from tfprov.runtime.eager.member import peers, reason_of
 from tfprov.runtime.eager.saver import task_of, variables_of
 from tfprov.wiring import Wiring, to_tf_config
 
@@ -136,3 +137,51 @@ def test_variables_are_found_in_modules_collections_and_in_keras_variables() -> 
 )
 def test_the_device_of_a_variable_names_its_task(device: str, task: str) -> None:
     assert task_of(device) == task
+
+
+class Context:
+    """TensorFlow's context of eager execution, as far as a strategy configures it."""
+
+    def __init__(self) -> None:
+        self.configured: list[tuple[str, dict[str, object]]] = []
+
+    def configure_coordination_service(self, service_type: str, **options: object) -> None:
+        self.configured.append((service_type, options))
+
+
+def test_the_coordination_service_waits_longer_for_a_heartbeat_while_a_strategy_configures_it() -> None:
+    context = Context()
+    with heartbeat_timeout(context, 60.0):
+        context.configure_coordination_service("standalone", service_leader="/job:worker/task:0")
+        context.configure_coordination_service("standalone", heartbeat_timeout_in_ms=5)
+    context.configure_coordination_service("standalone")
+    assert context.configured == [
+        ("standalone", {"service_leader": "/job:worker/task:0", "heartbeat_timeout_in_ms": 60_000}),
+        ("standalone", {"heartbeat_timeout_in_ms": 5}),
+        ("standalone", {}),
+    ]
+
+
+def test_a_tensorflow_without_a_coordination_service_is_left_as_it_is() -> None:
+    context = SimpleNamespace()
+    with heartbeat_timeout(context):
+        assert vars(context) == {}
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("Socket closed\nmore", "Socket closed"),
+        (
+            (
+                "Graph execution error:\n\nDetected at node CollectiveReduceV2 defined at:\n  File 'train.py', line 25\n\n"
+                "Collective ops is aborted by: Deadline Exceeded\n\nRPC: /tensorflow.CoordinationService/Heartbeat\n"
+            ),
+            "Collective ops is aborted by: Deadline Exceeded",
+        ),
+        ("Graph execution error:\n", "RuntimeError"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_the_line_about_a_lost_task_has_the_reason_and_not_the_stack(message: str, reason: str) -> None:
+    assert reason_of(RuntimeError(message)) == reason

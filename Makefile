@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := build/peers
-INPUTS := pyproject.toml $(wildcard locks/*.txt) .ci/venv.sh .ci/spark.sh
+INPUTS := pyproject.toml $(wildcard locks/*.txt) .ci/venv.sh .ci/packages.sh .ci/spark.sh
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # What mypy knows of each file, by its content: a new clone need not learn it again.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tfprov-tests/mypy
@@ -112,8 +112,7 @@ $(VENV)/ready-demo: $(INPUTS)
 	@touch $@
 
 $(VENV)/ready-dev: $(INPUTS)
-	sh .ci/venv.sh "$(PYTHON)" $(VENV)
-	$(PIP) --no-deps --require-hashes -r locks/dev.txt
+	sh .ci/packages.sh "$(PYTHON)" $(VENV) locks/dev.txt
 	sh .ci/spark.sh $(VENV)
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/ready-demo

@@ -1,7 +1,11 @@
 """The scripts of `.ci/` install what the tests need: they wait for another apt, and fail where nothing may be left out."""
 
+import contextlib
+import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -116,3 +120,112 @@ def test_what_cannot_be_installed_is_a_note_and_an_error_where_it_is_required(
     done = machine("sh", path, **{variable: "required"})
     assert (done.returncode, done.stdout) == (1, "")
     assert " required, and cannot run: install" in done.stderr
+
+
+MAKES_AN_ENVIRONMENT = """
+[ -x "$2/bin/python" ] || "$1" -m venv --without-pip "$2"
+pip=$(echo "$2"/lib/python3*/site-packages)/pip
+mkdir -p "$pip"
+cat >"$pip/__main__.py" <<END
+import pathlib, sys, sysconfig
+with open(pathlib.Path("installs"), "a") as file:
+    print(*sys.argv[1:], file=file)
+program = pathlib.Path(sysconfig.get_path("scripts"), "program")
+program.write_text("#!" + sys.executable + "\\nimport sys; print(sys.prefix)")
+program.chmod(0o755)
+END
+"""
+"""A `venv.sh` whose pip installs one program, and writes its own arguments into the file `installs`."""
+
+
+class Clone:
+    """A clone of the project with its `.ci/packages.sh`, and the cache of the user."""
+
+    def __init__(self, directory: Path, cache: Path) -> None:
+        self.directory, self.cache = directory, cache
+        (directory / ".ci").mkdir(parents=True)
+        (directory / "locks").mkdir()
+        shutil.copy(ROOT / ".ci" / "packages.sh", directory / ".ci")
+        (directory / ".ci" / "venv.sh").write_text(MAKES_AN_ENVIRONMENT)
+        (directory / "locks" / "dev.txt").write_text("-r demo.txt\n")
+        (directory / "locks" / "demo.txt").write_text("rich==1\n")
+
+    def install(self) -> str:
+        """Make the environment, and return what its program prints."""
+        script = ["sh", ".ci/packages.sh", sys.executable, "environment", "locks/dev.txt"]
+        env = {**os.environ, "XDG_CACHE_HOME": str(self.cache)}
+        done = subprocess.run(script, cwd=self.directory, env=env, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        command = [str(self.environment / "bin" / "program")]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    @property
+    def environment(self) -> Path:
+        return self.directory / "environment"
+
+    @property
+    def installs(self) -> list[str]:
+        """What pip was called with."""
+        file = self.directory / "installs"
+        return file.read_text().splitlines() if file.exists() else []
+
+
+INSTALL_LOCKED = "install --quiet --disable-pip-version-check --no-deps --require-hashes -r locks/dev.txt"
+
+
+@pytest.fixture
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Clone]:
+    directory = tmp_path_factory.mktemp("c")  # a short path, whatever the name of the test
+    return lambda name: Clone(directory / name, directory / "cache")
+
+
+def test_a_new_environment_is_made_of_what_pip_has_installed_for_another(clone: Callable[[str], Clone]) -> None:
+    first, second = clone("first"), clone("second")
+    assert first.install() == str(first.environment)
+    assert first.installs == [INSTALL_LOCKED]
+    assert second.install() == str(second.environment)
+    assert second.installs == []
+    assert sorted(path.name for path in second.environment.iterdir()) == sorted(
+        path.name for path in first.environment.iterdir()
+    )
+    assert first.install() == str(first.environment), "and the other one is as it was"
+
+
+def test_each_lock_file_has_an_environment_of_its_own(clone: Callable[[str], Clone]) -> None:
+    first, second = clone("first"), clone("second")
+    first.install()
+    (second.directory / "locks" / "demo.txt").write_text("rich==2\n")
+    second.install()
+    assert second.installs == [INSTALL_LOCKED]
+
+
+def test_an_environment_that_exists_is_completed_by_pip(clone: Callable[[str], Clone]) -> None:
+    first = clone("first")
+    first.install()
+    (first.environment / "own").write_text("of the user")
+    first.install()
+    assert first.installs == [INSTALL_LOCKED] * 2
+    assert (first.environment / "own").read_text() == "of the user"
+
+
+@pytest.mark.parametrize("name", ["a b", "l" * 110])
+def test_pip_installs_where_programs_cannot_begin_with_the_path_of_their_interpreter(
+    clone: Callable[[str], Clone], name: str
+) -> None:
+    clone("first").install()
+    second = clone(name)
+    with contextlib.suppress(OSError):  # the stub's program cannot run there
+        second.install()
+    assert second.installs == [INSTALL_LOCKED]
+
+
+def test_an_environment_that_nobody_used_for_a_month_goes(clone: Callable[[str], Clone]) -> None:
+    first = clone("first")
+    first.install()
+    [used] = (first.cache / "tfprov-tests" / "environments").iterdir()
+    old = used.with_name("old")
+    old.mkdir()
+    for path in (used, old):
+        os.utime(path, (0, 0))
+    clone("second").install()
+    assert list(used.parent.iterdir()) == [used]

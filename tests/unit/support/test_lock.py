@@ -73,13 +73,14 @@ def test_what_is_installed_here_and_needed_by_a_locked_package_is_locked() -> No
 def test_make_installs_from_lock_files_alone_and_names_no_index() -> None:
     makefile = (ROOT / "Makefile").read_text()
     assert "-r locks/demo.txt" in makefile
-    assert "-r locks/dev.txt" in makefile
+    assert 'sh .ci/packages.sh "$(PYTHON)" $(VENV) locks/dev.txt\n' in makefile
+    assert '--no-deps --require-hashes -r "$lock"\n' in (ROOT / ".ci" / "packages.sh").read_text()
     assert "sh .ci/spark.sh" not in makefile.partition("ready-demo: $(INPUTS)")[2].partition("ready-dev:")[0]
     for name in INCLUDES:
         head = (FOLDER / f"{name}.txt").read_text().partition("==")[0]
         assert ("--no-binary pyspark\n" in head) == (name == "spark")
         assert "--require-hashes\n--only-binary :all:\n" in head, name
-    texts = [makefile, *(path.read_text() for path in (*FOLDER.iterdir(), ROOT / ".ci" / "venv.sh"))]
+    texts = [makefile, *(path.read_text() for path in (*FOLDER.iterdir(), *(ROOT / ".ci").iterdir()))]
     assert [line for text in texts for line in re.findall(r".*(?:https?://|--index-url|--trusted-host).*", text)] == []
 
 

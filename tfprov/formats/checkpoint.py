@@ -69,6 +69,11 @@ def step_of(prefix: str) -> int:
     return int(match[1]) if match else NO_STEP
 
 
+def series_of(prefix: str) -> str:
+    """Return `prefix` without its step. Checkpoints of different series may count epochs, saves or steps."""
+    return _STEP.sub("", prefix)
+
+
 def last_component(path: str) -> str:
     """Return the last component of `path`: the part of a prefix that stays when its directory is moved."""
     return path.rpartition("/")[2]

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tfprov.atomic_write import replace
 from tfprov.errors import GatherError
-from tfprov.formats.checkpoint import NO_STEP
+from tfprov.formats.checkpoint import NO_STEP, series_of, step_of
 from tfprov.hosts.base import File
 
 NAME = "manifest.json"
@@ -60,6 +61,15 @@ class Manifest:
     def step(self) -> int:
         """The highest step; less than any step if nothing was gathered yet."""
         return self.newest.step if self.newest else NO_STEP - 1
+
+    @cached_property
+    def _steps(self) -> Mapping[str, int]:
+        """The highest step of each series."""
+        return {series_of(one.prefix): one.step for one in sorted(self.checkpoints, key=lambda saved: saved.step)}
+
+    def is_newer(self, prefix: str) -> bool:
+        """Whether a checkpoint has a higher step than the gathered ones of its series."""
+        return step_of(prefix) > self._steps.get(series_of(prefix), NO_STEP - 1)
 
     def has_changed(self, name: str, file: File) -> bool:
         """Whether a file on a host differs from the gathered one."""

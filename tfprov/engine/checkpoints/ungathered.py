@@ -65,11 +65,11 @@ def _holders(look: Survey, doubtful: list[str], new: list[WholeCheckpoint]) -> t
 
 
 def is_new(one: WholeCheckpoint, kept: Manifest | None) -> bool:
-    """Whether a checkpoint is newer than the gathered ones; without a step in its name, whether its files changed."""
+    """Whether a checkpoint is newer than the gathered ones of its series; without a step, whether its files changed."""
     if kept is None:
         return True
     if one.checkpoint.step >= 0:
-        return one.checkpoint.step > kept.step
+        return kept.is_newer(one.checkpoint.prefix)
     return any(kept.has_changed(name, place.files[name]) for name, place in one.files().items())
 
 

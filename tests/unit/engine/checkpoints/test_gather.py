@@ -124,6 +124,24 @@ def test_nothing_older_ever_takes_the_place_of_something_newer(chief: Fixture) -
     assert chief.latest() == "model.ckpt-200"
 
 
+def test_checkpoints_that_count_epochs_are_gathered_beside_those_that_count_steps(chief: Fixture) -> None:
+    def saves(prefix: str) -> None:
+        chief.host.saves("worker/0", f"{prefix}.data-00000-of-00001", prefix.encode())
+        chief.host.saves("worker/0", f"{prefix}.index", b"index")
+
+    saves("cp-0003.ckpt")
+    chief.saves(5000)
+    assert chief.gather() == ["cp-0003.ckpt", "model.ckpt-5000"]
+    saves("cp-0004.ckpt")
+    (seen,) = observe(chief.context).containers()
+    ungathered = unsaved(chief.context, seen)
+    assert ungathered is not None
+    assert ungathered.prefix == "cp-0004.ckpt", "the chief is not removed before"
+    assert chief.gather() == ["cp-0004.ckpt"]
+    assert chief.gather() == []
+    assert chief.latest() == "model.ckpt-5000"
+
+
 def test_another_training_of_the_same_cluster_moves_the_first_aside(chief: Fixture) -> None:
     chief.saves(200)
     chief.gather()

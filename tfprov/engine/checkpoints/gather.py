@@ -16,7 +16,8 @@ from pathlib import Path
 from tfprov.atomic_write import replace, sync
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, Manifest
-from tfprov.engine.checkpoints.shards import REMEDY, Survey, WholeCheckpoint, group_by_state, survey, unmerged
+from tfprov.engine.checkpoints.other_files import copy_others
+from tfprov.engine.checkpoints.shards import REMEDY, Survey, WholeCheckpoint, survey, unmerged
 from tfprov.engine.checkpoints.staging import Staging, set_aside, stays_below, survey_held
 from tfprov.engine.checkpoints.ungathered import is_new
 from tfprov.engine.checkpoints.verify import Verify
@@ -29,9 +30,7 @@ from tfprov.formats.checkpoint import (
     STATE,
     checkpoint_state,
     checkpoints,
-    last_component,
     model_files,
-    parse_state,
     step_of,
 )
 from tfprov.hosts.base import File
@@ -129,45 +128,9 @@ class _Gather:
         saved = self.accept(new, verify)
         if saved:
             after = self.write_manifest(after, saved)
-        after = self.bring_others(others, surveyed, after)
+        for _ in copy_others(others, surveyed.chief, self.staging, self.target, self.context.report.note):
+            after = self.write_manifest(after)
         return self.finish(after, saved)
-
-    def bring_others(self, names: Sequence[str], surveyed: Survey, kept: Manifest) -> Manifest:
-        """Copy all files that are not the chief's checkpoints, and update the manifest in between: they may be many."""
-        alone, folders = group_by_state(names)
-        copied = 0
-        for batch in self.staging.fetch_each(alone, surveyed.chief):
-            self.staging.place(batch, self.target)
-            copied += len(batch)
-            if len(batch) < len(alone):
-                kept = self.write_manifest(kept)
-        if copied < len(alone):
-            what = f"{len(alone) - copied} of {len(alone)} files beside the checkpoints could not be copied"
-            self.context.report.note(f"{what}: {self.staging.last_error}")
-        for folder in folders:
-            if self.staging.fetch(dict.fromkeys(folder, surveyed.chief)) and self.is_consistent(folder, surveyed):
-                self.staging.place(folder, self.target)
-        return kept
-
-    def is_consistent(self, names: Sequence[str], surveyed: Survey) -> bool:
-        """Whether the copied `checkpoint` file, if any, names a complete checkpoint of its folder.
-
-        An evaluator keeps the best checkpoint in a folder below, and may have replaced it during the copy: then the
-        earlier gathered one stays, and the next gather copies the new one.
-        """
-        state = next((name for name in names if name.rpartition("/")[2] == STATE), None)
-        if state is None:
-            return True
-        folder = state.rpartition("/")[0]
-        names_below = {
-            name.removeprefix(f"{folder}/") for name in surveyed.chief.files if name.startswith(f"{folder}/")
-        }
-        named = parse_state((self.staging.directory / state).read_text("utf-8", "surrogateescape")) or []
-        return (
-            any(one.whole and one.prefix == last_component(named[0]) for one in checkpoints(names_below))
-            if named
-            else False
-        )
 
     def clean(self, *, may_continue: bool) -> None:
         """Remove staged files that were not moved into place; with `may_continue`, what the next gather needs stays."""

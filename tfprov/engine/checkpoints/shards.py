@@ -231,10 +231,3 @@ def _is_of(holder: Observed, file: File) -> bool:
 def _listed(names: Iterable[str]) -> str:
     *others, last = [*names] or [""]
     return f"{', '.join(others)} and {last}" if others else last
-
-
-def group_by_state(names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Return the independent files, and the groups to copy as a whole: folders with a `checkpoint` file."""
-    kept = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] == STATE}
-    groups = [[name for name in names if name.rpartition("/")[0] == folder] for folder in sorted(kept)]
-    return [name for name in names if name.rpartition("/")[0] not in kept], groups

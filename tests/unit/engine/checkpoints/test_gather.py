@@ -219,6 +219,7 @@ def test_the_best_checkpoint_comes_whole_or_not_at_all(chief: Fixture) -> None:
     keeps_best(chief, 200, named=300)
     chief.gather()
     assert parse_state((chief.target / "best/checkpoint").read_text()) == ["model.ckpt-100"], "it was being replaced"
+    assert chief.report.notes[-1].endswith("best: its `checkpoint` file names no complete checkpoint there")
     keeps_best(chief, 300, named=300)
     chief.gather()
     assert parse_state((chief.target / "best/checkpoint").read_text()) == ["model.ckpt-300"]
@@ -446,6 +447,40 @@ def test_files_that_could_not_be_copied_are_reported(tmp_path: Path) -> None:
         "1 of 3 files beside the checkpoints could not be copied: h1: no such file: model.ckpt-100.notes"
     ]
     assert {"a.keras", "b.keras"} <= chief.names()
+
+
+class Unreadable(MemoryRuntime):
+    """A host that does not send what lies below `best/`."""
+
+    def open(self, task: str, name: str) -> BinaryIO:
+        if name.startswith("best/"):
+            raise HostError(self.host, f"{name} cannot be read")
+        return super().open(task, name)
+
+
+def test_a_best_checkpoint_that_could_not_be_copied_is_reported(tmp_path: Path) -> None:
+    chief = Fixture(tmp_path, Unreadable("h1"))
+    chief.saves(100)
+    keeps_best(chief, 90, named=90)
+    assert chief.gather() == ["model.ckpt-100"]
+    what = "1 of 1 folders with a `checkpoint` file could not be copied: best: h1: "
+    assert [note.startswith(what) for note in chief.report.notes] == [True]
+
+
+def test_files_whose_place_is_taken_are_reported_and_all_others_are_gathered(chief: Fixture) -> None:
+    chief.saves(100)
+    chief.host.saves("worker/0", "best", b"a file")
+    chief.gather()
+    keeps_best(chief, 90, named=90)
+    chief.host.saves("worker/0", "checkpoint/model.keras", b"a program may name a directory so")
+    chief.host.saves("worker/0", "notes.txt", b"notes")
+    chief.saves(200)
+    assert chief.gather() == ["model.ckpt-200"]
+    assert (chief.target / "notes.txt").read_bytes() == b"notes"
+    assert chief.report.notes == [
+        f"1 of 2 files beside the checkpoints could not be copied: {chief.target}/checkpoint is a file",
+        f"1 of 1 folders with a `checkpoint` file could not be copied: best: {chief.target}/best is a file",
+    ]
 
 
 class Holes(MemoryRuntime):

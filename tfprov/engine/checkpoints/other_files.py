@@ -1,0 +1,102 @@
+"""Copies what a program has put beside its checkpoints, such as event files and an evaluator's best checkpoint."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tfprov.engine.checkpoints.shards import CheckpointDir
+from tfprov.engine.checkpoints.staging import Staging
+from tfprov.formats.checkpoint import STATE, checkpoints, last_component, parse_state
+
+
+def copy_others(
+    names: Sequence[str], source: CheckpointDir, staging: Staging, target: Path, note: Callable[[str], None]
+) -> Iterator[None]:
+    """Copy `names` into `target`; yield after each part of many files, so that the manifest can be updated.
+
+    Files that cannot be copied are left out and reported by `note`: the host may be cleaned next.
+    """
+    alone, folders = group_by_state(names)
+    places = _Places(target)
+    free = [name for name in alone if places.is_free(name)]
+    copied = 0
+    for batch in staging.fetch_each(free, source):
+        staging.place(batch, target)
+        copied += len(batch)
+        if len(batch) < len(alone):
+            yield
+    if copied < len(alone):
+        what = f"{len(alone) - copied} of {len(alone)} files beside the checkpoints could not be copied"
+        note(f"{what}: {staging.last_error if copied < len(free) else places.reason}")
+    errors, listed = dict[str, str](), _by_folder(source.files)
+    for folder, changed in folders.items():
+        if not all(map(places.is_free, changed)):
+            errors[folder] = places.reason
+        elif not staging.fetch(dict.fromkeys(changed, source)):
+            errors[folder] = staging.last_error
+        elif not _is_consistent(staging.directory / folder / STATE, listed[folder]):
+            errors[folder] = f"its `{STATE}` file names no complete checkpoint there"
+        else:
+            staging.place(changed, target)
+    for folder, error in list(errors.items())[:1]:
+        what = f"{len(errors)} of {len(folders)} folders with a `{STATE}` file could not be copied"
+        note(f"{what}: {folder}: {error}")
+
+
+def group_by_state(names: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the independent files, and those to copy as a whole: of folders with a `checkpoint` file, by folder."""
+    groups = _by_folder(names)
+    folders = {folder: group for folder, group in sorted(groups.items()) if f"{folder}/{STATE}" in group}
+    return [name for name in names if _folder(name) not in folders], folders
+
+
+def _by_folder(names: Iterable[str]) -> defaultdict[str, list[str]]:
+    groups = defaultdict[str, list[str]](list)
+    for name in names:
+        groups[_folder(name)].append(name)
+    return groups
+
+
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _is_consistent(state: Path, listed: Sequence[str]) -> bool:
+    """Whether the copied `checkpoint` file names a complete checkpoint of its folder.
+
+    An evaluator keeps the best checkpoint in a folder below, and may have replaced it during the copy: then the
+    earlier gathered one stays, and the next gather copies the new one.
+    """
+    named = parse_state(state.read_text("utf-8", "surrogateescape"))
+    below = checkpoints(map(last_component, listed))
+    return bool(named) and any(one.whole and one.prefix == last_component(named[0]) for one in below)
+
+
+class _Places:
+    """Tells which files can be put below `target`: a directory may be in the place of a file there, or vice versa."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._free_folders, self._blocked = {""}, dict[str, str]()
+        self.reason = ""
+        """What is in the way of the last file that cannot."""
+
+    def is_free(self, name: str) -> bool:
+        """Whether nothing is in the way of the file `name`."""
+        reason = self._in_the_way(_folder(name))
+        if not reason and (self._target / name).is_dir():
+            reason = f"{self._target / name} is a directory"
+        self.reason = reason or self.reason
+        return not reason
+
+    def _in_the_way(self, folder: str) -> str:
+        """Return which file is in the place of `folder` or of one above it; an empty text if there is none."""
+        if folder not in self._free_folders and folder not in self._blocked:
+            parts = folder.split("/")
+            above = (self._target.joinpath(*parts[:number]) for number in range(1, len(parts) + 1))
+            blocking = next((path for path in above if path.exists() and not path.is_dir()), None)
+            if blocking is None:
+                self._free_folders.add(folder)
+            else:
+                self._blocked[folder] = f"{blocking} is a file"
+        return self._blocked.get(folder, "")

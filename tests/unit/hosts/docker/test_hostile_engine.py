@@ -290,6 +290,27 @@ def test_a_hanging_engine_is_reported_in_time() -> None:
     assert not failures, "\n".join(failures)
 
 
+VERSION = b'{"ApiVersion":"1.41"}'
+
+
+@pytest.mark.parametrize("name", ["headers without an end", "interim answers without an end"])
+def test_events_that_do_not_begin_are_given_up_in_time(name: str) -> None:
+    pieces, pause = HUNG[name]
+
+    def serve(far: socket.socket, request: bytes) -> None:
+        if b"/version" in request:
+            far.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(VERSION) + VERSION)
+            return
+        for piece in pieces:
+            far.sendall(piece)
+            time.sleep(pause)
+
+    started = time.monotonic()
+    with pytest.raises(HostError, match=r"^h1: its Docker engine did not answer in time"):
+        scripted(serve, EngineTimeouts(action=0.4, query=0.05, ping=0.05)).changes("tfprov.cluster=lab")
+    assert time.monotonic() - started < 2, "it would send for 4 s"
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_an_engine_that_answers_pings_gets_more_time(call: Callable[[Engine], object]) -> None:
     pinged = threading.Event()

@@ -1,7 +1,9 @@
 """Several questions to an engine at once: from a scripted engine on a socket."""
 
+import fcntl
 import json
 import re
+import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ from tests.support.hostile import CONTAINER, ID, LISTED, answered, recorded
 from tfprov.errors import HostError
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.dial import DeadlineSocket, EngineTimeouts
+from tfprov.hosts.docker.engine_api.events import EngineChanges
 from tfprov.hosts.docker.runtime import DockerRuntime
 
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -217,6 +220,29 @@ def test_the_changes_of_an_engine_are_noticed_without_waiting(scripted: Callable
     assert [changes.happened(), changes.is_open] == [True, False]
     assert changes.happened(), "until somebody looks without it"
     changes.close()
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before[1] != resource.RLIM_INFINITY and before[1] < 2_048:
+        pytest.skip("this account may not open as many files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2_048, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("many_descriptors")
+def test_changes_are_noticed_beside_a_thousand_other_connections() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        far.sendall(EVENTS)
+        high = DeadlineSocket(fileno=fcntl.fcntl(near.fileno(), fcntl.F_DUPFD_CLOEXEC, 1_100))
+        changes = EngineChanges("h1", high, "/events", EngineTimeouts())
+        assert not changes.happened()
+        far.sendall(b'7\r\n{"a":1}\r\n')
+        assert changes.happened()
+        changes.close()
 
 
 @pytest.mark.parametrize(

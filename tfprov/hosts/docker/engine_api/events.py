@@ -6,6 +6,7 @@ Any event is a reason to look at the host; what has happened is then read from i
 import json
 import select
 import socket
+import time
 from collections.abc import Sequence
 from http.client import HTTPResponse
 from typing import Any, cast
@@ -51,8 +52,10 @@ class EngineChanges:
         self.is_open = True
         try:
             sock.settimeout(timeouts.query)
+            sock.deadline = time.monotonic() + bounds.TOTAL_FACTOR * timeouts.query
             sock.sendall(REQUEST.format(path).encode())
             _read_headers(host, sock)
+            sock.deadline = None
         except BaseException:
             self.close()
             raise
@@ -80,7 +83,9 @@ def _has_data(sock: "EngineStream | socket.socket") -> bool:
     """Whether a read would not block."""
     if isinstance(sock, EngineStream):
         return bool(sock.has_data)
-    return bool(select.select([sock], [], [], 0)[0])
+    poll = select.poll()  # select() takes no descriptor above 1,023, as a controller of many hosts has
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _read_headers(host: str, sock: Any) -> None:

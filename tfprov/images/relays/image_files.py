@@ -3,7 +3,7 @@
 import posixpath
 import re
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 
 from tfprov.errors import DeliveryError
@@ -37,18 +37,25 @@ class ImageFiles:
             members = self._open.enter_context(archive).getmembers()
         except (tarfile.TarError, OSError, EOFError) as error:
             raise DeliveryError(f"layer {layer.digest} cannot be read: {error}") from None
-        for member in members:
-            if posixpath.basename(member.name).startswith(_WHITEOUT):
-                self._remove(_plain(member.name))
+        self._hide(_plain(member.name) for member in members)
         for member in members:
             self._members[_plain(member.name)] = archive, member
 
-    def _remove(self, whiteout: str) -> None:
-        directory, name = posixpath.split(whiteout)
-        gone = posixpath.join(directory, name.removeprefix(_WHITEOUT))
-        below = f"{directory if name == _OPAQUE else gone}/"
-        for path in [path for path in self._members if path.startswith(below) or path == gone]:
-            del self._members[path]
+    def _hide(self, names: Iterable[str]) -> None:
+        """Remove what the whiteouts among the `names` of the next layer hide."""
+        removed, emptied = set(), set()
+        for directory, name in map(posixpath.split, names):
+            if name == _OPAQUE:
+                emptied.add(directory)
+            elif name.startswith(_WHITEOUT):
+                removed.add(posixpath.join(directory, name.removeprefix(_WHITEOUT)))
+        hiding = removed | emptied
+        if hiding:
+            self._members = {
+                path: member
+                for path, member in self._members.items()
+                if path not in removed and hiding.isdisjoint(_directories_of(path))
+            }
 
     def resolve(self, path: str) -> str | None:
         """Return the path of a regular file without symbolic links; None when there is none at `path`."""
@@ -73,7 +80,7 @@ class ImageFiles:
         return resolved if member and (member[1].isreg() or member[1].islnk()) else None
 
     def read(self, path: str) -> bytes:
-        """Return the content of a regular file."""
+        """Return the content of the regular file at a path without symbolic links."""
         archive, member = self._members[path]
         try:
             file = archive.extractfile(member)
@@ -81,9 +88,25 @@ class ImageFiles:
         except (tarfile.TarError, OSError, EOFError, KeyError) as error:
             raise DeliveryError(f"/{path} in the image cannot be read: {error}") from None
 
+    def read_all(self, paths: Iterable[str]) -> dict[str, bytes]:
+        """Return the contents of regular files by path. Links are followed, and those to no file are left out.
+
+        They are read as they follow one another: a step back in a compressed layer unpacks it anew from its beginning.
+        """
+        resolved = [(real, path) for path in set(paths) if (real := self.resolve(path))]
+        return {path: self.read(real) for real, path in sorted(resolved, key=self._position)}
+
+    def _position(self, file: tuple[str, str]) -> tuple[int, int]:
+        archive, member = self._members[file[0]]
+        return id(archive), member.offset_data
+
     def matching(self, pattern: re.Pattern[str]) -> Iterator[str]:
         """Yield the paths that `pattern` matches, of files and links."""
         return (path for path in self._members if pattern.match(path))
+
+
+def _directories_of(path: str) -> Iterator[str]:
+    return (path[:at] for at, letter in enumerate(path) if letter == "/")
 
 
 def _plain(name: str) -> str:

@@ -92,7 +92,7 @@ def _find_python(files: ImageFiles, directories: Sequence[str]) -> _Python | Non
         if path and (modules := _modules(files, path)):
             linked = _linked(files, [path, *(name for name in modules if ".so" in name)])
             if linked is not None:
-                return _Python(path, {name: files.read(name) for name in (path, *modules)} | linked)
+                return _Python(path, files.read_all([path, *modules]) | linked)
     return None
 
 
@@ -117,27 +117,30 @@ def _linked(files: ImageFiles, paths: Sequence[str]) -> dict[str, bytes] | None:
     """Return the loader and the libraries that `paths` are linked with, in one directory; None when one is missing."""
     libraries = {posixpath.basename(path): path for path in files.matching(_LIBRARY_DIRECTORY)}
     result: dict[str, bytes] = {}
-    waiting = [*paths]
-    while waiting:
-        path = waiting.pop()
-        dynamic = read_dynamic(files.read(path))
-        if dynamic is None:
-            return None
-        if dynamic.loader:
-            loader = files.resolve(dynamic.loader)
-            if loader is None:
+    unseen = files.read_all(paths)
+    while unseen:
+        chosen: dict[str, str] = {}
+        for path, data in unseen.items():
+            dynamic = read_dynamic(data)
+            if dynamic is None:
                 return None
-            result[dynamic.loader.strip("/")] = files.read(loader)
-        for name in dynamic.needed:
-            if f"{_LIBRARIES}/{name}" in result:
-                continue
-            places = [it.replace("$ORIGIN", posixpath.dirname(path)) for it in dynamic.directories]
-            candidates = [*(f"{place}/{name}" for place in places), libraries.get(name, "")]
-            library = next(filter(None, map(files.resolve, filter(None, candidates))), None)
-            if library is None:
-                return None
-            result[f"{_LIBRARIES}/{name}"] = files.read(library)
-            waiting.append(library)
+            if dynamic.loader:
+                loader = files.resolve(dynamic.loader)
+                if loader is None:
+                    return None
+                chosen[dynamic.loader.strip("/")] = loader
+            for name in dynamic.needed:
+                if f"{_LIBRARIES}/{name}" in result or f"{_LIBRARIES}/{name}" in chosen:
+                    continue
+                places = [it.replace("$ORIGIN", posixpath.dirname(path)) for it in dynamic.directories]
+                candidates = [*(f"{place}/{name}" for place in places), libraries.get(name, "")]
+                library = next(filter(None, map(files.resolve, filter(None, candidates))), None)
+                if library is None:
+                    return None
+                chosen[f"{_LIBRARIES}/{name}"] = library
+        contents = files.read_all(chosen.values())
+        result |= {name: contents[path] for name, path in chosen.items()}
+        unseen = {path: contents[path] for name, path in chosen.items() if name.startswith(f"{_LIBRARIES}/")}
     return result
 
 

@@ -100,7 +100,7 @@ class _Delivery:
         self._reason = self._id = self._engine_id = ""
         self._choice: Choice | None = None
         self._forms = StageForms(layout, image, 0)
-        self._saved = 0
+        self._saved: dict[str, int] = {}
         self.has_begun = False
 
     def attempt(self) -> PushResult:
@@ -112,7 +112,7 @@ class _Delivery:
                 raise HostError(self._machine.host, what, "check the engine's log there, and run this again")
         sent, from_hosts = self._counted.sent, dict(self._counted.from_hosts)
         rate = self._choice.rate if self._choice else None
-        return PushResult(sent, self._way, self._reason, self._id, from_hosts, self._saved, rate)
+        return PushResult(sent, self._way, self._reason, self._id, from_hosts, sum(self._saved.values()), rate)
 
     def _tag_image(self) -> bool:
         """Tag the image and remove temporary tags; False when the engine does not have the image."""
@@ -157,9 +157,8 @@ class _Delivery:
         """Return a stage as it is sent, once its layers are compressed."""
         before = self._forms.saved
         form = self._forms.of(part, all_layers=all_layers)
-        saved = self._forms.saved - before
-        self._counted.expect_less(saved)
-        self._saved += saved
+        self._counted.expect_less(self._forms.saved - before)
+        self._saved |= self._forms.saved_by_layer  # by layer: another attempt sends some again
         return form
 
     def _check_space(self, info: Mapping[str, Any], wanted: Sequence[OciImage], number: int) -> None:

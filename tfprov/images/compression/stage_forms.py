@@ -43,7 +43,13 @@ class StageForms:
     @property
     def saved(self) -> int:
         """Bytes that compressed layers are smaller than plain ones, of the stages so far."""
-        return sum(self._image.layers[at].size - form.size for at, form in self._missing.items())
+        return sum(self.saved_by_layer.values())
+
+    @property
+    def saved_by_layer(self) -> dict[str, int]:
+        """What each compressed layer is smaller than the plain one, by the digest of that."""
+        plain = self._image.layers
+        return {plain[at].digest: plain[at].size - form.size for at, form in self._missing.items()}
 
     def begin(self) -> None:
         """Begin to compress the layers that the engine lacks."""

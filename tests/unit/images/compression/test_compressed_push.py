@@ -1,8 +1,9 @@
 """Pushes with compressed layers, to an engine in memory that pulls from the real registry."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.support.delivery import PushRecorder
 from tests.support.delivery_images import load_image, tar
 from tests.support.memory_engine import MemoryEngine, MemoryMachine
 from tfprov.errors import HostError
+from tfprov.hosts.ssh.errors import ConnectionLost
 from tfprov.images.compression.compression import Compression
 from tfprov.images.compression.compressor import Compressor
 from tfprov.images.compression.decision import MIN_MISSING
@@ -100,6 +102,27 @@ def test_a_delivery_that_begins_plain_goes_on_compressed(layout: Layout) -> None
     assert result.way == "pull"
     assert result.saved > 0
     assert len(engine.asked) == 2, "the large layer is there"
+
+
+class Cut(MemoryEngine):
+    """An engine whose connection is lost as it is about to pull, `left` times."""
+
+    left = 2
+
+    def pull(self, repository: str, digest: str, auth_config: Mapping[str, str], **_: object) -> Iterator[Any]:
+        if self.left:
+            self.left -= 1
+            raise ConnectionLost(self.host, "the connection was lost")
+        return super().pull(repository, digest, auth_config)
+
+
+def test_layers_that_are_sent_again_count_once_as_saved(layout: Layout) -> None:
+    def push_to(engine: MemoryEngine) -> PushResult:
+        progress = PushRecorder().progress
+        machine, compression = MemoryMachine(engine, SLOW), Compression(layout)
+        return push(machine, layout, image(layout), "tfprov/x:1", progress, pauses=(0, 0), compression=compression)
+
+    assert push_to(Cut("a")).saved == push_to(MemoryEngine("b")).saved > 0
 
 
 def test_a_record_that_cannot_be_written_does_not_fail_a_delivery(layout: Layout) -> None:

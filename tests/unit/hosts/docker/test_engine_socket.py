@@ -2,12 +2,15 @@
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from tfprov.hosts.docker.engine_api.host_dial import SCRIPT, read_path
+from tfprov.hosts.docker.engine_api.host_dial import SCRIPT, engine_socket, read_path
+from tfprov.hosts.ssh.errors import TimedOut
+from tfprov.hosts.ssh.host import SSHHost
 
 DEFAULT = "/var/run/docker.sock"
 
@@ -76,3 +79,37 @@ def test_a_context_in_the_configuration_is_left_to_docker(home: Path) -> None:
 )
 def test_other_output_of_a_login_shell_is_no_path(output: bytes) -> None:
     assert read_path(output) is None
+
+
+class DotsForever:
+    """An account whose start-up file prints a dot a second, by a clock of its own."""
+
+    def __init__(self) -> None:
+        self.seconds, self.limit = 0.0, 0.0
+
+    def stream(self, _argv: Sequence[str]) -> "DotsForever":
+        return self
+
+    def __enter__(self) -> "DotsForever":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def shutdown_write(self) -> None:
+        pass
+
+    def settimeout(self, seconds: float) -> None:
+        self.limit = seconds
+
+    def recv(self, _size: int) -> bytes:
+        self.seconds += min(1.0, self.limit)
+        if self.limit < 1.0:
+            raise TimedOut("h1", "no answer in time")
+        return b"."
+
+
+def test_an_account_that_prints_without_end_is_given_up_in_time() -> None:
+    account = DotsForever()
+    assert engine_socket(cast(SSHHost, account), lambda: account.seconds) is None
+    assert account.seconds < 7

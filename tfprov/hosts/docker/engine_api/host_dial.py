@@ -5,7 +5,8 @@ The program takes 0.1 s of a host's CPU to start and copies every byte twice; ss
 """
 
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from tfprov.errors import HostError
 from tfprov.hosts.docker.engine_api.dial import DialStream, EngineStream
@@ -56,15 +57,20 @@ class HostDial:
         return EngineStream(stream)
 
 
-def engine_socket(ssh: SSHHost) -> str | None:
+def engine_socket(ssh: SSHHost, now: Callable[[], float] = time.monotonic) -> str | None:
     """Return the path of the unix socket that `docker` on the host uses; None if that cannot be known."""
+    deadline = now() + _SHELL_SECONDS  # of all of it: a start-up file may print a dot a second
     try:
         with ssh.stream(["sh", "-c", SCRIPT]) as stream:
-            stream.settimeout(_SHELL_SECONDS)
             stream.shutdown_write()
             text = b""
-            while len(text) < _LONGEST and (data := stream.recv(_LONGEST)):
+            while len(text) < _LONGEST:
+                stream.settimeout(max(0.001, deadline - now()))
+                if not (data := stream.recv(_LONGEST)):
+                    break
                 text += data
+                if now() > deadline:
+                    return None
     except ConnectionLost:
         raise
     except HostError:

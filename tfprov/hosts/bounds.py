@@ -37,6 +37,8 @@ ARCHIVE_HEADER = 1024 * 1024
 """Bytes between two members of an archive: long names and extended headers are held in memory."""
 FILES = 200_000
 """Files of one directory: enough for a checkpoint directory in which nothing was ever removed."""
+NESTED = 100
+"""Directories within one another below a checkpoint directory: a path of 4 KiB has room for 2,000."""
 
 LOGIN_TIMEOUT = 20.0
 """Seconds for the command that checks an account after another command failed."""

@@ -2,11 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tfprov.engine.checkpoints.shards import CheckpointDir
 from tfprov.engine.checkpoints.staging import Staging
 from tfprov.formats.checkpoint import STATE, checkpoints, last_component, parse_state
+from tfprov.hosts import bounds
 
 
 def copy_others(
@@ -83,9 +85,11 @@ class _Places:
 
     def is_free(self, name: str) -> bool:
         """Whether nothing is in the way of the file `name`."""
-        reason = self._in_the_way(_folder(name))
-        if not reason and (self._target / name).is_dir():
-            reason = f"{self._target / name} is a directory"
+        reason = ""
+        if name.count("/") <= bounds.NESTED:
+            with suppress(OSError):  # of a name that cannot be: copying it tells which
+                reason = self._in_the_way(_folder(name))
+                reason = reason or (f"{self._target / name} is a directory" if (self._target / name).is_dir() else "")
         self.reason = reason or self.reason
         return not reason
 

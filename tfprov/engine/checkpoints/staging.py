@@ -1,12 +1,12 @@
 """Copies a task's files into a staging directory, hashed and fsynced, before they are moved into place."""
 
+import errno
 import hashlib
 import os
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, BinaryIO
 from tfprov.atomic_write import Flush, Writeback
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import GatheredFile, Manifest
-from tfprov.engine.checkpoints.shards import CheckpointDir, Survey, WholeCheckpoint, survey
+from tfprov.engine.checkpoints.shards import CheckpointDir
 from tfprov.engine.checkpoints.unfinished import hash_prefix, keep_unfinished, unfinished_size
 from tfprov.engine.context import Context
 from tfprov.errors import HostError, Unreachable, printable
-from tfprov.formats.checkpoint import checkpoints
-from tfprov.hosts.base import File, Prefix, SparseReader
-from tfprov.hosts.held_checkpoints import FOLDER
-from tfprov.model.state import Observation, Observed, State
+from tfprov.hosts import bounds
+from tfprov.hosts.base import File, SparseReader
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -29,6 +27,8 @@ if TYPE_CHECKING:
 _CHUNK = 256 * 1024
 """Bytes copied at a time: with 1 MiB, writing takes the kernel several times as long (measured)."""
 _ZEROS = bytes(_CHUNK)
+_NO_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
+"""What a file system answers that cannot have a file of that name, such as an encrypted one or that of a USB drive."""
 _BATCH_FILES, _BATCH_BYTES = 1000, 256 * 1024 * 1024
 """Independent files are moved into place after this many files or bytes: an interrupted gather loses no more than that."""
 
@@ -172,10 +172,7 @@ class Staging:
         if not stays_below(name):  # a host must not write outside, whatever its engine answers
             what = f"{printable(name)} would not stay in the directory that is gathered into"
             raise HostError(host, f"a file that is called {what}", "look at its Docker engine: it should not send that")
-        to = self.directory / name
-        if to.parent not in self._made:
-            to.parent.mkdir(parents=True, exist_ok=True)
-            self._made.add(to.parent)
+        to = self._place_of(name, host)
         digest, left = digest or hashlib.sha256(), file.size - begin
         with to.open("r+b" if begin else "wb") as sink:
             sink.seek(begin)
@@ -196,6 +193,22 @@ class Staging:
         self.entries[name] = GatheredFile(digest.hexdigest(), file.size, file.modified)
         self.copied += 1
         self.size += file.size
+
+    def _place_of(self, name: str, host: str) -> Path:
+        """Return where the copy of a file is written, in a directory that is there; HostError if it cannot be."""
+        if name.count("/") > bounds.NESTED:
+            raise HostError(host, f"{printable(name)} lies below more than {bounds.NESTED} directories")
+        to = self.directory / name
+        try:
+            if to.parent not in self._made:
+                to.parent.mkdir(parents=True, exist_ok=True)
+                self._made.add(to.parent)
+            to.touch()
+        except OSError as error:
+            if error.errno not in _NO_NAME:
+                raise
+            raise HostError(host, f"{printable(name)} cannot be stored on this machine: {error.strerror}") from None
+        return to
 
     def place(self, names: Iterable[str], target: Path) -> None:
         """Move copied files to where they belong, below `target`."""
@@ -260,33 +273,3 @@ def set_aside(context: Context, before: Manifest, staged: Path) -> None:
         beside.rename(staged)
     step = f" (step {before.newest.step})" if before.newest else ""
     context.report.note(f"{target} held an earlier run{step}: it is now {aside}")
-
-
-@dataclass(frozen=True, eq=False)
-class HeldCheckpointDir(CheckpointDir):
-    """The held files of a checkpoint directory, which its task cannot remove."""
-
-    def open(self, name: str) -> BinaryIO:
-        """See CheckpointDir."""
-        return super().open(f"{FOLDER}/{name}")
-
-    def open_rest(self, name: str, before: Prefix) -> BinaryIO | None:
-        """See CheckpointDir."""
-        return super().open_rest(f"{FOLDER}/{name}", before)
-
-    def open_each(self, names: Collection[str]) -> Iterator[tuple[str, BinaryIO]]:
-        """See CheckpointDir."""
-        files = {f"{FOLDER}/{name}": file for name, file in self.files.items()}
-        for name, stream in self.runtime.open_each(self.task, [f"{FOLDER}/{name}" for name in names], files):
-            yield name.removeprefix(f"{FOLDER}/"), stream
-
-
-def survey_held(context: Context, chief: Observed, look: Callable[[], Observation]) -> Survey:
-    """List the chief's directory as `survey` does, and have its host hold the checkpoints in it, if possible."""
-    surveyed = survey(context, chief, look)
-    if chief.state is not State.RUNNING:  # it removes no checkpoints
-        return surveyed
-    runtime = context.runtimes[chief.host]
-    place = HeldCheckpointDir(runtime, chief, runtime.hold(chief.task))
-    whole = tuple(WholeCheckpoint(one, place, place) for one in checkpoints(place.files) if one.whole)
-    return replace(surveyed, whole=whole) if whole else surveyed

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tfprov.errors import HostError
+from tfprov.hosts import bounds
 from tfprov.hosts.base import File, OnProgress, Prefix, ignore_progress
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.engine import Engine
@@ -118,6 +119,8 @@ def _plan_below(
     unwanted = sum(file.size + _MEMBER_OVERHEAD for name, file in files.items() if name not in names)
     if len(names) > 1 and unwanted <= _REQUEST * (len(names) - 1):
         yield directory, names
+        return
+    if directory.count("/") >= bounds.NESTED:
         return
     prefix_length = len(directory) + 1 if directory else 0
     inside: dict[str, dict[str, File]] = defaultdict(dict)

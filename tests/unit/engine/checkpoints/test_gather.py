@@ -18,7 +18,7 @@ from tfprov.engine.checkpoints.ungathered import unsaved, unsaved_among
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
-from tfprov.errors import GatherError, HostError
+from tfprov.errors import GatherError, HostError, printable
 from tfprov.formats.checkpoint import NO_STEP, parse_state
 from tfprov.hosts.base import File
 from tfprov.hosts.memory import MemoryRuntime
@@ -481,6 +481,26 @@ def test_files_whose_place_is_taken_are_reported_and_all_others_are_gathered(chi
         f"1 of 2 files beside the checkpoints could not be copied: {chief.target}/checkpoint is a file",
         f"1 of 1 folders with a `checkpoint` file could not be copied: best: {chief.target}/best is a file",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("n" * 300, "cannot be stored on this machine: File name too long"),
+        ("a/" * 1500 + "x", "lies below more than 100 directories"),
+    ],
+    ids=["too long", "too deep"],
+)
+def test_a_name_that_cannot_be_here_is_reported_and_all_others_are_gathered(
+    chief: Fixture, name: str, reason: str
+) -> None:
+    chief.saves(100)
+    chief.host.saves("worker/0", name, b"x")
+    chief.host.saves("worker/0", "notes.txt", b"notes")
+    assert chief.gather() == ["model.ckpt-100"]
+    assert (chief.target / "notes.txt").read_bytes() == b"notes"
+    what = "1 of 2 files beside the checkpoints could not be copied"
+    assert chief.report.notes == [f"{what}: h1: {printable(name)} {reason}"]
 
 
 class Holes(MemoryRuntime):

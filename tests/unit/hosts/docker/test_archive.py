@@ -34,6 +34,7 @@ TABLE = {
         },
     ),
     "a large file next to a few": ({"f1": 1, "f2": 1, "big": 10 * GB}, {"f1": 1, "f2": 1, "big": 10 * GB}, {}),
+    "folders in folders without end": ({"f1": 1, "f2": 1}, {"f1": 1, "f2": 1, "a/" * 2000 + "x": GB}, {}),
     "a file that was not listed": ({"f1": 1, "gone": 1}, {"f1": 1}, {}),
 }
 """Requested files, existing files, and the number of files expected from each archived directory."""

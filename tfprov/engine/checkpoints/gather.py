@@ -175,8 +175,7 @@ class _Gather:
             self.staging.keep_unfinished(self.names)
             self.staging.resumed = 0
             wanted = [one for one in surveyed.whole if is_new(one, kept)]
-            # The newest first: it matters most, and the chief may remove it while older ones are copied.
-            fetched = [one for one in reversed(wanted) if self.staging.fetch(one.files())][::-1]
+            fetched = self._fetch_all(wanted)
             if fetched == wanted:
                 return fetched, surveyed
             if self.staging.resumed > best:  # a connection that breaks again and again, and a copy that goes on
@@ -188,6 +187,16 @@ class _Gather:
             fix = "" if surveyed.find(newest) else "its program keeps too few: let it keep more, or save less often"
             raise GatherError(f"{self.chief}'s checkpoint {newest} could not be copied: {self.staging.last_error}", fix)
         return fetched, surveyed
+
+    def _fetch_all(self, wanted: Sequence[WholeCheckpoint]) -> list[WholeCheckpoint]:
+        """Copy checkpoints, and return those that could be; none after the host was lost."""
+        fetched = []
+        for one in reversed(wanted):  # the newest matters most, and the chief may remove it while older ones are copied
+            if self.staging.fetch(one.files()):
+                fetched.append(one)
+            elif self.staging.lost is not None:
+                break
+        return fetched[::-1]
 
     def accept(self, fetched: Sequence[WholeCheckpoint], verify: Verify) -> list[GatheredCheckpoint]:
         """Verify staged checkpoints and move them into place; a damaged one is left out and reported."""

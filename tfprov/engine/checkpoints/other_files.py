@@ -16,7 +16,8 @@ def copy_others(
 ) -> Iterator[None]:
     """Copy `names` into `target`; yield after each part of many files, so that the manifest can be updated.
 
-    Files that cannot be copied are left out and reported by `note`: the host may be cleaned next.
+    Files that cannot be copied are left out and reported by `note`: the host may be cleaned next. Raises Unreachable for
+    a lost host.
     """
     alone, folders = group_by_state(names)
     places = _Places(target)
@@ -35,6 +36,8 @@ def copy_others(
         if not all(map(places.is_free, changed)):
             errors[folder] = places.reason
         elif not staging.fetch(dict.fromkeys(changed, source)):
+            if staging.lost is not None:
+                raise staging.lost
             errors[folder] = staging.last_error
         elif not _is_consistent(staging.directory / folder / STATE, listed[folder]):
             errors[folder] = f"its `{STATE}` file names no complete checkpoint there"

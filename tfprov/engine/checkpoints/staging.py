@@ -36,6 +36,8 @@ _BATCH_FILES, _BATCH_BYTES = 1000, 256 * 1024 * 1024
 class Staging:
     """Files copied below `directory`; `entries` describes each, and `last_error` says why the last one failed.
 
+    `lost` is that error if the host was lost: each further file would be a try to reach it.
+
     `placed` are the entries of those that were moved to where they belong.
 
     `resumed` are the bytes that were there of unfinished files.
@@ -49,6 +51,7 @@ class Staging:
         self.placed: dict[str, GatheredFile] = {}
         self.copied = self.size = self.resumed = 0
         self.last_error = ""
+        self.lost: Unreachable | None = None
         self._made: set[Path] = set()
 
     def fetch(self, files: Mapping[str, CheckpointDir]) -> bool:
@@ -63,7 +66,7 @@ class Staging:
                     for name in self._copy(names, source, moved):
                         flush.add(self.directory / name)
         except HostError as error:
-            self.last_error = str(error)
+            self.last_error, self.lost = str(error), error if isinstance(error, Unreachable) else None
             return False
         return True
 

@@ -5,7 +5,7 @@ import io
 import json
 import os
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -18,7 +18,7 @@ from tfprov.engine.checkpoints.ungathered import unsaved, unsaved_among
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
-from tfprov.errors import GatherError, HostError, printable
+from tfprov.errors import GatherError, HostError, Unreachable, printable
 from tfprov.formats.checkpoint import NO_STEP, parse_state
 from tfprov.hosts.base import File
 from tfprov.hosts.memory import MemoryRuntime
@@ -501,6 +501,45 @@ def test_a_name_that_cannot_be_here_is_reported_and_all_others_are_gathered(
     assert (chief.target / "notes.txt").read_bytes() == b"notes"
     what = "1 of 2 files beside the checkpoints could not be copied"
     assert chief.report.notes == [f"{what}: h1: {printable(name)} {reason}"]
+
+
+class Lost(MemoryRuntime):
+    """A host that is lost when files with `lost` in their names are read, each try of which takes a while."""
+
+    lost, tries = "", 0
+
+    def open(self, task: str, name: str) -> BinaryIO:
+        if self.lost and self.lost in name:
+            self.tries += 1
+            raise Unreachable(self.host, "connection lost")
+        return super().open(task, name)
+
+    def open_each(self, task: str, names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, BinaryIO]]:
+        return iter(())
+
+
+def test_a_lost_host_is_not_tried_for_each_checkpoint(tmp_path: Path) -> None:
+    host = Lost("h1")
+    chief = Fixture(tmp_path, host)
+    for step in range(100, 120):
+        chief.saves(step)
+    host.lost = "model.ckpt-"
+    with pytest.raises(GatherError, match="could not be copied: h1: connection lost"):
+        chief.gather()
+    assert host.tries == 3
+
+
+def test_a_lost_host_ends_the_copy_of_folders_and_what_came_before_stays(tmp_path: Path) -> None:
+    host = Lost("h1")
+    chief = Fixture(tmp_path, host)
+    chief.saves(100)
+    for trial in range(20):
+        chief.host.saves("worker/0", f"trial_{trial:02d}/checkpoint", b'model_checkpoint_path: "ckpt-1"\n')
+    host.lost = "trial_"
+    with pytest.raises(Unreachable, match="h1: connection lost"):
+        chief.gather()
+    assert host.tries == 1
+    assert chief.latest() == "model.ckpt-100"
 
 
 class Holes(MemoryRuntime):

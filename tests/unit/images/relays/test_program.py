@@ -2,6 +2,8 @@
 
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -102,6 +104,33 @@ def test_strangers_get_nothing(relays: LocalRelays) -> None:
     assert ask(client(make_certificate())) == b"", "that of another run"
     assert ask(None) == b"", "no encryption"
     assert ask(None, f"GET /v2/x/blobs/{digest} HTTP/1.1\r\n\r\n".encode()) == b""
+
+
+WITHOUT_DESCRIPTORS = """
+import os, resource, socket
+from tfprov.images.relays.program.connections import listen
+port = listen("127.0.0.1", lambda connection: connection.sendall(b"served"))
+clients, held = [socket.socket() for _ in range(3)], []
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+try:
+    while True:
+        held.append(os.dup(0))
+except OSError:
+    pass
+for client in clients[:2]:
+    client.settimeout(60)
+    client.connect(("127.0.0.1", port))
+print(clients[0].recv(6))
+for descriptor in held:
+    os.close(descriptor)
+clients[2].connect(("127.0.0.1", port))
+print(clients[1].recv(6), clients[2].recv(6))
+"""
+
+
+def test_a_relay_without_descriptors_serves_again_once_it_has_some() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_DESCRIPTORS], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("b'served'\nb'served' b'served'\n", "")
 
 
 def test_a_relay_with_another_certificate_is_not_believed(relays: LocalRelays) -> None:

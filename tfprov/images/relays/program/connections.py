@@ -11,6 +11,8 @@ MAX_HEAD = 16 * 1024
 """Bytes of a request with its headers."""
 MAX_CONNECTIONS = 64
 """Open connections of a listener; further ones are closed at once."""
+_PAUSE = 0.1
+"""Seconds after a connection that could not be accepted."""
 
 
 PIECE = 256 * 1024
@@ -140,7 +142,11 @@ def listen(address: str, serve: Any) -> int:
 
     def accept() -> None:
         while True:
-            connection, _ = listener.accept()
+            try:
+                connection, _ = listener.accept()
+            except OSError:  # no descriptor is left, or the network refused it: the next may be served
+                threading.Event().wait(_PAUSE)
+                continue
             if slots.acquire(blocking=False):
                 threading.Thread(target=run, args=(connection,), daemon=True).start()
             else:

@@ -107,6 +107,14 @@ def list_tags(engine: Engine, repository: str) -> dict[str, str]:
     return {tag: image_id for (repo, _, tag), image_id in names if repo == repository}
 
 
+def untag_others(engine: Engine, reference: str) -> None:
+    """Remove the tags of the repository of `reference` but that one, unless a container uses their images."""
+    repository, _, kept = reference.rpartition(":")
+    for name in list_tags(engine, repository):
+        if name != kept:
+            untag(engine, f"{repository}:{name}")
+
+
 def remove_old_tags(engine: Engine, repository: str, keep: int) -> None:
     """Remove the tags of `repository` except the `keep` newest and those of images that a container uses."""
     tags = list_tags(engine, repository)

@@ -22,6 +22,7 @@ from tfprov.images.engine_images import (
     pull,
     tag,
     untag,
+    untag_others,
     wait_for_stream,
 )
 from tfprov.images.exports.export import export
@@ -311,6 +312,23 @@ def test_temporary_names_are_removed_and_others_stay(tmp_path: Path) -> None:
     missing = engine(inspect_image=raising(docker.errors.ImageNotFound("no such image")))
     untag_temporary(missing, image)
     remove_stage(missing, image)
+
+
+def test_of_a_repository_all_tags_but_one_are_removed_unless_they_are_in_use() -> None:
+    removed: list[str] = []
+
+    def remove_image(name: str, *, noprune: bool) -> None:
+        assert noprune
+        if name.endswith(":used"):
+            raise docker.errors.APIError("conflict: container 1234 is using its referenced image")
+        removed.append(name)
+
+    tags = [[f"tfprov-relay/lab:{name}" for name in names] for names in (["kept"], ["used", "old"], ["older"])]
+    listed = [{"Id": f"sha256:{number}", "RepoTags": names} for number, names in enumerate(tags)]
+    listed.append({"Id": "sha256:9", "RepoTags": ["tfprov-relay/lab2:old", "other:kept"]})
+    there = engine(images=lambda _repository: listed, remove_image=remove_image)
+    untag_others(there, "tfprov-relay/lab:kept")
+    assert removed == ["tfprov-relay/lab:old", "tfprov-relay/lab:older"]
 
 
 # --- a pull ----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from tfprov.errors import DeliveryError, HostError, Unreachable
 from tfprov.hosts.docker.reachability_probe import sweep_created
 from tfprov.hosts.machine import Machine
-from tfprov.images.engine_images import untag
+from tfprov.images.engine_images import untag, untag_others
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
 from tfprov.images.push import push
@@ -135,6 +135,7 @@ class Relays:
             sweep_created(machine.engine, self._cluster)
             reference = self._deliver_image(machine, image)
             ending.callback(untag, machine.engine, reference)
+            untag_others(machine.engine, reference)  # of a killed controller
             control = ending.enter_context(machine.remote_forward(line.serve))
             address = self._addresses[machine.host].bind
             settings = {**config, "control_port": control, "token": line.token, "address": address}

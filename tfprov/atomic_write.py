@@ -32,6 +32,20 @@ def replace(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     beside.replace(path)
 
 
+def replace_shared(path: Path, data: bytes) -> None:
+    """Replace `path`, of mode 0600, as `replace` does; other processes may do so at the same time."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
 def private_directory(path: Path) -> Path:
     """Create `path` and its missing parents with mode 0700, whatever the umask, and return it.
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfprov.atomic_write import private_directory, replace
+from tfprov.atomic_write import private_directory, replace_shared
 from tfprov.images.blobs import disk_errors
 
 
@@ -53,7 +53,7 @@ class EngineDigests:
 
 
 def _write(path: Path, digests: Collection[str]) -> None:
-    replace(path, "".join(f"{digest}\n" for digest in sorted(digests)).encode(), mode=0o600)
+    replace_shared(path, "".join(f"{digest}\n" for digest in sorted(digests)).encode())
 
 
 def _read(path: Path) -> set[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from tfprov.atomic_write import private_directory, replace
+from tfprov.atomic_write import private_directory, replace_shared
 from tfprov.errors import DeliveryError
 from tfprov.images.blobs import Blobs, disk_errors
 from tfprov.images.compression.decision import MIN_LAYER
@@ -51,7 +51,7 @@ class Variants:
         entry = {"mediaType": variant.media_type, "digest": variant.digest, "size": variant.size} if variant else None
         with disk_errors(path):
             private_directory(path.parent)
-            replace(path, encode({"variant": entry}), mode=0o600)
+            replace_shared(path, encode({"variant": entry}))
 
     def prune(self, needed: Collection[str]) -> set[str]:
         """Forget the compressed forms of layers that are not `needed`; return the digests of those that stay."""

@@ -114,7 +114,7 @@ if where == "in the member":
         yield source.read(1000)
         die()
     compressor.gzip_pieces = pieces
-if where == "before the record": variants.replace = die
+if where == "before the record": variants.replace_shared = die
 compressor.Compressor(layout).form(layout.find("base").layers[0])
 """
 
@@ -128,6 +128,24 @@ def test_after_a_kill_the_next_run_makes_the_same_form(layout: Layout, image: Oc
     assert gzip.decompress(content_of(layout, form)) == LAYERS[0]
     layout.prune(keep=5)
     assert len(contents(layout)) == len(image.blobs) + 1, "nothing of the killed one is left"
+
+
+def test_two_runs_that_record_the_same_form_do_not_disturb_each_other(layout: Layout, image: OciImage) -> None:
+    form = Compressor(layout).form(image.layers[0])
+    runs = [Layout(layout.directory) for _ in range(2)]
+    digests = [EngineDigests(run.engines) for run in runs]
+
+    def record(number: int) -> None:
+        for count in range(100):
+            runs[number].variants.record(image.layers[0], form)
+            digests[number].update("engine", {form.digest, str(count)}, ())
+            assert runs[number].variants.named(image.layers[0]) == form
+            assert form.digest in digests[number].read("engine")
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(record, range(2)))
+    assert len(list((layout.directory / "compressed").iterdir())) == 1
+    assert len(list(layout.engines.iterdir())) == 1
 
 
 def test_a_form_is_pruned_with_its_image_and_stays_with_it(layout: Layout, image: OciImage) -> None:

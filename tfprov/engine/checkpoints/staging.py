@@ -142,7 +142,12 @@ class Staging:
     def _continue(self, name: str, source: CheckpointDir, size: int, moved: Callable[[int], None]) -> bool:
         """Copy what a copy of `size` bytes lacks; return False if the file does not begin so."""
         digest, before = hash_prefix(self.directory / name, size)
-        stream = source.open_rest(name, before)
+        try:
+            stream = source.open_rest(name, before)
+        except Unreachable:
+            raise
+        except HostError:  # such as one that takes too long to read it: it would do so at each further gather
+            stream = None
         if stream is None:
             return False
         self.resumed += size

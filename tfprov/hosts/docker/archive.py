@@ -174,12 +174,15 @@ sum=$(head -c "$2" "$1" | sha256sum) && [ "${sum%% *}" = "$3" ] || exit 67
 echo same && exec tail -c "+$(($2 + 1))" "$1\""""
 """Prints a line, and what follows the first $2 bytes of a regular file, if these have the SHA-256 $3; else nothing."""
 _SAME = b"same\n"
+_SLOWEST_DISK = 20e6
+"""Bytes a second that the slowest disk of a host reads, a busy one or one in a network."""
 
 
 def open_rest(engine: Engine, facts: Mapping[str, Any], path: str, before: Prefix) -> BinaryIO | None:
     """Open a file of a container behind `before`; None if it does not begin so, or if the image lacks the programs."""
     argv = ["sh", "-c", _REST_SCRIPT, "sh", path, str(before.size), before.sha256]
-    pieces = docker_exec.stream_output(engine, facts, argv)
+    silence = bounds.ACTION_TIMEOUT + before.size / _SLOWEST_DISK  # it prints nothing while it reads the beginning
+    pieces = docker_exec.stream_output(engine, facts, argv, silence)
     first = b""
     while len(first) < len(_SAME) and (piece := next(pieces, b"")):
         first += piece

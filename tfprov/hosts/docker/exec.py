@@ -143,15 +143,17 @@ def signal_mask_pattern(number: int) -> str:
     return f"*[{''.join(digits)}]{'?' * ((number - 1) // 4)}"
 
 
-def stream_output(engine: Engine, facts: Mapping[str, Any], argv: Sequence[str]) -> Iterator[bytes]:
+def stream_output(
+    engine: Engine, facts: Mapping[str, Any], argv: Sequence[str], silence: float = bounds.ACTION_TIMEOUT
+) -> Iterator[bytes]:
     """Yield the output of `argv`, run in a container, or beside a stopped one; nothing if it cannot run.
 
-    The output itself must tell whether it is complete.
+    `silence` limits the seconds without output. The output itself must tell whether it is complete.
     """
     if not facts["State"]["Running"]:
         with engine.errors():
             try:
-                yield from _helper_output(engine, facts, argv)
+                yield from _helper_output(engine, facts, argv, silence)
             except docker.errors.APIError:  # its image has no such program
                 return
         return
@@ -160,15 +162,15 @@ def stream_output(engine: Engine, facts: Mapping[str, Any], argv: Sequence[str])
     except Refused:  # its image has no such program
         return
     with engine.errors(), closing(program):
-        yield from (data for descriptor, data in program.output(bounds.ACTION_TIMEOUT) if descriptor == 1)
+        yield from (data for descriptor, data in program.output(silence) if descriptor == 1)
 
 
-def _helper_output(engine: Engine, facts: Mapping[str, Any], argv: Sequence[str]) -> Iterator[bytes]:
+def _helper_output(engine: Engine, facts: Mapping[str, Any], argv: Sequence[str], silence: float) -> Iterator[bytes]:
     with _helper_container(engine, facts, argv) as container:
         attached: Any = engine.api.attach_socket(container, params={"stdout": 1, "stream": 1})
         try:
             engine.api.start(container)
-            yield from (data for _, data in read_attached(attached, bounds.ACTION_TIMEOUT))
+            yield from (data for _, data in read_attached(attached, silence))
         finally:
             engine.close_attached(attached)
 

@@ -14,7 +14,7 @@ from tfprov.engine.checkpoints.model_files import copy_path
 from tfprov.engine.checkpoints.unfinished import WORTHWHILE
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
-from tfprov.errors import GatherError, Unreachable
+from tfprov.errors import GatherError, HostError, Unreachable
 from tfprov.hosts.base import Prefix
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.hosts.ssh.errors import ConnectionLost
@@ -31,16 +31,19 @@ CONTENT = random.Random(1).randbytes(SIZE)
 class Cutting(MemoryRuntime):
     """A host whose connection breaks after `every` bytes of a file, `cuts` times; `sent` counts the bytes of checkpoints.
 
-    With `leaves`, it answers nothing after a cut; without `compares`, it has no program to compare files with.
+    With `leaves`, it answers nothing after a cut; without `compares`, it has no program to compare files with; if
+    `is_slow`, that takes too long.
     """
 
-    every, cuts, sent, leaves, compares = SIZE, 0, 0, False, True
+    every, cuts, sent, leaves, compares, is_slow = SIZE, 0, 0, False, True, False
 
     def open(self, task: str, name: str) -> BinaryIO:
         file = super().open(task, name)
         return file if name == "checkpoint" else cast(BinaryIO, Cut(self, file.read()))
 
     def open_rest(self, task: str, name: str, before: Prefix) -> BinaryIO | None:
+        if self.is_slow:
+            raise HostError(self.host, "its Docker engine did not answer in time")
         rest = super().open_rest(task, name, before) if self.compares else None
         return None if rest is None else cast(BinaryIO, Cut(self, rest.read()))
 
@@ -173,6 +176,14 @@ def test_a_host_that_cannot_compare_is_given_up_after_three_tries(chief: Fixture
     chief.host.cuts = 0
     assert chief.gather() == ["model.ckpt-100"]
     assert (chief.target / DATA).read_bytes() == CONTENT
+
+
+def test_a_host_that_compares_too_slowly_sends_the_whole_file(chief: Fixture) -> None:
+    chief.interrupted(5 * WORTHWHILE)
+    chief.host.is_slow = True
+    assert chief.gather() == ["model.ckpt-100"]
+    assert (chief.target / DATA).read_bytes() == CONTENT
+    assert chief.host.sent == SIZE + len(b"index")
 
 
 def test_beginnings_of_files_that_are_gone_do_not_pile_up(chief: Fixture) -> None:

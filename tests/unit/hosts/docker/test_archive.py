@@ -1,9 +1,14 @@
 """Which files of a container are read as one archive of their directory, and which by requests of their own."""
 
-from tfprov.hosts.base import File
-from tfprov.hosts.docker.archive import plan_archives
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, cast
 
-KB, GB = 1024, 1024**3
+from tfprov.hosts.base import File, Prefix
+from tfprov.hosts.docker.archive import open_rest, plan_archives
+from tfprov.hosts.docker.engine import Engine
+
+KB, MB, GB = 1024, 1024**2, 1024**3
 MANY = {f"f{number}": KB for number in range(10_000)}
 BELOW = {f"many/{name}": size for name, size in MANY.items()}
 CKPT = {"ckpt-1.index": KB, "ckpt-1.data-00000-of-00001": 5 * GB}
@@ -48,3 +53,34 @@ def test_a_directory_is_read_as_one_archive_if_that_is_faster() -> None:
         if plan != expected:
             failures.append(f"{name}: {plan}")
     assert not failures
+
+
+class Hashing:
+    """An engine whose program prints the end of a file after a while; `limits` are the seconds that it was given."""
+
+    def __init__(self) -> None:
+        self.limits: list[float | None] = []
+
+    def errors(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def start_program(self, *_: Any, **__: Any) -> "Hashing":
+        return self
+
+    def output(self, silence: float | None) -> Iterator[tuple[int, bytes]]:
+        self.limits.append(silence)
+        yield from [(1, b"sa"), (1, b"me\nthe e"), (1, b"nd")]
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_host_has_time_to_read_the_beginning_of_a_large_file() -> None:
+    engine, facts = Hashing(), {"Id": "1", "State": {"Running": True}}
+    for size in (MB, 60 * GB):
+        rest = open_rest(cast(Engine, engine), facts, "/checkpoints/x", Prefix(size, "0" * 64))
+        assert rest is not None
+        assert rest.read() == b"the end"
+    small, large = (limit or 0 for limit in engine.limits)
+    assert small < 121
+    assert large > 60 * GB / (100 * MB), "at 100 MB/s it is silent for ten minutes"

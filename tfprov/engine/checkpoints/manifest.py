@@ -54,8 +54,12 @@ class Manifest:
 
     @property
     def newest(self) -> GatheredCheckpoint | None:
-        """The checkpoint with the highest step, or None."""
-        return max(self.checkpoints, key=lambda saved: saved.step, default=None)
+        """The checkpoint with the highest step, or None; of several, such as those without a step, the one saved last."""
+        return max(self.checkpoints, key=self._age, default=None)
+
+    def _age(self, saved: GatheredCheckpoint) -> tuple[int, float, str]:
+        index = self.files.get(f"{saved.prefix}.index")
+        return saved.step, index.modified if index else 0.0, saved.prefix
 
     @property
     def step(self) -> int:

@@ -389,6 +389,21 @@ def test_a_checkpoint_without_a_step_is_brought_again_when_it_has_changed(chief:
     assert (chief.target / "cp.ckpt.data-00000-of-00001").read_bytes() == b"two"
 
 
+def test_of_checkpoints_without_a_step_the_one_saved_last_is_the_newest(chief: Fixture) -> None:
+    def saves(prefix: str) -> None:
+        chief.host.now += 1
+        chief.host.saves("worker/0", f"{prefix}.data-00000-of-00001", b"%f" % chief.host.now)
+        chief.host.saves("worker/0", f"{prefix}.index", b"index")
+
+    for prefix in ("best.ckpt", "last.ckpt"):
+        saves(prefix)
+    chief.gather()
+    assert chief.latest() == "last.ckpt"
+    saves("best.ckpt")
+    chief.gather()
+    assert chief.latest() == "best.ckpt"
+
+
 class Killed(BaseException):
     """Stands for kill -9 at this point: nothing after it runs but what the next command does."""
 

@@ -15,10 +15,9 @@ from pathlib import Path
 
 from tfprov.atomic_write import replace, sync
 from tfprov.engine.checkpoints import manifest as manifests
-from tfprov.engine.checkpoints.held import survey_held
 from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, Manifest
 from tfprov.engine.checkpoints.other_files import copy_others
-from tfprov.engine.checkpoints.shards import REMEDY, Survey, WholeCheckpoint, survey, unmerged
+from tfprov.engine.checkpoints.shards import REMEDY, Survey, WholeCheckpoint, survey, survey_held, unmerged
 from tfprov.engine.checkpoints.staging import Staging, set_aside, stays_below
 from tfprov.engine.checkpoints.ungathered import is_new
 from tfprov.engine.checkpoints.verify import Verify

@@ -7,13 +7,14 @@ the merge does not see the other host's part, and the program fails (both measur
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 from tfprov.engine.context import Context
 from tfprov.errors import HostError
 from tfprov.formats.checkpoint import NO_STEP, STATE, CheckpointFiles, checkpoints, last_component, parse_state, step_of
 from tfprov.hosts.base import File, Prefix, Runtime
+from tfprov.hosts.held_checkpoints import FOLDER
 from tfprov.model.state import Observation, Observed, State
 
 REMEDY = "save with tfprov.runtime, or with a Saver(sharded=False) on the chief"
@@ -231,3 +232,33 @@ def _is_of(holder: Observed, file: File) -> bool:
 def _listed(names: Iterable[str]) -> str:
     *others, last = [*names] or [""]
     return f"{', '.join(others)} and {last}" if others else last
+
+
+@dataclass(frozen=True, eq=False)
+class HeldCheckpointDir(CheckpointDir):
+    """The held files of a checkpoint directory, which its task cannot remove."""
+
+    def open(self, name: str) -> BinaryIO:
+        """See CheckpointDir."""
+        return super().open(f"{FOLDER}/{name}")
+
+    def open_rest(self, name: str, before: Prefix) -> BinaryIO | None:
+        """See CheckpointDir."""
+        return super().open_rest(f"{FOLDER}/{name}", before)
+
+    def open_each(self, names: Collection[str]) -> Iterator[tuple[str, BinaryIO]]:
+        """See CheckpointDir."""
+        files = {f"{FOLDER}/{name}": file for name, file in self.files.items()}
+        for name, stream in self.runtime.open_each(self.task, [f"{FOLDER}/{name}" for name in names], files):
+            yield name.removeprefix(f"{FOLDER}/"), stream
+
+
+def survey_held(context: Context, chief: Observed, look: Callable[[], Observation]) -> Survey:
+    """List the chief's directory as `survey` does, and have its host hold the checkpoints in it, if possible."""
+    surveyed = survey(context, chief, look)
+    if chief.state is not State.RUNNING:  # it removes no checkpoints
+        return surveyed
+    runtime = context.runtimes[chief.host]
+    place = HeldCheckpointDir(runtime, chief, runtime.hold(chief.task))
+    whole = tuple(WholeCheckpoint(one, place, place) for one in checkpoints(place.files) if one.whole)
+    return replace(surveyed, whole=whole) if whole else surveyed

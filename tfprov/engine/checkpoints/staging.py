@@ -266,18 +266,29 @@ def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes | memoryview]:
 def set_aside(context: Context, before: Manifest, staged: Path) -> None:
     """Rename the gather directory of an earlier run: its steps are not comparable with those of this run.
 
-    `staged` is the staging directory below it, which is moved back into the new gather directory.
+    `staged` is the staging directory below it, which is moved back into the new gather directory. A link to a directory,
+    such as one on a larger disk, stays, and gets another one beside it for the earlier run.
     """
-    number, target = 1, context.target
-    while (aside := manifests.aside(target, number)).exists():
-        number += 1
-    beside = target.with_name(f".{target.name}.part")
+    target, aside = context.target, _free_name(context.target)
+    real = target.resolve()
+    staged, beside = real / staged.relative_to(target), real.with_name(f".{real.name}.part")
     shutil.rmtree(beside, ignore_errors=True)
     if staged.exists():
         staged.rename(beside)
-    target.rename(aside)
-    target.mkdir()
+    moved = _free_name(real) if target.is_symlink() else aside
+    real.rename(moved)
+    real.mkdir()
+    if target.is_symlink():
+        aside.symlink_to(moved)
     if beside.exists():
         beside.rename(staged)
     step = f" (step {before.newest.step})" if before.newest else ""
     context.report.note(f"{target} held an earlier run{step}: it is now {aside}")
+
+
+def _free_name(directory: Path) -> Path:
+    """Return the next name under which a gather directory is set aside."""
+    number = 1
+    while os.path.lexists(aside := manifests.aside(directory, number)):
+        number += 1
+    return aside

@@ -18,6 +18,9 @@ NO_STEP = -1
 
 _FILE = re.compile(r"(?P<prefix>[^/]+)\.(?:index|data-(?P<shard>[0-9]{5})-of-(?P<total>[0-9]{5}))", re.ASCII)
 _UNFINISHED = re.compile(r"_temp(?:_[0-9a-f]+)?\Z|\.tempstate[0-9]*\Z|\.part\Z")
+_LEFTOVER = re.compile(
+    r"\.tempstate|-[0-9]+_temp(?:_[0-9a-f]+)?(?:/|\Z)|_temp(?:_[0-9a-f]+)?/part-[0-9]|\.part(?:/|\Z)", re.ASCII
+)
 # `.ckpt` may follow the step: Keras users write `cp-0004.ckpt`. 18 digits always fit TensorFlow's int64 step.
 _STEP = re.compile(r"-([0-9]{1,18})(?:\.ckpt)?\Z")
 
@@ -56,6 +59,11 @@ def checkpoints(names: Iterable[str]) -> list[CheckpointFiles]:
             by_prefix[match["prefix"]].append(match)
     unsorted = (_checkpoint(prefix, matches, present) for prefix, matches in by_prefix.items())
     return sorted(unsorted, key=lambda checkpoint: (checkpoint.step, checkpoint.prefix))
+
+
+def is_leftover(path: str) -> bool:
+    """Whether a file was left by a killed save, or by a transfer. A program's own `cpu_temp/events` was not."""
+    return bool(_LEFTOVER.search(path))
 
 
 def newest_whole(names: Iterable[str]) -> str | None:

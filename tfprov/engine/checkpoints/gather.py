@@ -5,7 +5,6 @@ tensors read back, and renamed into place; the `checkpoint` file and the manifes
 interrupted gather leaves the earlier files as they were.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from tfprov.formats.checkpoint import (
     STATE,
     checkpoint_state,
     checkpoints,
+    is_leftover,
     model_files,
     step_of,
 )
@@ -38,7 +38,6 @@ from tfprov.model.state import Observation, Observed
 
 _TRIES = 3
 """Tries before giving up: the chief removes old checkpoints while they are copied. Those that get further do not count."""
-_LEFTOVER = re.compile(r"\.tempstate|_temp(_[0-9a-f]+)?(/|\Z)|\.part(/|\Z)")
 
 
 @dataclass(frozen=True)
@@ -239,7 +238,7 @@ class _Gather:
             for name in sorted(changed)
             if name not in parts
             and name not in (STATE, manifests.NAME, PROGRESS, MIRROR_STATUS)
-            and not _LEFTOVER.search(name)
+            and not is_leftover(name)
             and _is_plain(name)
         ]
 

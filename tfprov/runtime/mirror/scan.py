@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfprov.filesystems.generations import MIRROR_STATUS
-from tfprov.formats.checkpoint import STATE, checkpoints, last_component, parse_state
+from tfprov.formats.checkpoint import STATE, checkpoints, is_leftover, last_component, parse_state
 
 HELD = ".tfprov-mirror"
 """The folder with hard links to the files of a checkpoint that is being uploaded: its program may remove it meanwhile."""
 _OWN = (".tfprov", HELD, ".tfprov-held", ".tfprov-restore")
 _UNSENT = ("progress.json", "placement.json", "manifest.json", MIRROR_STATUS)
 """Files that tasks and `tfprov gather` write anew."""
-_LEFTOVER = re.compile(r"\.tempstate|_temp(_[0-9a-f]+)?(/|\Z)|\.part(/|\Z)|(\A|/)checkpoint\.tmp|\.tmp[0-9a-f]*\Z")
+_TEMPORARY = re.compile(r"(\A|/)checkpoint\.tmp|\.tmp[0-9a-f]*\Z")
 _STATE_LIMIT = 1 << 20
 
 
@@ -88,7 +88,8 @@ def scan(directory: Path) -> Listing:
 def _is_other(name: str) -> bool:
     last = last_component(name)
     # Graphs of the graph API come with their checkpoints.
-    return last != STATE and name not in _UNSENT and not last.endswith(".meta") and not _LEFTOVER.search(name)
+    unwanted = is_leftover(name) or _TEMPORARY.search(name)
+    return last != STATE and name not in _UNSENT and not last.endswith(".meta") and not unwanted
 
 
 def _files(directory: Path) -> dict[str, Stamp]:

@@ -204,10 +204,15 @@ def test_a_target_of_another_cluster_is_refused(chief: Fixture) -> None:
 
 def test_what_a_program_put_beside_its_checkpoints_comes_too_and_leftovers_do_not(chief: Fixture) -> None:
     chief.saves(100)
-    for name in ("export/saved_model.pb", "events.out.tfevents.1.h1", "eval/events.out.tfevents.2.h1"):
+    others = {
+        "export/saved_model.pb", "events.out.tfevents.1.h1", "eval/events.out.tfevents.2.h1", "cpu_temp/a.csv", "room_temp",
+    }  # fmt: skip
+    for name in others:
         chief.host.saves("worker/0", name, b"x")
     for name in (
         "model.ckpt-7_temp/part-0",
+        "cp.ckpt_temp/part-00000-of-00001.index",
+        "replica-0_temp/x",
         "model.ckpt-7.data-00000-of-00001.tempstate12",
         "../../etc/passwd",
         "/abs",
@@ -215,7 +220,6 @@ def test_what_a_program_put_beside_its_checkpoints_comes_too_and_leftovers_do_no
         chief.host.saves("worker/0", name, b"evil")
     chief.gather()
     ours = {"checkpoint", "manifest.json", "model.ckpt-100.index", "model.ckpt-100.data-00000-of-00001"}
-    others = {"export/saved_model.pb", "events.out.tfevents.1.h1", "eval/events.out.tfevents.2.h1"}
     assert chief.names() == ours | others
     assert not (chief.target.parent / "etc").exists()
 

@@ -109,7 +109,7 @@ def read(directory: Path) -> Manifest | None:
             fix = "move it away, or set `checkpoints.to`"
             raise GatherError(f"{directory} holds files that no gather put there", fix) from None
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise GatherError(f"{directory / NAME} cannot be read: {error}", "move the directory away") from None
 
 

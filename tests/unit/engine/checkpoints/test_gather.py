@@ -761,12 +761,14 @@ def test_why_a_directory_is_not_gathered_into_is_reported_in_full(chief: Fixture
     for content, expected in (
         (text.replace('"linear"', '"other"'), f"{chief.target} holds checkpoints of cluster other, not linear"),
         ("{", f"{manifest} cannot be read: Expecting property name enclosed in double quotes"),
+        ('{"cluster": "linear", "run": "1", "checkpoints": [], "files": []}', f"{manifest} cannot be read: "),
+        ("[" * 100_000, f"{manifest} cannot be read: "),
     ):
         manifest.write_text(content)
         with pytest.raises(GatherError) as raised:
             chief.gather()
         assert str(raised.value).startswith(expected)
-        fix = "set another `checkpoints.to`" if content != "{" else "move the directory away"
+        fix = "set another `checkpoints.to`" if "other" in expected else "move the directory away"
         assert str(raised.value).endswith(f"; {fix}")
     manifest.unlink()
     with pytest.raises(GatherError) as raised:

@@ -17,7 +17,7 @@ from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, Manifest
 from tfprov.engine.checkpoints.other_files import copy_others
 from tfprov.engine.checkpoints.shards import REMEDY, Survey, WholeCheckpoint, survey, survey_held, unmerged
-from tfprov.engine.checkpoints.staging import Staging, set_aside, stays_below
+from tfprov.engine.checkpoints.staging import Staging, stays_below
 from tfprov.engine.checkpoints.ungathered import is_new
 from tfprov.engine.checkpoints.verify import Verify
 from tfprov.engine.context import Context
@@ -119,7 +119,7 @@ class _Gather:
         if not new and not (model_files(others) if foreign else others):
             return Gathered(self.target, before.newest if before else None, listed=surveyed.chief.files)
         if foreign and before is not None:
-            set_aside(self.context, before, self.staging.directory)
+            self.context.report.note(manifests.set_aside(self.context.target, before, self.staging.directory))
         after = kept or Manifest(self.context.cluster.name, self.observed.run)
         if kept is None:  # first, so that a directory left by an interrupted gather is recognized as ours
             self.target.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,8 @@
 """The manifest of a gather directory: written last, so that every file in it exists and is complete."""
 
 import json
+import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,7 +34,7 @@ class GatheredCheckpoint:
 
 @dataclass(frozen=True)
 class GatheredFile:
-    """A gathered file; `modified` is its time on the host, to recognize changed files."""
+    """A gathered file; `size` and `modified` are those on the host, to recognize changed files."""
 
     sha256: str
     size: int
@@ -130,3 +132,33 @@ def _decoded(data: Mapping[str, Any]) -> Manifest:
         files={name: GatheredFile(**entry) for name, entry in data["files"].items()},
         paths=dict(data.get("paths", {})),
     )
+
+
+def set_aside(target: Path, before: Manifest, staged: Path) -> str:
+    """Rename the gather directory `target` of an earlier run: its steps are not comparable with those of this run.
+
+    `staged` is the staging directory below it, which is moved back into the new gather directory. A link to a directory,
+    such as one on a larger disk, stays, and gets another one beside it for the earlier run. Returns a line for the user.
+    """
+    earlier, real = _free_name(target), target.resolve()
+    staged, beside = real / staged.relative_to(target), real.with_name(f".{real.name}.part")
+    shutil.rmtree(beside, ignore_errors=True)
+    if staged.exists():
+        staged.rename(beside)
+    moved = _free_name(real) if target.is_symlink() else earlier
+    real.rename(moved)
+    real.mkdir()
+    if target.is_symlink():
+        earlier.symlink_to(moved)
+    if beside.exists():
+        beside.rename(staged)
+    step = f" (step {before.newest.step})" if before.newest else ""
+    return f"{target} held an earlier run{step}: it is now {earlier}"
+
+
+def _free_name(directory: Path) -> Path:
+    """Return the next name under which a gather directory is set aside."""
+    number = 1
+    while os.path.lexists(aside(directory, number)):
+        number += 1
+    return aside(directory, number)

@@ -14,7 +14,7 @@ from tfprov.atomic_write import sync
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.gather import check_target
 from tfprov.engine.checkpoints.manifest import Manifest
-from tfprov.engine.checkpoints.staging import Staging, set_aside
+from tfprov.engine.checkpoints.staging import Staging
 from tfprov.engine.checkpoints.ungathered import TaskOnHost, gathered_of
 from tfprov.engine.context import Context
 from tfprov.engine.observe import locate
@@ -85,7 +85,7 @@ class _PathCopy:
         self.check_free(kept, anything=own)
         self.copy()
         if before is not None and not own:
-            set_aside(self.context, before, self.staging.directory)
+            self.context.report.note(manifests.set_aside(self.context.target, before, self.staging.directory))
         if not own:  # first: a directory left by an interrupted copy is recognized as ours
             self.context.target.mkdir(parents=True, exist_ok=True)
             kept.write(self.context.target)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tfprov.engine.checkpoints.shards import CheckpointDir
 from tfprov.engine.checkpoints.staging import Staging
-from tfprov.formats.checkpoint import STATE, checkpoints, last_component, parse_state
+from tfprov.formats.checkpoint import STATE, checkpoint_state, checkpoints, last_component, parse_state
 from tfprov.hosts import bounds
 
 
@@ -39,9 +39,12 @@ def copy_others(
             if staging.lost is not None:
                 raise staging.lost
             errors[folder] = staging.last_error
-        elif not _is_consistent(staging.directory / folder / STATE, listed[folder]):
+        elif not _is_consistent(text := staging.read_text(f"{folder}/{STATE}", bounds.STATE_FILE), listed[folder]):
             errors[folder] = f"its `{STATE}` file names no complete checkpoint there"
         else:
+            named = parse_state(text)
+            if any("/" in path for path in named):  # the directory that the program trained in
+                staging.replace_text(f"{folder}/{STATE}", checkpoint_state(named[0], named))
             staging.place(changed, target)
     for folder, error in list(errors.items())[:1]:
         what = f"{len(errors)} of {len(folders)} folders with a `{STATE}` file could not be copied"
@@ -66,15 +69,17 @@ def _folder(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def _is_consistent(state: Path, listed: Sequence[str]) -> bool:
-    """Whether the copied `checkpoint` file names a complete checkpoint of its folder.
+def _is_consistent(text: str, listed: Sequence[str]) -> bool:
+    """Whether the `checkpoint` file with this content names a complete checkpoint of its folder, or is not TensorFlow's.
 
     An evaluator keeps the best checkpoint in a folder below, and may have replaced it during the copy: then the
     earlier gathered one stays, and the next gather copies the new one.
     """
-    named = parse_state(state.read_text("utf-8", "surrogateescape"))
+    named = parse_state(text)
+    if not named:
+        return bool(text) and "model_checkpoint_path" not in text
     below = checkpoints(map(last_component, listed))
-    return bool(named) and any(one.whole and one.prefix == last_component(named[0]) for one in below)
+    return any(one.whole and one.prefix == last_component(named[0]) for one in below)
 
 
 class _Places:

@@ -7,16 +7,15 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace as with_fields
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from tfprov.atomic_write import Flush, Writeback
-from tfprov.engine.checkpoints import manifest as manifests
-from tfprov.engine.checkpoints.manifest import GatheredFile, Manifest
+from tfprov.atomic_write import Flush, Writeback, sync
+from tfprov.engine.checkpoints.manifest import GatheredFile
 from tfprov.engine.checkpoints.shards import CheckpointDir
 from tfprov.engine.checkpoints.unfinished import hash_prefix, keep_unfinished, unfinished_size
-from tfprov.engine.context import Context
 from tfprov.errors import HostError, Unreachable, printable
 from tfprov.hosts import bounds
 from tfprov.hosts.base import File, SparseReader
@@ -218,6 +217,18 @@ class Staging:
             raise HostError(host, f"{printable(name)} cannot be stored on this machine: {error.strerror}") from None
         return to
 
+    def read_text(self, name: str, size: int) -> str:
+        """Return the first `size` bytes of a copied file."""
+        with (self.directory / name).open("rb") as file:
+            return file.read(size).decode("utf-8", "surrogateescape")
+
+    def replace_text(self, name: str, text: str) -> None:
+        """Replace the content of a copied file; its entry keeps size and time, by which a change on the host is noticed."""
+        path = self.directory / name
+        path.write_text(text)
+        sync(path)
+        self.entries[name] = with_fields(self.entries[name], sha256=hashlib.sha256(text.encode()).hexdigest())
+
     def place(self, names: Iterable[str], target: Path) -> None:
         """Move copied files to where they belong, below `target`."""
         made = set()
@@ -261,34 +272,3 @@ def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes | memoryview]:
             yield buffer[:size]
         else:
             return
-
-
-def set_aside(context: Context, before: Manifest, staged: Path) -> None:
-    """Rename the gather directory of an earlier run: its steps are not comparable with those of this run.
-
-    `staged` is the staging directory below it, which is moved back into the new gather directory. A link to a directory,
-    such as one on a larger disk, stays, and gets another one beside it for the earlier run.
-    """
-    target, aside = context.target, _free_name(context.target)
-    real = target.resolve()
-    staged, beside = real / staged.relative_to(target), real.with_name(f".{real.name}.part")
-    shutil.rmtree(beside, ignore_errors=True)
-    if staged.exists():
-        staged.rename(beside)
-    moved = _free_name(real) if target.is_symlink() else aside
-    real.rename(moved)
-    real.mkdir()
-    if target.is_symlink():
-        aside.symlink_to(moved)
-    if beside.exists():
-        beside.rename(staged)
-    step = f" (step {before.newest.step})" if before.newest else ""
-    context.report.note(f"{target} held an earlier run{step}: it is now {aside}")
-
-
-def _free_name(directory: Path) -> Path:
-    """Return the next name under which a gather directory is set aside."""
-    number = 1
-    while os.path.lexists(aside := manifests.aside(directory, number)):
-        number += 1
-    return aside

@@ -247,6 +247,27 @@ def test_the_best_checkpoint_comes_whole_or_not_at_all(chief: Fixture) -> None:
     assert (chief.target / "best/model.ckpt-300.index").read_bytes() == b"300 index"
 
 
+def test_the_best_checkpoint_is_named_without_the_directory_it_was_trained_in(chief: Fixture) -> None:
+    chief.saves(100)
+    keeps_best(chief, 100, named=100)
+    chief.host.saves("worker/0", "best/checkpoint", b'model_checkpoint_path: "/checkpoints/best/model.ckpt-100"\n')
+    chief.gather()
+    state = chief.target / "best" / "checkpoint"
+    assert parse_state(state.read_text()) == ["model.ckpt-100"]
+    manifest = json.loads((chief.target / "manifest.json").read_text())
+    assert manifest["files"]["best/checkpoint"]["sha256"] == hashlib.sha256(state.read_bytes()).hexdigest()
+    assert gather(chief.context, lambda _: {}).files == 0, "it has not changed"
+
+
+def test_a_file_called_checkpoint_that_is_not_tensorflows_is_gathered_with_its_folder(chief: Fixture) -> None:
+    chief.saves(100)
+    for name in ("torch/checkpoint", "torch/optimizer.npz"):
+        chief.host.saves("worker/0", name, b"PK\x03\x04\xff")
+    chief.gather()
+    assert {"torch/checkpoint", "torch/optimizer.npz"} <= chief.names()
+    assert chief.report.notes == []
+
+
 def test_progress_files_are_not_gathered(chief: Fixture) -> None:
     chief.saves(100)
     chief.host.saves("worker/0", "progress.json", b"{}")

@@ -12,10 +12,13 @@ from tests.support.waiting import until
 
 RUN = """
 import os, sys, tempfile
-from tests.support.scratch import use_scratch_directory
+from tests.support.scratch import directory_in_memory, use_scratch_directory
 use_scratch_directory()
 tempfile.mkstemp()
-print(os.environ["TMPDIR"], os.environ["PYTEST_DEBUG_TEMPROOT"], flush=True)
+memory = directory_in_memory()
+if memory:
+    (memory / "file").touch()
+print(os.environ["TMPDIR"], os.environ["PYTEST_DEBUG_TEMPROOT"], memory, flush=True)
 sys.stdin.read()
 """
 
@@ -32,8 +35,10 @@ def test_it_goes_also_when_the_run_is_killed(tmp_path: Path) -> None:
         text=True,
     ) as run:
         assert run.stdout is not None
-        scratch, kept = run.stdout.readline().split()
+        scratch, kept, memory = run.stdout.readline().split()
         assert (Path(scratch).parent, kept) == (tmp_path, str(tmp_path)), "pytest's own directories stay beside it"
         assert len(list(Path(scratch).iterdir())) == 1
+        assert memory == "None" or Path(memory, "file").exists()
         run.send_signal(signal.SIGKILL)
     until(lambda: not Path(scratch).exists(), "the directory has been removed")
+    until(lambda: not Path(memory).exists(), "so has the one in memory")

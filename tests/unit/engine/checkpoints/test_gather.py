@@ -5,7 +5,6 @@ import io
 import json
 import os
 import resource
-import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -158,20 +157,20 @@ def test_another_training_of_the_same_cluster_moves_the_first_aside(chief: Fixtu
     assert {path.name: path.read_bytes() for path in aside.iterdir()} == before
 
 
-def test_a_target_that_is_a_link_to_another_disk_stays_one(chief: Fixture) -> None:
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as disk:
-        (there := Path(disk, "linear")).mkdir()
-        chief.target.symlink_to(there)
-        chief.saves(200)
-        chief.gather()
-        chief.new_run("run-2")
-        chief.saves(50)
-        assert chief.gather() == ["model.ckpt-50"]
-        assert chief.target.is_symlink()
-        assert chief.latest() == parse_state((there / "checkpoint").read_text())[0] == "model.ckpt-50"
-        earlier = chief.target.with_name("linear.1")
-        assert earlier.resolve() == there.with_name("linear.1")
-        assert parse_state((earlier / "checkpoint").read_text()) == ["model.ckpt-200"]
+def test_a_target_that_is_a_link_to_a_disk_stays_one(chief: Fixture, tmp_path_factory: pytest.TempPathFactory) -> None:
+    there = tmp_path_factory.mktemp("disk") / "linear"  # `tmp_path` is in memory where that is possible
+    there.mkdir()
+    chief.target.symlink_to(there)
+    chief.saves(200)
+    chief.gather()
+    chief.new_run("run-2")
+    chief.saves(50)
+    assert chief.gather() == ["model.ckpt-50"]
+    assert chief.target.is_symlink()
+    assert chief.latest() == parse_state((there / "checkpoint").read_text())[0] == "model.ckpt-50"
+    earlier = chief.target.with_name("linear.1")
+    assert earlier.resolve() == there.with_name("linear.1")
+    assert parse_state((earlier / "checkpoint").read_text()) == ["model.ckpt-200"]
 
 
 def test_a_damaged_checkpoint_is_left_out_and_ends_in_an_error(chief: Fixture) -> None:

@@ -1,10 +1,7 @@
 """The mirror of a checkpoint directory: what a reader of the remote one sees at any moment, and after any cut."""
 
 import hashlib
-import os
 import random
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,18 +15,6 @@ from tfprov.runtime.mirror.restore import Owner, Refused, take_over
 from tfprov.runtime.mirror.scan import HELD, scan
 
 OWNER = Owner("linear", "run-1")
-MEMORY = Path("/dev/shm")
-"""A file system without a disk, where there is one: most of the time of these tests is fsync otherwise."""
-
-
-@pytest.fixture
-def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """The same in memory."""
-    if not os.access(MEMORY, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
-        yield Path(directory)
 
 
 def begun(local: Path, remote: RemoteDir, owner: Owner = OWNER) -> Mirror:

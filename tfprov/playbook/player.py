@@ -175,7 +175,11 @@ class Player:
         self.tolerated.append(error)
         self.context.report.note(f"{error}\ncontinuing without {host_names(hosts)}")
         if batch.before is not None and _starts(step):
-            self.tolerated += self.take_back(batch.whole.limited(hosts), batch.before)
+            try:  # Ctrl-C ends the play: the batch that called this reports it
+                self.lock.take(tolerant=True)
+                take_back(batch.whole.limited(hosts), batch.before)
+            except TfprovError as failure:
+                self.tolerated.append(failure)
 
     def attempt(self, batch: _Batch, step: Step) -> None:
         """Run a step on the hosts of a batch that have not failed."""

@@ -162,6 +162,20 @@ def test_ctrl_c_stops_all_batches(plays: MemoryPlays) -> None:
     assert plays.ran == ["interrupt h2"]
 
 
+def test_ctrl_c_while_a_failed_host_is_taken_back_stops_the_play(
+    plays: MemoryPlays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_task: str, _grace: float) -> None:
+        raise KeyboardInterrupt
+
+    plays.hosts["h3"].silent.add("worker/1")
+    monkeypatch.setattr(plays.hosts["h3"], "stop", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        plays.play(f"- {{hosts: worker, serial: 2, max_fail_percentage: 50, tasks: {UP}}}")
+    assert plays.report.notes.count("interrupted: Ctrl-C again leaves at once") == 1
+    assert all(not plays.hosts[name].calls for name in ("h4", "h5"))
+
+
 def test_a_check_shows_the_batches_and_changes_nothing(plays: MemoryPlays) -> None:
     plays.play("- {hosts: worker, serial: '50%', tasks: [start]}", check=True)
     assert [note.split()[0] for note in plays.report.notes] == ["batch", "start:", "start:"] * 2

@@ -15,7 +15,7 @@ from tfprov.cli.output import table
 from tfprov.history import formats
 from tfprov.history.drawing.text_plot import text_plot
 from tfprov.history.reader import RunHistory, RunRecord
-from tfprov.history.removal import remove, to_prune
+from tfprov.history.removal import refuse_followed, remove, to_prune
 from tfprov.history.show import comparison_rows, curve_of, show_lines
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -88,11 +88,13 @@ def compare_command(runs: Sequence[str], html: Path | None, cluster: str | None,
 def rm_command(runs: Sequence[str], cluster: str | None, as_json: bool) -> None:
     """A run that is recorded at the moment is refused, and then none is removed."""
     history = RunHistory()
-    found = [history.find(run, cluster) for run in runs]
+    found = list(dict.fromkeys(history.find(run, cluster) for run in runs))
     for directory in found:
+        refuse_followed(directory)
+    for directory in found:
+        remove(directory)
         if not as_json:
             click.echo(f"removed {directory.id} of {directory.cluster}")
-        remove(directory)
     if as_json:
         _echo_json({"removed": [directory.id for directory in found]})
 

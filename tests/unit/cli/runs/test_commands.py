@@ -1,0 +1,41 @@
+"""The commands of `tfprov runs`: what they remove and print."""
+
+import os
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.support.run_history import record_run, scripted
+from tfprov.cli.runs.commands import rm_command
+from tfprov.errors import Usage
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "tfprov" / "clusters" / "lab" / "runs"
+
+
+def call(command: click.Command, *words: str) -> Result:
+    return CliRunner().invoke(command, words)
+
+
+def test_runs_are_removed_together_or_not_at_all(runs: Path) -> None:
+    old, live = (record_run(runs, number, scripted(2), end={}) for number in (1, 2))
+    held = live.hold()
+    refused = call(rm_command, old.id, live.id)
+    assert isinstance(refused.exception, Usage)
+    assert str(refused.exception) == f"{live.id} is recorded at the moment; end it with `tfprov down` first"
+    assert refused.output == ""
+    assert old.path.is_dir()
+    os.close(held)
+    assert call(rm_command, old.id, live.id).output == f"removed {old.id} of lab\nremoved {live.id} of lab\n"
+    assert not old.path.exists()
+
+
+def test_a_run_that_is_named_twice_is_removed_once(runs: Path) -> None:
+    run = record_run(runs, 1, scripted(2), end={})
+    done = call(rm_command, run.id, run.id.rpartition("-")[2])
+    assert (done.exit_code, done.output) == (0, f"removed {run.id} of lab\n")

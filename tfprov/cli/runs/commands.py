@@ -12,6 +12,7 @@ from tfprov.atomic_write import replace
 from tfprov.cli.escape_sequences import json_screened
 from tfprov.cli.options import cluster_option, json_option
 from tfprov.cli.output import table
+from tfprov.cli.printing.json_text import finite
 from tfprov.history import formats
 from tfprov.history.drawing.text_plot import text_plot
 from tfprov.history.reader import RunHistory, RunRecord
@@ -132,4 +133,4 @@ def prune_command(keep: int | None, older_than: float | None, check: bool, clust
 
 
 def _echo_json(data: object) -> None:
-    click.echo(json_screened(json.dumps(data, indent=2)))
+    click.echo(json_screened(json.dumps(finite(data), indent=2)))

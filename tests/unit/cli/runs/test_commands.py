@@ -1,5 +1,6 @@
 """The commands of `tfprov runs`: what they remove and print."""
 
+import json
 import os
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.support.run_history import record_run, scripted
-from tfprov.cli.runs.commands import rm_command
+from tests.support.run_history import progress, record_run, run_id, scripted
+from tfprov.cli.runs.commands import compare_command, rm_command, show_command
+from tfprov.cli.runs.group import runs_command
 from tfprov.errors import Usage
 
 
@@ -39,3 +41,18 @@ def test_a_run_that_is_named_twice_is_removed_once(runs: Path) -> None:
     run = record_run(runs, 1, scripted(2), end={})
     done = call(rm_command, run.id, run.id.rpartition("-")[2])
     assert (done.exit_code, done.output) == (0, f"removed {run.id} of lab\n")
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_is_null_in_json(runs: Path, loss: float) -> None:
+    for number in (1, 2):
+        record_run(runs, number, iter([progress(1), progress(2, loss)]), end={})
+    printed = [
+        call(runs_command, "--json"),
+        call(show_command, "--json"),
+        call(compare_command, "--json", run_id(1), run_id(2)),
+    ]
+    listed, shown, compared = [json.loads(one.output, parse_constant=pytest.fail) for one in printed]
+    assert listed["runs"][0]["loss"] is None
+    assert [sample["loss"] for sample in shown["curve"]] == [50.0, None]
+    assert compared["figures"][0]["loss"] is None

@@ -98,6 +98,15 @@ def test_what_is_cut_or_damaged_is_left_out_and_a_later_verb_goes_on(tmp_path: P
     assert [line.text for line in record.log("worker/0")][-3:] == ["new 0", "new 1", "new 2"]
 
 
+def test_the_end_of_a_verb_is_known_also_after_a_long_error(tmp_path: Path) -> None:
+    directory = record_run(tmp_path / "lab" / "runs", 1, scripted(2))
+    recorder = Recorder(directory, "wait")
+    recorder.open(description)
+    recorder.close(exit_code=4, error="\n".join(f"node{n}: no answer after 10 s" for n in range(9000)))
+    (one,) = history(tmp_path).summaries()
+    assert (one.outcome, one.error.count("\n")) == ("up", 8999)
+
+
 def test_a_log_that_is_read_again_from_its_start_is_recorded_once(tmp_path: Path) -> None:
     runs = tmp_path / "lab" / "runs"
     lines = [LogLine("worker/0", f"line {n}") for n in range(10)]

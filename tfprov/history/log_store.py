@@ -71,12 +71,13 @@ class TaskLog:
 
     def add(self, at: float, text: str) -> None:
         """Add a line that was printed or read `at` seconds since 1970; `flush` writes it."""
+        text = text[:_LONGEST]
         if self._known is not None:
             known = next(self._known, None)
             if known is not None and known.text == text:
                 return
             self._known = None
-        self._pending.append(f"{int(at * 1000)}\t{text[:_LONGEST]}\n")
+        self._pending.append(f"{int(at * 1000)}\t{text}\n")
 
     def skip(self) -> None:
         """Expect no recorded lines again: the next ones follow them."""

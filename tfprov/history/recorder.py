@@ -123,7 +123,7 @@ class Recorder:
 
     def describe(self, description: Mapping[str, Any]) -> None:
         """Replace run.json, but for the start of the run and the verb that began it."""
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, KeyError):
             before = self.directory.read(self.directory.run_file)
             description = {**description, "started": before["started"], "verb": before["verb"]}
         begun = {"run": self.directory.id, "verb": self._verb, "started": self._wall()}

@@ -121,6 +121,21 @@ def test_a_log_that_is_read_again_from_its_start_is_recorded_once(tmp_path: Path
     ]
 
 
+def test_a_line_that_was_cut_is_known_when_it_is_read_again(tmp_path: Path) -> None:
+    lines = [LogLine("worker/0", text) for text in ("first", "x" * 20000, "last")]
+    for _ in range(2):
+        directory = record_run(tmp_path / "lab" / "runs", 1, iter(lines))
+    assert [line.text[:5] for line in read_log(directory.logs, "worker/0")] == ["first", "xxxxx", "last"]
+
+
+def test_a_description_that_lacks_fields_is_replaced(tmp_path: Path) -> None:
+    runs = tmp_path / "lab" / "runs"
+    directory = record_run(runs, 1, scripted(2))
+    directory.run_file.write_text('{"schema": 1}')
+    record_run(runs, 1, scripted(2))
+    assert history(tmp_path).summaries()[0].outcome == "up"
+
+
 def test_secrets_are_masked_in_every_file(tmp_path: Path) -> None:
     secret = "correct-horse-battery"
     hide_secret(secret)

@@ -32,6 +32,12 @@ def replace(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     beside.replace(path)
 
 
+def write_whole(descriptor: int, data: bytes) -> None:
+    """Write all of `data`. A disk that becomes full takes what fits of one write, and raises OSError at the next."""
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
 def private_directory(path: Path) -> Path:
     """Create `path` and its missing parents with mode 0700, whatever the umask, and return it.
 

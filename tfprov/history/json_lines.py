@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tfprov.atomic_write import write_whole
+
 _TAIL = 64 * 1024
 """Bytes at the end in which the last line is looked for first: the error of many hosts takes more."""
 
@@ -23,7 +25,7 @@ class Appender:
     def append(self, record: Mapping[str, Any]) -> None:
         """Append a line. Raises OSError."""
         line = json.dumps(record, ensure_ascii=False, separators=(",", ":"), default=str) + "\n"
-        os.write(self._descriptor, line.encode("utf-8", "replace"))
+        write_whole(self._descriptor, line.encode("utf-8", "replace"))
 
     def close(self) -> None:
         """Close the file."""

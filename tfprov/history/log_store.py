@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfprov.atomic_write import write_whole
+
 LIMIT = 16 * 1024 * 1024
 """Bytes of text that are kept of a task, before they are compressed."""
 OF_ALL = 1024 * 1024 * 1024
@@ -102,7 +104,7 @@ class TaskLog:
         self._size += len(text)
         descriptor = os.open(self._path(self._number), mode, 0o600)
         try:
-            os.write(descriptor, gzip.compress(text, 6, mtime=0))
+            write_whole(descriptor, gzip.compress(text, 6, mtime=0))
         finally:
             os.close(descriptor)
 

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import random
+import resource
 import signal
 import stat
 from dataclasses import replace
@@ -216,6 +217,22 @@ def test_a_full_disk_ends_the_recording_with_one_warning_and_not_the_verb(tmp_pa
     recorder.end({})
     recorder.close()
     assert warnings == [f"the run is not recorded any more: {tmp_path / run_id(1)}: No space left on device"]
+
+
+@pytest.mark.parametrize("event", [Note("n" * 9000), LogLine("worker/0", random.Random(1).randbytes(9000).hex())])
+def test_a_disk_that_takes_a_part_of_a_write_is_full(tmp_path: Path, event: Note | LogLine) -> None:
+    warnings: list[str] = []
+    recorder = Recorder(RunDir(tmp_path / run_id(1)), "run", warn=warnings.append)
+    recorder.open(description)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))  # like a full disk, it takes what fits
+    try:
+        recorder.handle(event)
+        recorder.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    recorder.close()
+    assert warnings == [f"the run is not recorded any more: {tmp_path / run_id(1)}: File too large"]
 
 
 def test_two_recorders_of_one_run_record_its_logs_once(tmp_path: Path) -> None:

@@ -73,15 +73,22 @@ def _count(size: BatchSize, hosts: int) -> int:
 
 
 def canary_hosts(plan: Plan, number: int) -> tuple[str, ...]:
-    """Return the first `number` hosts on which `plan` starts tasks, and those from which these tasks move.
+    """Return the first `number` hosts on which `plan` starts tasks, those from which these tasks move, and so on.
 
-    A task that moves is stopped on its old host first, or it would run twice. Empty if nothing starts.
+    A task that moves is stopped on its old host first, or it would run twice; what starts there may have moved, too. Empty
+    if nothing starts.
     """
-    starts = [action for action in plan.actions if action.kind == ActionKind.START]
-    first = list(dict.fromkeys(action.host for action in starts))[:number]
-    tasks = {action.subject for action in starts if action.host in first}
-    left = [action.host for action in plan.actions if action.kind == ActionKind.REMOVE and action.subject in tasks]
-    return tuple(dict.fromkeys([*first, *left]))
+    starting: dict[str, list[str]] = {}
+    left: dict[str, list[str]] = {}
+    for action in plan.actions:
+        if action.kind == ActionKind.START:
+            starting.setdefault(action.host, []).append(action.subject)
+        elif action.kind == ActionKind.REMOVE:
+            left.setdefault(action.subject, []).append(action.host)
+    hosts = list(starting)[:number]
+    for host in hosts:  # which grows meanwhile
+        hosts += [old for task in starting.get(host, ()) for old in left.get(task, ()) if old not in hosts]
+    return tuple(dict.fromkeys(hosts))
 
 
 def is_exceeded(failed: int, size: int, percentage: float) -> bool:

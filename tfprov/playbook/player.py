@@ -123,7 +123,7 @@ class Player:
                 self.followed = self.followed or _follows(step)
             except (TfprovError, KeyboardInterrupt) as error:
                 yield self.report_interrupt(error)
-                if batch.before is not None and isinstance(error, TfprovError) and _starts(step):
+                if batch.before is not None and isinstance(error, TfprovError) and _ends_start(batch, step):
                     yield from self.take_back(_reachable(batch), batch.before)
                 if not one.always:
                     return
@@ -174,7 +174,7 @@ class Player:
         self.failed |= hosts
         self.tolerated.append(error)
         self.context.report.note(f"{error}\ncontinuing without {host_names(hosts)}")
-        if batch.before is not None and _starts(step):
+        if batch.before is not None:
             try:  # Ctrl-C ends the play: the batch that called this reports it
                 self.lock.take(tolerant=True)
                 take_back(batch.whole.limited(hosts), batch.before)
@@ -227,6 +227,11 @@ class Player:
 
 def _starts(step: Step) -> bool:
     return step.module == "start" or (isinstance(step.arguments, WaitFor) and step.arguments.condition == "serving")
+
+
+def _ends_start(batch: _Batch, step: Step) -> bool:
+    """Whether what was started is taken back when `step` fails: of a play with batches, a failure of any of its steps."""
+    return _starts(step) or (bool(batch.hosts) and not _follows(step) and step.module != "gather")
 
 
 def _follows(step: Step) -> bool:

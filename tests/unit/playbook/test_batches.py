@@ -137,6 +137,18 @@ def test_tasks_that_do_not_start_or_serve_are_taken_back_and_the_others_stay(pla
     assert plays.running() == ["ps/0", "worker/0", "worker/3"]
 
 
+def test_a_command_that_fails_takes_back_what_its_batch_or_its_host_has_started(plays: MemoryPlays) -> None:
+    fails(plays, "- {hosts: worker, serial: 2, tasks: [start, wait: {for: serving}, command: fail h5]}")
+    assert plays.running() == ["worker/0", "worker/1"]
+    fails(plays, "- {hosts: worker, serial: 2, max_fail_percentage: 50, tasks: [start, command: fail h4 h2]}")
+    assert plays.running() == ["worker/0", "worker/1", "worker/3"], "h2 was started before this play"
+
+
+def test_a_command_that_fails_in_a_play_without_batches_takes_nothing_back(plays: MemoryPlays) -> None:
+    fails(plays, "- {hosts: worker, tasks: [start, command: fail h2]}")
+    assert plays.running() == ["worker/0", "worker/1", "worker/2", "worker/3"]
+
+
 def test_too_many_that_do_not_serve_take_the_whole_batch_back(plays: MemoryPlays) -> None:
     plays.hosts["h3"].silent.add("worker/1")
     plays.hosts["h4"].silent.add("worker/2")

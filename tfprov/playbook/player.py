@@ -149,12 +149,13 @@ class Player:
 
     def run_command(self, batch: _Batch, step: Step) -> None:
         """Run a command once on each host of a batch, also after it has failed on another."""
-        seen: list[Observation] = []
-        self.tolerating(batch, step, lambda: seen.append(observe(batch.context)))
+        seen = observe(batch.context, tolerant=True)  # also without the chief's host, which other steps need
+        if lost := [seen.unreachable[host] for host in batch.hosts if host in seen.unreachable.keys() - batch.failed]:
+            self.tolerate(batch, step, combine_errors(lost))
         errors = []
         for host in (host for host in batch.hosts if host not in batch.failed):
             try:
-                self.run(replace(batch.context.limited({host}), seen=seen[0]), step)
+                self.run(replace(batch.context.limited({host}), seen=seen), step)
             except HostError as error:
                 errors.append(error)
         if errors:

@@ -168,6 +168,14 @@ def test_hosts_out_of_reach_count_as_failed(plays: MemoryPlays) -> None:
     assert plays.running() == ["ps/0", "worker/0", "worker/1"]
 
 
+def test_a_command_runs_on_the_others_when_the_host_of_the_chief_is_out_of_reach(plays: MemoryPlays) -> None:
+    plays.hosts["h2"].failure = Unreachable("h2", "no answer")
+    for _ in range(2):
+        error = fails(plays, "- {hosts: worker, max_fail_percentage: 25, tasks: [command: one, command: fail h9]}")
+        assert str(error) == "h2: no answer"
+    assert plays.ran == ["one h3", "one h4", "one h5", "fail h3", "fail h4", "fail h5"] * 2
+
+
 def test_ctrl_c_stops_all_batches(plays: MemoryPlays) -> None:
     with pytest.raises(KeyboardInterrupt):
         plays.play("- {hosts: worker, serial: 1, max_fail_percentage: 100, tasks: [command: interrupt]}")

@@ -1,5 +1,6 @@
 """`serial:` and `max_fail_percentage:`: which hosts play together, and when failures stop a play."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,22 @@ def test_a_command_runs_on_the_others_when_the_host_of_the_chief_is_out_of_reach
         error = fails(plays, "- {hosts: worker, max_fail_percentage: 25, tasks: [command: one, command: fail h9]}")
         assert str(error) == "h2: no answer"
     assert plays.ran == ["one h3", "one h4", "one h5", "fail h3", "fail h4", "fail h5"] * 2
+
+
+def test_a_host_that_answers_again_before_its_batch_is_there_for_the_plays_to_the_end(plays: MemoryPlays) -> None:
+    plays.hosts["h5"].failure = Unreachable("h5", "no answer")
+
+    def answer(argv: Sequence[str]) -> tuple[int, str]:
+        plays.hosts["h5"].failure = None
+        return plays.answer("h2", argv)
+
+    plays.hosts["h2"].answer = answer
+    plays.play(
+        "- {hosts: worker, serial: 2, tasks: [start, command: one]}\n"
+        "- {hosts: all, always: true, tasks: [stop: {remove: true}]}",
+        discard=True,
+    )
+    assert plays.running() == []
 
 
 def test_ctrl_c_stops_all_batches(plays: MemoryPlays) -> None:

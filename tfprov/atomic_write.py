@@ -32,6 +32,15 @@ def replace(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     beside.replace(path)
 
 
+def replace_output(path: Path, data: bytes) -> None:
+    """Replace a file that a user named: a symlink still leads to it, and a device or a pipe takes the data."""
+    if path.exists() and not path.is_file():
+        with path.open("wb") as sink:
+            sink.write(data)
+    else:
+        replace(Path(os.path.realpath(path)), data)
+
+
 def write_whole(descriptor: int, data: bytes) -> None:
     """Write all of `data`. A disk that becomes full takes what fits of one write, and raises OSError at the next."""
     while data:

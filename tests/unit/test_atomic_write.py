@@ -1,4 +1,4 @@
-"""Private directories are for their owner alone, whatever the umask."""
+"""Private directories are for their owner alone, whatever the umask; pipes and symlinks that a user names stay."""
 
 import os
 import stat
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfprov.atomic_write import private_directory, replace
+from tfprov.atomic_write import private_directory, replace, replace_output
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o777], ids=oct)
@@ -35,3 +35,22 @@ def test_an_existing_directory_becomes_private_and_its_parents_stay(tmp_path: Pa
         path.chmod(0o755)
     private_directory(above / "ours")
     assert (mode(above), mode(above / "ours")) == (0o755, 0o700)
+
+
+def test_a_pipe_takes_the_data_and_stays_one(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    replace_output(pipe, b"text")
+    assert os.read(reader, 10) == b"text"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_symlink_still_leads_to_its_file(tmp_path: Path) -> None:
+    link, file = tmp_path / "link", tmp_path / "file"
+    link.symlink_to("file")
+    for data in (b"1", b"2"):  # first it leads nowhere
+        replace_output(link, data)
+        assert (link.is_symlink(), file.read_bytes()) == (True, data)

@@ -107,7 +107,7 @@ def write(rendered: Mapping[str, str], destination: Path) -> Iterator[Path]:
     """Write the files of a target to `destination` and yield the path of each.
 
     A directory receives all of them under their own names; any other path is the file itself, and Usage is raised for
-    several files. Each file is replaced atomically.
+    several files. Each file is replaced atomically; a device or a pipe takes the text.
     """
     into = destination.is_dir() or len(rendered) > 1
     if into and destination.exists() and not destination.is_dir():
@@ -116,7 +116,7 @@ def write(rendered: Mapping[str, str], destination: Path) -> Iterator[Path]:
         path = destination / name if into else destination
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write.replace(path, text.encode())
+            atomic_write.replace_output(path, text.encode())
         except OSError as error:
             raise Usage(f"{path} cannot be written: {error.strerror}", "choose another path with `-o`") from None
         yield path

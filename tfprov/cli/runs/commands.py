@@ -8,11 +8,12 @@ from pathlib import Path
 
 import click
 
-from tfprov.atomic_write import replace
+from tfprov.atomic_write import replace_output
 from tfprov.cli.escape_sequences import json_screened
 from tfprov.cli.options import cluster_option, json_option
 from tfprov.cli.output import table
 from tfprov.cli.printing.json_text import finite
+from tfprov.errors import Usage
 from tfprov.history import formats
 from tfprov.history.drawing.text_plot import text_plot
 from tfprov.history.reader import RunHistory, RunRecord
@@ -70,7 +71,10 @@ def compare_command(runs: Sequence[str], html: Path | None, cluster: str | None,
     if html is not None:
         from tfprov.history.drawing.html_report import html_report  # noqa: PLC0415
 
-        replace(html, html_report(comparison).encode("utf-8", "replace"))
+        try:
+            replace_output(html, html_report(comparison).encode("utf-8", "replace"))
+        except OSError as error:
+            raise Usage(f"{html} cannot be written: {error.strerror}", "choose another path with `--html`") from None
         click.echo(f"written to {html}", err=as_json)
     if as_json:
         _echo_json(comparison.to_dict())

@@ -56,3 +56,13 @@ def test_a_loss_that_is_no_number_is_null_in_json(runs: Path, loss: float) -> No
     assert listed["runs"][0]["loss"] is None
     assert [sample["loss"] for sample in shown["curve"]] == [50.0, None]
     assert compared["figures"][0]["loss"] is None
+
+
+def test_a_page_that_cannot_be_written_is_an_error_of_one_line(runs: Path) -> None:
+    for number in (1, 2):
+        record_run(runs, number, scripted(2), end={})
+    (runs / "file").touch()
+    failed = call(compare_command, "--html", str(runs / "file" / "page.html"), run_id(1), run_id(2))
+    assert str(failed.exception) == (
+        f"{runs}/file/page.html cannot be written: Not a directory; choose another path with `--html`"
+    )

@@ -92,6 +92,8 @@ def compare_command(runs: Sequence[str], html: Path | None, cluster: str | None,
 @json_option
 def rm_command(runs: Sequence[str], cluster: str | None, as_json: bool) -> None:
     """A run that is recorded at the moment is refused, and then none is removed."""
+    if not all(run.strip() for run in runs):  # an unset variable of a script; for other commands it is the newest run
+        raise click.UsageError("an empty text names no run to remove")
     history = RunHistory()
     found = list(dict.fromkeys(history.find(run, cluster) for run in runs))
     for directory in found:

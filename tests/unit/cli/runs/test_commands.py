@@ -43,6 +43,14 @@ def test_a_run_that_is_named_twice_is_removed_once(runs: Path) -> None:
     assert (done.exit_code, done.output) == (0, f"removed {run.id} of lab\n")
 
 
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_text_removes_no_run(runs: Path, empty: str) -> None:
+    run = record_run(runs, 1, scripted(2), end={})
+    refused = call(rm_command, run.id, empty)
+    assert (refused.exit_code, "an empty text names no run to remove" in refused.output) == (2, True)
+    assert run.path.is_dir()
+
+
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_is_null_in_json(runs: Path, loss: float) -> None:
     for number in (1, 2):

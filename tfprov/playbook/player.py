@@ -24,7 +24,7 @@ from tfprov.model.playbook import Command, Play, Step, WaitFor
 from tfprov.model.state import Observation
 from tfprov.planning.name_ranges import host_names
 from tfprov.planning.plan_text import format_count
-from tfprov.playbook.batches import is_exceeded, split
+from tfprov.playbook.batches import is_exceeded, joined, moves, split
 from tfprov.playbook.scheduled_gather import scheduled_gather
 from tfprov.playbook.steps import RUN, check
 
@@ -94,7 +94,7 @@ class Player:
         context = replace(hosts_of(self.context, one), tolerant=one.always, partial=self.options.partial)
         if self.failed and not one.always:
             context = context.limited(host for host in context.runtimes if host not in self.failed)
-        batches = list(split(_in_order(context), one.serial)) if _needs_hosts(one) else [()]
+        batches = self.batches(context, one)
         for number, hosts in enumerate(batches, start=1):
             if one.serial:
                 self.context.report.note(f"batch {number} of {len(batches)}: {host_names(hosts)}")
@@ -106,6 +106,15 @@ class Player:
                 return
         if one.always and (lost := missing(context)):
             yield combine_errors(lost)
+
+    def batches(self, context: Context, one: Play) -> Sequence[Sequence[str]]:
+        """Return the hosts of each batch; one empty batch for a play that needs no hosts."""
+        if not _needs_hosts(one):
+            return [()]
+        batches = list(split(_in_order(context), one.serial))
+        if len(batches) > 1 and any(step.module == "start" for step in one.steps):
+            return joined(batches, moves(context.wanted, observe(context, tolerant=True)))
+        return batches
 
     def note_rest(self, hosts: Sequence[str]) -> None:
         """Note the hosts of the batches that are not played."""

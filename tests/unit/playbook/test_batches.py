@@ -1,14 +1,16 @@
 """`serial:` and `max_fail_percentage:`: which hosts play together, and when failures stop a play."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.support.memory_cluster import make_context
 from tests.support.memory_plays import MemoryPlays
 from tfprov.errors import HostError, TaskFailed, TfprovError, Unreachable
 from tfprov.model.playbook import BatchSize
-from tfprov.playbook.batches import is_exceeded, split
+from tfprov.playbook.batches import is_exceeded, joined, split
 
 INVENTORY = """
 all: {vars: {tfprov: {cluster: lab, command: [python], start_timeout: 2, restart: never}}}
@@ -49,6 +51,24 @@ def test_hosts_are_split_as_ansible_splits_them(sizes: list[BatchSize], expected
     assert [len(batch) for batch in batches] == expected
     assert [host for batch in batches for host in batch] == hosts
     assert list(split([], sizes)) == []
+
+
+def test_a_host_that_a_task_leaves_is_played_with_the_host_that_gets_it() -> None:
+    batches = [("h1", "h2"), ("h3", "h4"), ("h5",)]
+    assert joined(batches, {}) == batches
+    assert joined(batches, {"h1": ["h3"], "h3": ["h5"]}) == [("h1", "h2", "h3", "h5"), ("h4",)]
+    assert joined(batches, {"h5": ["h1"], "h2": ["h1", "gone"]}) == batches
+
+
+def test_a_task_that_moves_never_runs_twice(plays: MemoryPlays) -> None:
+    plays.play(f"- {{hosts: all, tasks: {UP}}}")
+    shifted = INVENTORY.replace("{h2: , h3: , h4: , h5: }", "{h3: , h2: , h4: , h5: , h6: }")
+    made = make_context(shifted, (), plays.hosts)
+    plays.context = replace(made, home=plays.context.home, target=plays.context.target, report=plays.report)
+    plays.hosts["h2"].silent.add("worker/1")
+    fails(plays, f"- {{hosts: worker, serial: 1, tasks: {UP}}}")
+    assert plays.report.notes[-1] == "the play stops before 3 hosts: h[4:6]"
+    assert plays.running() == ["ps/0", "worker/2", "worker/3"]
 
 
 def test_a_share_must_be_exceeded_not_reached_and_all_hosts_are_always_too_many() -> None:

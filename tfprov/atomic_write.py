@@ -20,15 +20,19 @@ _REPORTS_ERRORS = (5, 8)
 
 
 def replace(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Replace `path` with `data`: write a temporary file beside it, fsync, and rename."""
+    """Replace `path` with `data`: write a temporary file beside it, fsync, and rename. An OSError has the file's name."""
     beside = path.with_name(f"{path.name}.part")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        if not mode & 0o077:  # also if a killed run left the file with another mode
-            os.fchmod(descriptor, mode)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if not mode & 0o077:  # also if a killed run left the file with another mode
+                os.fchmod(descriptor, mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:  # of a descriptor, which has no name
+        error.filename = error.filename or str(path)
+        raise
     beside.replace(path)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.full_disk import full_disk
 from tfprov.atomic_write import private_directory, replace, replace_output
 
 
@@ -54,3 +55,11 @@ def test_a_symlink_still_leads_to_its_file(tmp_path: Path) -> None:
     for data in (b"1", b"2"):  # first it leads nowhere
         replace_output(link, data)
         assert (link.is_symlink(), file.read_bytes()) == (True, data)
+
+
+def test_the_error_of_a_full_disk_has_the_name_of_the_file(tmp_path: Path) -> None:
+    replace(tmp_path / "file", b"before")
+    with full_disk(2), pytest.raises(OSError, match="File too large") as caught:
+        replace(tmp_path / "file", b"after")
+    assert caught.value.filename == str(tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b"before"

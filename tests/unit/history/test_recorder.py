@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import random
-import resource
 import signal
 import stat
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.full_disk import full_disk
 from tests.support.run_history import description, progress, record_run, run_id, scripted, streams, task
 from tests.support.waiting import until
 from tfprov.engine.events import ActionFailed, LogLine, Note, RunStarted
@@ -224,13 +224,9 @@ def test_a_disk_that_takes_a_part_of_a_write_is_full(tmp_path: Path, event: Note
     warnings: list[str] = []
     recorder = Recorder(RunDir(tmp_path / run_id(1)), "run", warn=warnings.append)
     recorder.open(description)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))  # like a full disk, it takes what fits
-    try:
+    with full_disk(4096):
         recorder.handle(event)
         recorder.flush()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     recorder.close()
     assert warnings == [f"the run is not recorded any more: {tmp_path / run_id(1)}: File too large"]
 

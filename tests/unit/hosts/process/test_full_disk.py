@@ -1,11 +1,14 @@
 """A supervisor lives on, and records the end of its task, while the disk is full."""
 
+import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from tfprov.hosts.process.stop import stop_task
 from tfprov.hosts.process.supervisor import Supervisor
 from tfprov.hosts.process.task_dir import TaskDir
 
@@ -31,6 +34,17 @@ def test_the_end_is_written_over_the_last_state_where_no_file_can_be_made(direct
     (directory.path / "state.json.part").mkdir()
     supervise(directory)
     assert ended(directory) == ("exited", 3)
+
+
+def test_a_task_is_stopped_also_where_its_grace_cannot_be_written(directory: TaskDir) -> None:
+    (directory.path / "grace.part").mkdir()
+    held = directory.lock(timeout=1.0)
+    assert held is not None
+    release = threading.Timer(0.1, os.close, (held,))
+    release.start()
+    stop_task("h1", directory, "worker/0", 1.0)
+    release.join()
+    assert not directory.is_supervised()
 
 
 def supervise(directory: TaskDir) -> None:

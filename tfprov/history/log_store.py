@@ -25,6 +25,8 @@ OF_ALL = 1024 * 1024 * 1024
 _NAME = re.compile(r"(?P<job>[a-z_]+)-(?P<index>[0-9]+)\.log\.gz", re.ASCII)
 _PART = re.compile(r"(?P<job>[a-z_]+)-(?P<index>[0-9]+)(?:\.[12])?\.log\.gz", re.ASCII)
 _NUMBER = "#"
+_MAGIC = b"\x1f\x8b"
+"""Begins a gzip member."""
 _CHUNK = 256 * 1024
 _LONGEST = 16 * 1024
 """Characters of a line that are kept."""
@@ -153,12 +155,19 @@ class LogTail:
 
     def _of(self, path: Path) -> Iterator[LogLine]:
         begin = self._ends.get(path.name, 0)
-        if path.stat().st_size < begin:  # it has made room
+        if not _continues(path, begin):  # it has made room
             begin = 0
         for end, data in _members(path, begin):
             if end:
                 self._ends[path.name] = end
                 yield from filter(None, map(_parsed, data.decode("utf-8", "replace").split("\n")))
+
+
+def _continues(path: Path, begin: int) -> bool:
+    """Whether a file ends at `begin`, or goes on there with another member."""
+    with path.open("rb") as file:
+        file.seek(begin)
+        return file.read(len(_MAGIC)) == _MAGIC if path.stat().st_size > begin else path.stat().st_size == begin
 
 
 def _parsed(line: str) -> LogLine | None:

@@ -33,10 +33,12 @@ def show_command(run: str, cluster: str | None, as_json: bool) -> None:
     if as_json:
         _echo_json(record.to_dict())
         return
-    for line in show_lines(record, time.time()):
-        click.echo(line)
-    click.echo()
-    for line in table([("TASK", "HOST", "STATE", "EXIT CODE", "RESTARTS", "TOOK"), *_task_rows(record)]):
+    head = ("TASK", "HOST", "STATE", "EXIT CODE", "RESTARTS", "TOOK")
+    try:
+        lines = [*show_lines(record, time.time()), "", *table([head, *_task_rows(record)])]
+    except (TypeError, AttributeError, LookupError, ValueError, ArithmeticError) as error:
+        raise record.damaged(f"a field of run.json or end.json has another form: {error}") from None
+    for line in lines:
         click.echo(line)
 
 

@@ -74,3 +74,11 @@ def test_a_page_that_cannot_be_written_is_an_error_of_one_line(runs: Path) -> No
     assert str(failed.exception) == (
         f"{runs}/file/page.html cannot be written: Not a directory; choose another path with `--html`"
     )
+
+
+def test_fields_of_another_form_are_an_error_of_one_line(runs: Path) -> None:
+    run = record_run(runs, 1, scripted(2), end={"checkpoint": "model.ckpt-1"})
+    shown = call(show_command, run.id)
+    assert isinstance(shown.exception, Usage)
+    assert str(shown.exception).startswith(f"{run.id} is damaged: a field of run.json or end.json has another form: ")
+    assert shown.output == ""

@@ -47,7 +47,8 @@ class PlayOptions:
 class _Batch:
     """Hosts that play all steps of a play together. `context` is limited to those of them that have not failed.
 
-    `percentage` is the share that may fail, None if none may. `before` was observed just before the first start.
+    `percentage` is the share that may fail, None if none may. `before` was observed just before the first start. `trained`
+    is whether the training was followed to its end.
     """
 
     whole: Context
@@ -56,6 +57,7 @@ class _Batch:
     percentage: float | None
     before: Observation | None = None
     failed: set[str] = field(default_factory=set)
+    trained: bool = False
 
     def drop(self, hosts: Iterable[str]) -> None:
         """Continue without `hosts`, which failed."""
@@ -129,7 +131,8 @@ class Player:
                     continue
                 self.update_lock(batch.context, step)
                 self.run_step(batch, step)
-                self.followed = self.followed or _follows(step)
+                batch.trained = batch.trained or _follows(step)
+                self.followed = self.followed or batch.trained
             except (TfprovError, KeyboardInterrupt) as error:
                 yield self.report_interrupt(error)
                 if batch.before is not None and isinstance(error, TfprovError) and _ends_start(batch, step):
@@ -184,7 +187,7 @@ class Player:
         self.failed |= hosts
         self.tolerated.append(error)
         self.context.report.note(f"{error}\ncontinuing without {host_names(hosts)}")
-        if batch.before is not None:
+        if batch.before is not None and _ends_start(batch, step):
             try:  # Ctrl-C ends the play: the batch that called this reports it
                 self.lock.take(tolerant=True)
                 take_back(batch.whole.limited(hosts), batch.before)
@@ -240,8 +243,8 @@ def _starts(step: Step) -> bool:
 
 
 def _ends_start(batch: _Batch, step: Step) -> bool:
-    """Whether what was started is taken back when `step` fails: of a play with batches, a failure of any of its steps."""
-    return _starts(step) or (bool(batch.hosts) and not _follows(step) and step.module != "gather")
+    """Whether a failure of `step` takes back what was started; that of a command does in a play with batches."""
+    return _starts(step) or (bool(batch.hosts) and isinstance(step.arguments, Command) and not batch.trained)
 
 
 def _follows(step: Step) -> bool:

@@ -165,6 +165,25 @@ def test_a_command_that_fails_takes_back_what_its_batch_or_its_host_has_started(
     assert plays.running() == ["worker/0", "worker/1", "worker/3"], "h2 was started before this play"
 
 
+def test_what_has_trained_is_not_taken_back(plays: MemoryPlays) -> None:
+    def ends(_argv: Sequence[str]) -> tuple[int, str]:
+        plays.hosts["h2"].exits("worker/0", 0)
+        return 0, ""
+
+    plays.hosts["h2"].answer = ends
+    steps = "[start, command: train, wait: {for: done}, command: fail h3, stop: {tasks: ps}]"
+    plays.hosts["h1"].refuses["stop ps/0"] = "it hangs"
+    fails(plays, f"- {{hosts: all, max_fail_percentage: 50, tasks: {steps}}}")
+    assert plays.running() == ["ps/0", "worker/1", "worker/2", "worker/3"]
+    assert "worker/0" in plays.hosts["h2"].places
+
+
+def test_a_stop_that_fails_takes_nothing_back(plays: MemoryPlays) -> None:
+    plays.hosts["h3"].refuses["stop worker/1"] = "it hangs"
+    fails(plays, "- {hosts: worker, serial: 2, tasks: [start, stop: {tasks: worker/1}]}")
+    assert plays.running() == ["worker/0", "worker/1"]
+
+
 def test_a_command_that_fails_in_a_play_without_batches_takes_nothing_back(plays: MemoryPlays) -> None:
     fails(plays, "- {hosts: worker, tasks: [start, command: fail h2]}")
     assert plays.running() == ["worker/0", "worker/1", "worker/2", "worker/3"]

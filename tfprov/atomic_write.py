@@ -20,15 +20,19 @@ _REPORTS_ERRORS = (5, 8)
 
 
 def replace(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Replace `path` with `data`: write a temporary file beside it, fsync, and rename."""
+    """Replace `path` with `data`: write a temporary file beside it, fsync, and rename. An OSError has the file's name."""
     beside = path.with_name(f"{path.name}.part")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        if not mode & 0o077:  # also if a killed run left the file with another mode
-            os.fchmod(descriptor, mode)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if not mode & 0o077:  # also if a killed run left the file with another mode
+                os.fchmod(descriptor, mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:  # of a descriptor, which has no name
+        error.filename = error.filename or str(path)
+        raise
     beside.replace(path)
 
 
@@ -44,6 +48,21 @@ def replace_shared(path: Path, data: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def replace_output(path: Path, data: bytes) -> None:
+    """Replace a file that a user named: a symlink still leads to it, and a device or a pipe takes the data."""
+    if path.exists() and not path.is_file():
+        with path.open("wb") as sink:
+            sink.write(data)
+    else:
+        replace(Path(os.path.realpath(path)), data)
+
+
+def write_whole(descriptor: int, data: bytes) -> None:
+    """Write all of `data`. A disk that becomes full takes what fits of one write, and raises OSError at the next."""
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def private_directory(path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Private directories are for their owner alone, whatever the umask."""
+"""Private directories are for their owner alone, whatever the umask; pipes and symlinks that a user names stay."""
 
 import os
 import stat
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tfprov.atomic_write import private_directory, replace
+from tests.support.full_disk import full_disk
+from tfprov.atomic_write import private_directory, replace, replace_output
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o777], ids=oct)
@@ -35,3 +36,30 @@ def test_an_existing_directory_becomes_private_and_its_parents_stay(tmp_path: Pa
         path.chmod(0o755)
     private_directory(above / "ours")
     assert (mode(above), mode(above / "ours")) == (0o755, 0o700)
+
+
+def test_a_pipe_takes_the_data_and_stays_one(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    replace_output(pipe, b"text")
+    assert os.read(reader, 10) == b"text"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_symlink_still_leads_to_its_file(tmp_path: Path) -> None:
+    link, file = tmp_path / "link", tmp_path / "file"
+    link.symlink_to("file")
+    for data in (b"1", b"2"):  # first it leads nowhere
+        replace_output(link, data)
+        assert (link.is_symlink(), file.read_bytes()) == (True, data)
+
+
+def test_the_error_of_a_full_disk_has_the_name_of_the_file(tmp_path: Path) -> None:
+    replace(tmp_path / "file", b"before")
+    with full_disk(2), pytest.raises(OSError, match="File too large") as caught:
+        replace(tmp_path / "file", b"after")
+    assert caught.value.filename == str(tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b"before"

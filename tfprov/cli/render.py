@@ -1,7 +1,7 @@
 """`tfprov render`: the same cluster, written for another engine such as Kubernetes."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,10 +73,10 @@ def render_command(
         raise combine_errors([*errors, error]) from None
     if errors:
         raise errors[0]
-    _show(cluster.render(target, settings, template_dir=template_dir).files, output)
+    _show(cluster.render(target, settings, template_dir=template_dir).files, output, sources_of(options))
 
 
-def _show(files: Mapping[str, str], output: Path | None) -> None:
+def _show(files: Mapping[str, str], output: Path | None, sources: Sequence[str]) -> None:
     if output is None:
         if len(files) > 1:
             raise Usage(f"there are {len(files)} files: {', '.join(files)}", "give a directory with `-o DIR`")
@@ -85,7 +85,7 @@ def _show(files: Mapping[str, str], output: Path | None) -> None:
         return
     from tfprov.render.output import write  # noqa: PLC0415
 
-    for path in write(files, output):
+    for path in write(files, output, keep=[Path(source) for source in sources]):
         click.echo(f"wrote {path}", err=True)
 
 

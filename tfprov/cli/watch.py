@@ -15,6 +15,7 @@ from tfprov.cli.live.layout import fitted_table, summary_line
 from tfprov.cli.options import change_options, cluster_of, exit_code_of_training, inventory_options, json_option
 from tfprov.cli.output import Printer, table
 from tfprov.cli.printing.json_events import JsonEvents, events_option
+from tfprov.cli.printing.json_text import finite
 from tfprov.cli.printing.log_text import LinePattern
 from tfprov.cli.printing.moments import parse_range
 from tfprov.cli.shells import values
@@ -188,7 +189,7 @@ def status_command(watches: bool, places: bool, as_json: bool, **options: Any) -
 
 
 def _json_lines(result: Status | Placement) -> Iterator[str]:
-    yield json_screened(json.dumps(result.to_dict(), indent=2))
+    yield json_screened(json.dumps(finite(result.to_dict()), indent=2))
 
 
 def _print(printer: Printer, lines: Iterable[str]) -> None:

@@ -23,6 +23,8 @@ def observe(context: Context, *, tolerant: bool = False, hosts: Collection[str] 
         h: e for h, e in context.unresponsive.items() if h in chosen and (context.tolerant or not needs(context, h))
     }
     states, failed = _observe_all([context.runtimes[host] for host in chosen if host not in skipped], context.forks)
+    for host in states:  # one that was silent before a batch of other hosts, and answers now
+        context.unresponsive.pop(host, None)
     vital = [error for host, error in failed.items() if needs(context, host)]
     if vital and not (tolerant or context.tolerant):
         raise combine_errors(vital)

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tfprov.atomic_write import write_whole
+
 _TAIL = 64 * 1024
-"""Bytes at the end in which the last line is looked for."""
+"""Bytes at the end in which the last line is looked for first: the error of many hosts takes more."""
 
 
 class Appender:
@@ -23,7 +25,7 @@ class Appender:
     def append(self, record: Mapping[str, Any]) -> None:
         """Append a line. Raises OSError."""
         line = json.dumps(record, ensure_ascii=False, separators=(",", ":"), default=str) + "\n"
-        os.write(self._descriptor, line.encode("utf-8", "replace"))
+        write_whole(self._descriptor, line.encode("utf-8", "replace"))
 
     def close(self) -> None:
         """Close the file."""
@@ -46,11 +48,16 @@ def last_line(path: Path) -> dict[str, Any] | None:
     """Return the last whole object of a file; None if there is none."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, io.SEEK_END) - _TAIL))
-            lines = file.read().splitlines(keepends=True)
+            size, tail = file.seek(0, io.SEEK_END), _TAIL
+            while True:
+                file.seek(max(0, size - tail))
+                lines = file.read().splitlines(keepends=True)
+                record = next((record for line in reversed(lines) if (record := _parsed(line)) is not None), None)
+                if record is not None or tail >= size:
+                    return record
+                tail *= 8
     except OSError:
         return None
-    return next((record for line in reversed(lines) if (record := _parsed(line)) is not None), None)
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

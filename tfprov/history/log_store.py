@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfprov.atomic_write import write_whole
+
 LIMIT = 16 * 1024 * 1024
 """Bytes of text that are kept of a task, before they are compressed."""
 OF_ALL = 1024 * 1024 * 1024
@@ -23,6 +25,8 @@ OF_ALL = 1024 * 1024 * 1024
 _NAME = re.compile(r"(?P<job>[a-z_]+)-(?P<index>[0-9]+)\.log\.gz", re.ASCII)
 _PART = re.compile(r"(?P<job>[a-z_]+)-(?P<index>[0-9]+)(?:\.[12])?\.log\.gz", re.ASCII)
 _NUMBER = "#"
+_MAGIC = b"\x1f\x8b"
+"""Begins a gzip member."""
 _CHUNK = 256 * 1024
 _LONGEST = 16 * 1024
 """Characters of a line that are kept."""
@@ -71,12 +75,13 @@ class TaskLog:
 
     def add(self, at: float, text: str) -> None:
         """Add a line that was printed or read `at` seconds since 1970; `flush` writes it."""
+        text = text[:_LONGEST]
         if self._known is not None:
             known = next(self._known, None)
             if known is not None and known.text == text:
                 return
             self._known = None
-        self._pending.append(f"{int(at * 1000)}\t{text[:_LONGEST]}\n")
+        self._pending.append(f"{int(at * 1000)}\t{text}\n")
 
     def skip(self) -> None:
         """Expect no recorded lines again: the next ones follow them."""
@@ -101,7 +106,7 @@ class TaskLog:
         self._size += len(text)
         descriptor = os.open(self._path(self._number), mode, 0o600)
         try:
-            os.write(descriptor, gzip.compress(text, 6, mtime=0))
+            write_whole(descriptor, gzip.compress(text, 6, mtime=0))
         finally:
             os.close(descriptor)
 
@@ -150,12 +155,19 @@ class LogTail:
 
     def _of(self, path: Path) -> Iterator[LogLine]:
         begin = self._ends.get(path.name, 0)
-        if path.stat().st_size < begin:  # it has made room
+        if not _continues(path, begin):  # it has made room
             begin = 0
         for end, data in _members(path, begin):
             if end:
                 self._ends[path.name] = end
                 yield from filter(None, map(_parsed, data.decode("utf-8", "replace").split("\n")))
+
+
+def _continues(path: Path, begin: int) -> bool:
+    """Whether a file ends at `begin`, or goes on there with another member."""
+    with path.open("rb") as file:
+        file.seek(begin)
+        return file.read(len(_MAGIC)) == _MAGIC if path.stat().st_size > begin else path.stat().st_size == begin
 
 
 def _parsed(line: str) -> LogLine | None:

@@ -87,6 +87,10 @@ class RunRecord:
         """Return readers of the events and of the progress that are added from now on, after all there are."""
         return Follower(self.directory.events), Follower(self.directory.progress)
 
+    def damaged(self, why: str) -> Usage:
+        """Return the error for a run whose files cannot be shown."""
+        return _damaged(self.directory, why)
+
     def to_dict(self) -> dict[str, Any]:
         """Return `runs show --json`."""
         return {
@@ -178,11 +182,13 @@ class RunHistory:
                 f"{directory.id} was recorded by a later version of tfprov: {error}", "upgrade tfprov"
             ) from None
         except (OSError, ValueError) as error:
-            what = f"{directory.id} is damaged: {_reason(error)}"
-            raise Usage(
-                what, f"its files are in {directory.path}; `tfprov runs rm {directory.id}` removes it"
-            ) from None
+            raise _damaged(directory, _reason(error)) from None
         return RunRecord(directory, summarize(directory), description, end)
+
+
+def _damaged(directory: RunDir, why: str) -> Usage:
+    fix = f"its files are in {directory.path}; `tfprov runs rm {directory.id}` removes it"
+    return Usage(f"{directory.id} is damaged: {why}", fix)
 
 
 def _reason(error: Exception) -> str:

@@ -122,8 +122,10 @@ class Recorder:
         threading.Thread(target=self._flush_logs, name="tfprov-history", daemon=True).start()
 
     def describe(self, description: Mapping[str, Any]) -> None:
-        """Replace run.json, but for the start of the run and the verb that began it."""
-        with suppress(OSError, ValueError):
+        """Replace run.json, but for the start of the run and the verb that began it; not after `discard` or an error."""
+        if self._failed:
+            return
+        with suppress(OSError, ValueError, KeyError):
             before = self.directory.read(self.directory.run_file)
             description = {**description, "started": before["started"], "verb": before["verb"]}
         begun = {"run": self.directory.id, "verb": self._verb, "started": self._wall()}

@@ -8,18 +8,29 @@ from tfprov.history.run_dir import RunDir, held_alone
 from tfprov.history.summary import INTERRUPTED, UP, RunSummary
 
 
-def remove(directory: RunDir) -> None:
-    """Remove a run. Raises Usage while it is recorded or supervised."""
+def refuse_followed(directory: RunDir) -> None:
+    """Raise Usage while a run is recorded or supervised."""
     if directory.is_supervised:
         raise Usage(f"{directory.id} is followed by its supervisor", "end it with `tfprov down` first")
+    if directory.is_live:
+        raise _recorded(directory)
+
+
+def remove(directory: RunDir) -> None:
+    """Remove a run. Raises Usage while it is recorded or supervised."""
+    refuse_followed(directory)
     with held_alone(directory.lock) as alone:
         if not alone:
-            raise Usage(f"{directory.id} is recorded at the moment", "end it with `tfprov down` first")
+            raise _recorded(directory)
         # Renamed first: a removal that is killed leaves nothing that looks like a run.
         aside = directory.path.with_name(f".removed-{directory.id}")
         shutil.rmtree(aside, ignore_errors=True)
         directory.path.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def _recorded(directory: RunDir) -> Usage:
+    return Usage(f"{directory.id} is recorded at the moment", "end it with `tfprov down` first")
 
 
 def to_prune(

@@ -21,6 +21,10 @@ newer         a later version of tfprov recorded it
 """
 
 
+_FOREVER = 253402300800.0
+"""The year 10000, in seconds since 1970."""
+
+
 @dataclass(frozen=True)
 class RunSummary:
     """One line on a run. Times are seconds since 1970; what is unknown is None.
@@ -64,7 +68,7 @@ def summarize(directory: RunDir) -> RunSummary:
         description = directory.read(directory.run_file)
         summary = replace(
             summary,
-            started=float(description["started"]),
+            started=_moment(description["started"]),
             verb=str(description.get("verb", "")),
             steps=_whole(description.get("steps")),
             tasks=len(description.get("tasks", ())),
@@ -97,7 +101,7 @@ def _with_end(summary: RunSummary, end: dict[str, Any]) -> RunSummary:
     return replace(
         summary,
         outcome=str(end["outcome"]),
-        ended=float(end["ended"]),
+        ended=_moment(end["ended"]),
         exit_code=_whole(end.get("exit_code")),
         error=str(end.get("error") or ""),
         quality={str(tag): float(value) for tag, value in quality.items()},
@@ -131,6 +135,13 @@ def _time_of(run: str) -> float:
         return float(calendar.timegm(time.strptime(run.partition("-")[0], "%Y%m%dT%H%M%SZ")))
     except ValueError:
         return 0.0
+
+
+def _moment(value: Any) -> float:
+    """Return a time of a clock; ValueError for a number that no calendar has."""
+    if not 0 <= (at := float(value)) < _FOREVER:
+        raise ValueError(f"{at} is no time")
+    return at
 
 
 def _whole(value: object) -> int | None:

@@ -22,10 +22,10 @@ def ranges(indexes: Iterable[str], limit: int | None = None) -> str:
 def host_names(hosts: Iterable[str]) -> str:
     """Return hosts as Ansible writes ranges, `node[17:52]`, where they are numbered; else a few, and how many more."""
     parts: list[list[str]] = []
-    by_shape: dict[tuple[str, str], list[str]] = {}
+    by_shape: dict[tuple[str, str | None], list[str]] = {}
     for name in sorted(set(hosts)):
         match = _NUMBERED.fullmatch(name)
-        shape = (match["before"], match["after"]) if match else (name, "")
+        shape = (match["before"], match["after"]) if match else (name, None)
         if shape not in by_shape:
             by_shape[shape] = []
             parts.append(by_shape[shape])

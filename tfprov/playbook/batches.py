@@ -1,11 +1,12 @@
 """Batches of hosts: a play's `serial:` and `max_fail_percentage:`, read and applied; canaries. Pure."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.playbook import BatchSize
+from tfprov.model.state import Container, Observation, State
 from tfprov.model.yaml_node import Items, Node, Scalar
 
 _SIZE = re.compile(r"(?P<number>[0-9]{1,9})(?P<percent>%?)")
@@ -68,20 +69,58 @@ def split(hosts: Sequence[str], sizes: Sequence[BatchSize]) -> Iterator[tuple[st
         begin, number = end, number + 1
 
 
+def moves(wanted: Iterable[Container], seen: Observation) -> Mapping[str, Sequence[str]]:
+    """Return, for each host, the hosts where tasks run that move to it: they must end there before they start on it."""
+    runs: dict[str, list[str]] = {}
+    for one in seen.containers():
+        if one.state is State.RUNNING:
+            runs.setdefault(one.task, []).append(one.host)
+    left: dict[str, list[str]] = {}
+    for container in wanted:
+        name, host = container.task.name, container.task.host
+        left.setdefault(host, []).extend(old for old in runs.get(name, ()) if old != host)
+    return left
+
+
+def joined(batches: Sequence[Sequence[str]], left: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
+    """Return `batches` with the hosts from which tasks move to a host (`left`) in its batch, or in an earlier one."""
+    played: dict[str, None] = {}
+    known = {host for batch in batches for host in batch}
+    result = []
+    for batch in batches:
+        hosts = dict.fromkeys(host for host in batch if host not in played)
+        waiting = list(hosts)
+        while waiting:
+            for old in left.get(waiting.pop(0), ()):
+                if old in known and old not in hosts and old not in played:
+                    hosts[old] = None
+                    waiting.append(old)
+        played |= hosts
+        result.append(tuple(hosts))
+    return [hosts for hosts in result if hosts]
+
+
 def _count(size: BatchSize, hosts: int) -> int:
     return max(1, hosts * size.number // 100) if size.percent else size.number
 
 
 def canary_hosts(plan: Plan, number: int) -> tuple[str, ...]:
-    """Return the first `number` hosts on which `plan` starts tasks, and those from which these tasks move.
+    """Return the first `number` hosts on which `plan` starts tasks, those from which these tasks move, and so on.
 
-    A task that moves is stopped on its old host first, or it would run twice. Empty if nothing starts.
+    A task that moves is stopped on its old host first, or it would run twice; what starts there may have moved, too. Empty
+    if nothing starts.
     """
-    starts = [action for action in plan.actions if action.kind == ActionKind.START]
-    first = list(dict.fromkeys(action.host for action in starts))[:number]
-    tasks = {action.subject for action in starts if action.host in first}
-    left = [action.host for action in plan.actions if action.kind == ActionKind.REMOVE and action.subject in tasks]
-    return tuple(dict.fromkeys([*first, *left]))
+    starting: dict[str, list[str]] = {}
+    left: dict[str, list[str]] = {}
+    for action in plan.actions:
+        if action.kind == ActionKind.START:
+            starting.setdefault(action.host, []).append(action.subject)
+        elif action.kind == ActionKind.REMOVE:
+            left.setdefault(action.subject, []).append(action.host)
+    hosts = list(starting)[:number]
+    for host in hosts:  # which grows meanwhile
+        hosts += [old for task in starting.get(host, ()) for old in left.get(task, ()) if old not in hosts]
+    return tuple(dict.fromkeys(hosts))
 
 
 def is_exceeded(failed: int, size: int, percentage: float) -> bool:

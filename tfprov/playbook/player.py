@@ -24,7 +24,7 @@ from tfprov.model.playbook import Command, Play, Step, WaitFor
 from tfprov.model.state import Observation
 from tfprov.planning.name_ranges import host_names
 from tfprov.planning.plan_text import format_count
-from tfprov.playbook.batches import is_exceeded, split
+from tfprov.playbook.batches import is_exceeded, joined, moves, split
 from tfprov.playbook.scheduled_gather import scheduled_gather
 from tfprov.playbook.steps import RUN, check
 
@@ -47,7 +47,8 @@ class PlayOptions:
 class _Batch:
     """Hosts that play all steps of a play together. `context` is limited to those of them that have not failed.
 
-    `percentage` is the share that may fail, None if none may. `before` was observed just before the first start.
+    `percentage` is the share that may fail, None if none may. `before` was observed just before the first start. `trained`
+    is whether the training was followed to its end.
     """
 
     whole: Context
@@ -56,6 +57,7 @@ class _Batch:
     percentage: float | None
     before: Observation | None = None
     failed: set[str] = field(default_factory=set)
+    trained: bool = False
 
     def drop(self, hosts: Iterable[str]) -> None:
         """Continue without `hosts`, which failed."""
@@ -94,7 +96,7 @@ class Player:
         context = replace(hosts_of(self.context, one), tolerant=one.always, partial=self.options.partial)
         if self.failed and not one.always:
             context = context.limited(host for host in context.runtimes if host not in self.failed)
-        batches = list(split(_in_order(context), one.serial)) if _needs_hosts(one) else [()]
+        batches = self.batches(context, one)
         for number, hosts in enumerate(batches, start=1):
             if one.serial:
                 self.context.report.note(f"batch {number} of {len(batches)}: {host_names(hosts)}")
@@ -106,6 +108,15 @@ class Player:
                 return
         if one.always and (lost := missing(context)):
             yield combine_errors(lost)
+
+    def batches(self, context: Context, one: Play) -> Sequence[Sequence[str]]:
+        """Return the hosts of each batch; one empty batch for a play that needs no hosts."""
+        if not _needs_hosts(one):
+            return [()]
+        batches = list(split(_in_order(context), one.serial))
+        if len(batches) > 1 and any(step.module == "start" for step in one.steps):
+            return joined(batches, moves(context.wanted, observe(context, tolerant=True)))
+        return batches
 
     def note_rest(self, hosts: Sequence[str]) -> None:
         """Note the hosts of the batches that are not played."""
@@ -120,10 +131,11 @@ class Player:
                     continue
                 self.update_lock(batch.context, step)
                 self.run_step(batch, step)
-                self.followed = self.followed or _follows(step)
+                batch.trained = batch.trained or _follows(step)
+                self.followed = self.followed or batch.trained
             except (TfprovError, KeyboardInterrupt) as error:
                 yield self.report_interrupt(error)
-                if batch.before is not None and isinstance(error, TfprovError) and _starts(step):
+                if batch.before is not None and isinstance(error, TfprovError) and _ends_start(batch, step):
                     yield from self.take_back(_reachable(batch), batch.before)
                 if not one.always:
                     return
@@ -149,12 +161,13 @@ class Player:
 
     def run_command(self, batch: _Batch, step: Step) -> None:
         """Run a command once on each host of a batch, also after it has failed on another."""
-        seen: list[Observation] = []
-        self.tolerating(batch, step, lambda: seen.append(observe(batch.context)))
+        seen = observe(batch.context, tolerant=True)  # also without the chief's host, which other steps need
+        if lost := [seen.unreachable[host] for host in batch.hosts if host in seen.unreachable.keys() - batch.failed]:
+            self.tolerate(batch, step, combine_errors(lost))
         errors = []
         for host in (host for host in batch.hosts if host not in batch.failed):
             try:
-                self.run(replace(batch.context.limited({host}), seen=seen[0]), step)
+                self.run(replace(batch.context.limited({host}), seen=seen), step)
             except HostError as error:
                 errors.append(error)
         if errors:
@@ -174,8 +187,12 @@ class Player:
         self.failed |= hosts
         self.tolerated.append(error)
         self.context.report.note(f"{error}\ncontinuing without {host_names(hosts)}")
-        if batch.before is not None and _starts(step):
-            self.tolerated += self.take_back(batch.whole.limited(hosts), batch.before)
+        if batch.before is not None and _ends_start(batch, step):
+            try:  # Ctrl-C ends the play: the batch that called this reports it
+                self.lock.take(tolerant=True)
+                take_back(batch.whole.limited(hosts), batch.before)
+            except TfprovError as failure:
+                self.tolerated.append(failure)
 
     def attempt(self, batch: _Batch, step: Step) -> None:
         """Run a step on the hosts of a batch that have not failed."""
@@ -223,6 +240,11 @@ class Player:
 
 def _starts(step: Step) -> bool:
     return step.module == "start" or (isinstance(step.arguments, WaitFor) and step.arguments.condition == "serving")
+
+
+def _ends_start(batch: _Batch, step: Step) -> bool:
+    """Whether a failure of `step` takes back what was started; that of a command does in a play with batches."""
+    return _starts(step) or (bool(batch.hosts) and isinstance(step.arguments, Command) and not batch.trained)
 
 
 def _follows(step: Step) -> bool:

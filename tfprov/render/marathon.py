@@ -7,6 +7,7 @@ apps. A chief that is restarted after the training finds the last checkpoint and
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, count
 
 from tfprov.errors import Problem, Usage
 from tfprov.model.cluster import Cluster, Task
@@ -82,14 +83,12 @@ class Marathon(BaseTarget):
         assert isinstance(first, int)
         web = [task for task in cluster.tasks if task.is_web]
         servers = sorted((task for task in cluster.tasks if not task.is_web), key=_by_port)
-        end = first + len(servers)
-        if end > 65535:
-            raise Usage(f"`--set port={first}` leaves too few ports for {len(servers)} tasks", "use a lower one")
         ports = {task.name: first + number for number, task in enumerate(servers)}
         for task in web:
-            taken = first <= inventory_ports[task.name] < end or inventory_ports[task.name] in ports.values()
-            ports[task.name] = end if taken else inventory_ports[task.name]
-            end += taken
+            candidates = chain([inventory_ports[task.name]], count(first + len(servers)))
+            ports[task.name] = next(port for port in candidates if port not in ports.values())
+        if max(ports.values()) > 65535:
+            raise Usage(f"`--set port={first}` leaves too few ports for {len(ports)} tasks", "use a lower one")
         return ports
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:

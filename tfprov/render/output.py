@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +103,11 @@ def text_of(value: object, texts: list[Any]) -> object:
     return value
 
 
-def write(rendered: Mapping[str, str], destination: Path) -> Iterator[Path]:
-    """Write the files of a target to `destination` and yield the path of each.
+def write(rendered: Mapping[str, str], destination: Path, keep: Collection[Path] = ()) -> Iterator[Path]:
+    """Write the files of a target to `destination` and yield the path of each. Usage is raised for a file in `keep`.
 
     A directory receives all of them under their own names; any other path is the file itself, and Usage is raised for
-    several files. Each file is replaced atomically.
+    several files. Each file is replaced atomically; a device or a pipe takes the text.
     """
     into = destination.is_dir() or len(rendered) > 1
     if into and destination.exists() and not destination.is_dir():
@@ -115,8 +115,10 @@ def write(rendered: Mapping[str, str], destination: Path) -> Iterator[Path]:
     for name, text in rendered.items():
         path = destination / name if into else destination
         try:
+            if path.is_file() and any(one.is_file() and one.samefile(path) for one in keep):
+                raise Usage(f"{path} is the inventory, and would be replaced", "choose another path with `-o`")
             path.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write.replace(path, text.encode())
+            atomic_write.replace_output(path, text.encode())
         except OSError as error:
             raise Usage(f"{path} cannot be written: {error.strerror}", "choose another path with `-o`") from None
         yield path

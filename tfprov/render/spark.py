@@ -7,6 +7,7 @@ Addresses and the checkpoint directory are known only in the tasks, so that the 
 import ast
 import base64
 import gzip
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -85,7 +86,7 @@ class Spark(BaseTarget):
         return {
             "tasks": [{"name": m.task, "command": m.command, "env": _environment(m)} for m in members],
             "gpus": gpus,
-            "cpus": max((round(m.cpus) for m in members if m.cpus), default=0),
+            "cpus": max((math.ceil(m.cpus) for m in members if m.cpus), default=0),
             "memory": max((m.memory for m in members if m.memory), default=0) >> 20,
             "secrets": list(dict.fromkeys(name for member in members for name in member.secrets)),
             "gather_to": str((resolve_path(role, "checkpoints", "to") / role.values.cluster).absolute()),

@@ -71,6 +71,17 @@ def test_a_line_that_is_recorded_while_a_reader_begins_is_shown_once(
     assert tail.new() == []
 
 
+def test_a_file_that_made_room_and_is_larger_again_is_read_from_its_start(tmp_path: Path) -> None:
+    log, tail = TaskLog(tmp_path, "worker/0", 400), LogTail(tmp_path)
+    shown: list[str] = []
+    for numbers in ([0], [1], [2], range(3, 50)):  # the half, both quarters, and the first of them again
+        for number in numbers:
+            log.add(number, f"{number} {'x' * 180}")
+        log.flush()
+        shown += [line.text.split()[0] for _, line in tail.new()]
+    assert shown == [str(number) for number in range(50)]
+
+
 @pytest.mark.parametrize("cut", [1, 9, 25, 60])
 def test_a_member_that_was_cut_is_replaced_by_what_follows(tmp_path: Path, cut: int) -> None:
     write(tmp_path, range(20))

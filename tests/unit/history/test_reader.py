@@ -23,7 +23,7 @@ from tfprov.history.quality import headline
 from tfprov.history.reader import RunHistory
 from tfprov.history.removal import remove, to_prune
 from tfprov.history.run_dir import RunDir
-from tfprov.history.show import show_lines
+from tfprov.history.show import row, show_lines
 from tfprov.history.summary import RunSummary
 
 
@@ -54,6 +54,10 @@ DAMAGE: dict[str, Callable[[RunDir], object]] = {
     "end.json has other types": lambda run: run.end_file.write_text('{"schema": 1, "ended": [], "outcome": 3}'),
     "end.json has no schema": lambda run: run.end_file.write_text("{}"),
     "run.json is binary": lambda run: run.run_file.write_bytes(b"\xff\x00\xfe"),
+    "run.json has another time": lambda run: run.run_file.write_text('{"schema": 1, "started": 1e30}'),
+    "end.json has another time": lambda run: run.end_file.write_text(
+        '{"schema": 1, "outcome": "failed", "ended": Infinity}'
+    ),
 }
 
 
@@ -63,7 +67,8 @@ def test_a_damaged_run_is_shown_as_damaged_beside_the_others(runs: Path, damage:
     broken = record_run(runs, 2, scripted(3), end={})
     DAMAGE[damage](broken)
     assert outcomes(runs) == ["succeeded", "damaged"]
-    if damage != "end.json has other types":  # its JSON is whole, and is shown
+    assert all(row(one, 0.0) for one in history(runs).summaries())
+    if "other" not in damage:  # its JSON is whole, and is shown
         with pytest.raises(
             Usage, match=rf"{broken.id} is damaged: .*; its files are in .*runs rm {broken.id}` removes it"
         ):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.full_disk import full_disk
 from tests.support.run_history import description, progress, record_run, run_id, scripted, streams, task
 from tests.support.waiting import until
 from tfprov.engine.events import ActionFailed, LogLine, Note, RunStarted
@@ -98,6 +99,15 @@ def test_what_is_cut_or_damaged_is_left_out_and_a_later_verb_goes_on(tmp_path: P
     assert [line.text for line in record.log("worker/0")][-3:] == ["new 0", "new 1", "new 2"]
 
 
+def test_the_end_of_a_verb_is_known_also_after_a_long_error(tmp_path: Path) -> None:
+    directory = record_run(tmp_path / "lab" / "runs", 1, scripted(2))
+    recorder = Recorder(directory, "wait")
+    recorder.open(description)
+    recorder.close(exit_code=4, error="\n".join(f"node{n}: no answer after 10 s" for n in range(9000)))
+    (one,) = history(tmp_path).summaries()
+    assert (one.outcome, one.error.count("\n")) == ("up", 8999)
+
+
 def test_a_log_that_is_read_again_from_its_start_is_recorded_once(tmp_path: Path) -> None:
     runs = tmp_path / "lab" / "runs"
     lines = [LogLine("worker/0", f"line {n}") for n in range(10)]
@@ -110,6 +120,21 @@ def test_a_log_that_is_read_again_from_its_start_is_recorded_once(tmp_path: Path
         "line 0",
         "line 1",
     ]
+
+
+def test_a_line_that_was_cut_is_known_when_it_is_read_again(tmp_path: Path) -> None:
+    lines = [LogLine("worker/0", text) for text in ("first", "x" * 20000, "last")]
+    for _ in range(2):
+        directory = record_run(tmp_path / "lab" / "runs", 1, iter(lines))
+    assert [line.text[:5] for line in read_log(directory.logs, "worker/0")] == ["first", "xxxxx", "last"]
+
+
+def test_a_description_that_lacks_fields_is_replaced(tmp_path: Path) -> None:
+    runs = tmp_path / "lab" / "runs"
+    directory = record_run(runs, 1, scripted(2))
+    directory.run_file.write_text('{"schema": 1}')
+    record_run(runs, 1, scripted(2))
+    assert history(tmp_path).summaries()[0].outcome == "up"
 
 
 def test_secrets_are_masked_in_every_file(tmp_path: Path) -> None:
@@ -192,6 +217,18 @@ def test_a_full_disk_ends_the_recording_with_one_warning_and_not_the_verb(tmp_pa
     recorder.end({})
     recorder.close()
     assert warnings == [f"the run is not recorded any more: {tmp_path / run_id(1)}: No space left on device"]
+
+
+@pytest.mark.parametrize("event", [Note("n" * 9000), LogLine("worker/0", random.Random(1).randbytes(9000).hex())])
+def test_a_disk_that_takes_a_part_of_a_write_is_full(tmp_path: Path, event: Note | LogLine) -> None:
+    warnings: list[str] = []
+    recorder = Recorder(RunDir(tmp_path / run_id(1)), "run", warn=warnings.append)
+    recorder.open(description)
+    with full_disk(4096):
+        recorder.handle(event)
+        recorder.flush()
+    recorder.close()
+    assert warnings == [f"the run is not recorded any more: {tmp_path / run_id(1)}: File too large"]
 
 
 def test_two_recorders_of_one_run_record_its_logs_once(tmp_path: Path) -> None:

@@ -5,15 +5,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 import tfprov
 from tests.support.clock import ManualClock
+from tests.support.memory_cluster import make_context
+from tests.support.reporters import RecordingReporter
 from tests.support.user_directory import enter
-from tfprov.errors import DeadlineExceeded, HostError, TaskFailed, TfprovError
+from tfprov.errors import DeadlineExceeded, HostError, Locked, TaskFailed, TfprovError
 from tfprov.history.reader import RunHistory, RunRecord
+from tfprov.history.session import recording
 from tfprov.history.summary import RunSummary
+from tfprov.hosts.machine import Machine
 from tfprov.hosts.memory import MemoryHosts
 from tfprov.model.state import Observed, State
 from tfprov.playbook import verbs
@@ -147,6 +152,16 @@ def test_a_played_playbook_is_recorded(cluster: tfprov.Cluster) -> None:
     assert [(one.verb, one.outcome) for one in runs()] == [("play", "stopped")]
     cluster.play("down")
     assert len(runs()) == 1, "with nothing there, it makes no run"
+
+
+def test_a_verb_on_machines_that_does_nothing_leaves_no_run_and_no_warning(directory: Path) -> None:
+    report = RecordingReporter()
+    made = make_context(INVENTORY)
+    context = replace(made, history=directory / "runs", report=report, machines={"h1": cast("Machine", None)})
+    with pytest.raises(Locked), recording(context, "run"):
+        raise Locked("another run is changing this cluster")
+    assert [*(directory / "runs").iterdir()] == []
+    assert report.notes == []
 
 
 def test_no_secret_is_recorded(cluster: tfprov.Cluster, directory: Path) -> None:

@@ -20,6 +20,8 @@ from tfprov.planning.name_ranges import host_names, ranges
         (["node098", "node099", "node100"], "node[098:100]"),
         (["node1", "node01", "node2"], "node01, node1, node2"),
         (["a1", "a2", "b1", "b2", "gpu"], "a[1:2], b[1:2], gpu"),
+        (["gpu", "gpu1", "gpu2"], "gpu, gpu[1:2]"),
+        (["gpu", "gpu1"], "gpu, gpu1"),
         ([f"{rack}{n}" for rack in "abcdef" for n in range(1, 4)], "a[1:3], b[1:3], c[1:3], d[1:3] and 6 more"),
         ([f"n{n}" for n in range(0, 100, 2)], "n[0,2,4,6 and 46 more]"),
         (["n" + "9" * 5000, "n" + "9" * 4999 + "8"], "n" + "9" * 4982 + "[" + "9" * 17 + "8:" + "9" * 18 + "]"),

@@ -1,13 +1,16 @@
 """`serial:` and `max_fail_percentage:`: which hosts play together, and when failures stop a play."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.support.memory_cluster import make_context
 from tests.support.memory_plays import MemoryPlays
 from tfprov.errors import HostError, TaskFailed, TfprovError, Unreachable
 from tfprov.model.playbook import BatchSize
-from tfprov.playbook.batches import is_exceeded, split
+from tfprov.playbook.batches import is_exceeded, joined, split
 
 INVENTORY = """
 all: {vars: {tfprov: {cluster: lab, command: [python], start_timeout: 2, restart: never}}}
@@ -48,6 +51,24 @@ def test_hosts_are_split_as_ansible_splits_them(sizes: list[BatchSize], expected
     assert [len(batch) for batch in batches] == expected
     assert [host for batch in batches for host in batch] == hosts
     assert list(split([], sizes)) == []
+
+
+def test_a_host_that_a_task_leaves_is_played_with_the_host_that_gets_it() -> None:
+    batches = [("h1", "h2"), ("h3", "h4"), ("h5",)]
+    assert joined(batches, {}) == batches
+    assert joined(batches, {"h1": ["h3"], "h3": ["h5"]}) == [("h1", "h2", "h3", "h5"), ("h4",)]
+    assert joined(batches, {"h5": ["h1"], "h2": ["h1", "gone"]}) == batches
+
+
+def test_a_task_that_moves_never_runs_twice(plays: MemoryPlays) -> None:
+    plays.play(f"- {{hosts: all, tasks: {UP}}}")
+    shifted = INVENTORY.replace("{h2: , h3: , h4: , h5: }", "{h3: , h2: , h4: , h5: , h6: }")
+    made = make_context(shifted, (), plays.hosts)
+    plays.context = replace(made, home=plays.context.home, target=plays.context.target, report=plays.report)
+    plays.hosts["h2"].silent.add("worker/1")
+    fails(plays, f"- {{hosts: worker, serial: 1, tasks: {UP}}}")
+    assert plays.report.notes[-1] == "the play stops before 3 hosts: h[4:6]"
+    assert plays.running() == ["ps/0", "worker/2", "worker/3"]
 
 
 def test_a_share_must_be_exceeded_not_reached_and_all_hosts_are_always_too_many() -> None:
@@ -137,6 +158,37 @@ def test_tasks_that_do_not_start_or_serve_are_taken_back_and_the_others_stay(pla
     assert plays.running() == ["ps/0", "worker/0", "worker/3"]
 
 
+def test_a_command_that_fails_takes_back_what_its_batch_or_its_host_has_started(plays: MemoryPlays) -> None:
+    fails(plays, "- {hosts: worker, serial: 2, tasks: [start, wait: {for: serving}, command: fail h5]}")
+    assert plays.running() == ["worker/0", "worker/1"]
+    fails(plays, "- {hosts: worker, serial: 2, max_fail_percentage: 50, tasks: [start, command: fail h4 h2]}")
+    assert plays.running() == ["worker/0", "worker/1", "worker/3"], "h2 was started before this play"
+
+
+def test_what_has_trained_is_not_taken_back(plays: MemoryPlays) -> None:
+    def ends(_argv: Sequence[str]) -> tuple[int, str]:
+        plays.hosts["h2"].exits("worker/0", 0)
+        return 0, ""
+
+    plays.hosts["h2"].answer = ends
+    steps = "[start, command: train, wait: {for: done}, command: fail h3, stop: {tasks: ps}]"
+    plays.hosts["h1"].refuses["stop ps/0"] = "it hangs"
+    fails(plays, f"- {{hosts: all, max_fail_percentage: 50, tasks: {steps}}}")
+    assert plays.running() == ["ps/0", "worker/1", "worker/2", "worker/3"]
+    assert "worker/0" in plays.hosts["h2"].places
+
+
+def test_a_stop_that_fails_takes_nothing_back(plays: MemoryPlays) -> None:
+    plays.hosts["h3"].refuses["stop worker/1"] = "it hangs"
+    fails(plays, "- {hosts: worker, serial: 2, tasks: [start, stop: {tasks: worker/1}]}")
+    assert plays.running() == ["worker/0", "worker/1"]
+
+
+def test_a_command_that_fails_in_a_play_without_batches_takes_nothing_back(plays: MemoryPlays) -> None:
+    fails(plays, "- {hosts: worker, tasks: [start, command: fail h2]}")
+    assert plays.running() == ["worker/0", "worker/1", "worker/2", "worker/3"]
+
+
 def test_too_many_that_do_not_serve_take_the_whole_batch_back(plays: MemoryPlays) -> None:
     plays.hosts["h3"].silent.add("worker/1")
     plays.hosts["h4"].silent.add("worker/2")
@@ -156,10 +208,48 @@ def test_hosts_out_of_reach_count_as_failed(plays: MemoryPlays) -> None:
     assert plays.running() == ["ps/0", "worker/0", "worker/1"]
 
 
+def test_a_command_runs_on_the_others_when_the_host_of_the_chief_is_out_of_reach(plays: MemoryPlays) -> None:
+    plays.hosts["h2"].failure = Unreachable("h2", "no answer")
+    for _ in range(2):
+        error = fails(plays, "- {hosts: worker, max_fail_percentage: 25, tasks: [command: one, command: fail h9]}")
+        assert str(error) == "h2: no answer"
+    assert plays.ran == ["one h3", "one h4", "one h5", "fail h3", "fail h4", "fail h5"] * 2
+
+
+def test_a_host_that_answers_again_before_its_batch_is_there_for_the_plays_to_the_end(plays: MemoryPlays) -> None:
+    plays.hosts["h5"].failure = Unreachable("h5", "no answer")
+
+    def answer(argv: Sequence[str]) -> tuple[int, str]:
+        plays.hosts["h5"].failure = None
+        return plays.answer("h2", argv)
+
+    plays.hosts["h2"].answer = answer
+    plays.play(
+        "- {hosts: worker, serial: 2, tasks: [start, command: one]}\n"
+        "- {hosts: all, always: true, tasks: [stop: {remove: true}]}",
+        discard=True,
+    )
+    assert plays.running() == []
+
+
 def test_ctrl_c_stops_all_batches(plays: MemoryPlays) -> None:
     with pytest.raises(KeyboardInterrupt):
         plays.play("- {hosts: worker, serial: 1, max_fail_percentage: 100, tasks: [command: interrupt]}")
     assert plays.ran == ["interrupt h2"]
+
+
+def test_ctrl_c_while_a_failed_host_is_taken_back_stops_the_play(
+    plays: MemoryPlays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_task: str, _grace: float) -> None:
+        raise KeyboardInterrupt
+
+    plays.hosts["h3"].silent.add("worker/1")
+    monkeypatch.setattr(plays.hosts["h3"], "stop", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        plays.play(f"- {{hosts: worker, serial: 2, max_fail_percentage: 50, tasks: {UP}}}")
+    assert plays.report.notes.count("interrupted: Ctrl-C again leaves at once") == 1
+    assert all(not plays.hosts[name].calls for name in ("h4", "h5"))
 
 
 def test_a_check_shows_the_batches_and_changes_nothing(plays: MemoryPlays) -> None:

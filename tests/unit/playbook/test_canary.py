@@ -98,3 +98,15 @@ def test_canaries_are_the_first_hosts_with_a_start_and_those_their_tasks_leave()
     assert canary_hosts(Plan("lab", tuple(actions)), 1) == ("h1", "h9")
     assert canary_hosts(Plan("lab", tuple(actions)), 5) == ("h1", "h2", "h9")
     assert canary_hosts(Plan("lab", tuple(actions[:3])), 1) == ()
+
+
+def test_a_task_that_moves_to_a_host_whose_own_task_moves_runs_once(plays: MemoryPlays) -> None:
+    up(plays.context, partial=False)
+    shifted = INVENTORY.replace("{h2:", "{h0: , h2:")  # each worker moves to the host before
+    made = make_context(shifted, (), plays.hosts)
+    plays.context = replace(made, home=plays.context.home, target=plays.context.target, report=plays.report)
+    plays.hosts["h0"].silent.add("worker/0")
+    with pytest.raises(TaskFailed):
+        up(plays.context, partial=False, canary=2)
+    assert "canary: h[0:4]" in plays.report.notes
+    assert plays.running() == []

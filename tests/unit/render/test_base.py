@@ -251,13 +251,17 @@ def test_rendered_text_goes_to_stdout_or_to_a_file(working_directory: Path, caps
         (("kubernetes", "--set", "imag=x"), "error: `kubernetes` has no option `imag`; did you mean `image`?"),
         (("kubernetes", *SET, "-o", "inventory.yml/x"), "error: inventory.yml/x cannot be written: "),
         (
+            ("kubernetes", *SET, "-o", "./inventory.yml"),
+            "error: inventory.yml is the inventory, and would be replaced; ",
+        ),
+        (
             ("kubernetes", *SET, "--set", "claim=a", "--set", "storage_class=b"),
             "error: `--set claim` and `--set storage",
         ),
         (("kubernetes", *SET, "--set", "credential_key=../x"), "error: `--set credential_key` must be the key of a S"),
         (("kubernetes",), "inventory.yml:3:13: error: no `image`: kubernetes has to pull it; use `--set image="),
     ],
-    ids=["misspelt", "unknown", "none", "option", "no-place", "two-things", "path-as-key", "no-image"],
+    ids=["misspelt", "unknown", "none", "option", "no-place", "inventory", "two-things", "path-as-key", "no-image"],
 )
 @pytest.mark.usefixtures("working_directory")
 def test_an_error_is_reported_on_one_line(argv: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]) -> None:

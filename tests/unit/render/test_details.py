@@ -1,6 +1,7 @@
 """Settings that targets refuse, and the checks of rendered files."""
 
 import json
+import os
 import random
 import re
 from pathlib import Path
@@ -200,6 +201,15 @@ def test_several_files_need_a_directory(tmp_path: Path) -> None:
     assert existing.read_text() == "1"
     with pytest.raises(Usage, match="cannot be written: File exists; choose another path with `-o`"):
         list(output.write({"a": "1"}, existing / "below"))
+
+
+def test_a_pipe_takes_what_is_rendered(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert list(output.write({"a": "text"}, pipe)) == [pipe]
+    assert os.read(reader, 10) == b"text"
+    os.close(reader)
 
 
 # --- texts ---------------------------------------------------------------------------------------------------------------

@@ -85,6 +85,16 @@ def test_a_tensorboard_does_not_use_a_servers_port() -> None:
     assert apps(ECOSYSTEM, "reserve=true", "port=6004")[-1]["portDefinitions"][0]["port"] == 6009
 
 
+def test_no_two_tasks_have_one_port() -> None:
+    at_ends = ECOSYSTEM.replace("{tfprov: {command: [tensorboard,", "{tfprov: {port: 2338, command: [tensorboard,")
+    serving = "    serving: {hosts: {w1: }, vars: {tfprov: {port: 2333, command: [serve], flags: {train_dir: null}}}}\n"
+    made = apps(at_ends + serving, "reserve=true", "checkpoints=/shared")
+    found = [app["portDefinitions"][0]["port"] for app in made]
+    assert sorted(found) == [2333, 2334, 2335, 2336, 2337, 2338, 2339]
+    with pytest.raises(Usage, match="`--set port=65531` leaves too few ports for 7 tasks; use a lower one"):
+        apps(at_ends.replace("2338", "65534") + serving, "reserve=true", "checkpoints=/shared", "port=65531")
+
+
 def test_settings_are_translated_to_marathons() -> None:
     inventory = with_setting("memory: 1000m\n      cpus: 1.5\n      gpus: 1\n      mounts: [{source: /d, target: /e}]")
     worker, *_, ps = apps(inventory, "checkpoints=/shared/mnist", "place=hosts")

@@ -132,6 +132,7 @@ def test_the_largest_needs_of_the_tasks_are_those_of_the_stage() -> None:
     assert (job["cpus"], job["memory_mib"], job["gpus"]) == (2, 4096, 2)
     nothing = job_of(more="")
     assert (nothing["cpus"], nothing["memory_mib"]) == (0, 0)
+    assert [job_of(more=f"cpus: {number}")["cpus"] for number in ("0.5", "2.5", "1.2")] == [1, 3, 2], "never less"
 
 
 def test_a_task_fills_in_its_command_and_ends_with_its_exit_code(tmp_path: Path) -> None:

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO
 
-from tfprov.cli.live.layout import screen_lines
+from tfprov.cli.live.layout import NARROW, screen_lines
 from tfprov.engine.monitoring.overview import Overview
 from tfprov.errors import TfprovError
 
 INTERVAL = 2.0
 """Seconds between two readings."""
 _REDRAW = 0.5
+_LOW = 24
+"""Rows of a terminal that does not know its size, as a serial one or that of a container."""
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 """The alternate screen, so that what was there before is there afterwards; and no cursor meanwhile."""
 _HOME, _TO_END, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -73,11 +75,12 @@ def watch(
 
 def _draw(out: TextIO, reader: Reader, waited: float, now: float) -> None:
     size = os.get_terminal_size(out.fileno())
+    columns, rows = size.columns or NARROW, size.lines or _LOW
     if reader.newest is None:
         lines = [f"asking the hosts · {waited:.0f} s"]
     else:
         overview, at = reader.newest
-        lines = screen_lines(overview, size.columns - 1, size.lines, now - at)
+        lines = screen_lines(overview, columns - 1, rows, now - at)
     # Drawn over the former picture, line by line: nothing flickers, and no line is longer than the screen.
     out.write(_HOME + f"{_TO_END}\r\n".join(lines) + _TO_END + _BELOW)
     out.flush()

@@ -1,6 +1,7 @@
-"""JSON as `ansible-inventory` prints it."""
+"""JSON as `ansible-inventory` prints it, and data with numbers that JSON lacks."""
 
 import json
+import math
 from typing import Any
 
 _INDENT = "    "
@@ -12,6 +13,15 @@ def dumps(data: Any) -> str:
     An object that occurs several times is encoded once.
     """
     return _text(data, "\n", {})
+
+
+def finite(data: Any) -> Any:
+    """Return data with None in place of NaN and infinities, which JSON lacks: a loss may be one."""
+    if isinstance(data, dict):
+        return {key: finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
 def _text(data: Any, line: str, known: dict[tuple[int, int], str]) -> str:

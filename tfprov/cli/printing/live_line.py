@@ -9,6 +9,8 @@ from tfprov.cli.escape_sequences import on_one_line, screened
 _ERASE = "\r\x1b[K"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 _CUT = "…"
+_UNKNOWN = 80
+"""Columns of a terminal that does not know its size."""
 
 
 class LiveLine:
@@ -24,7 +26,7 @@ class LiveLine:
         with contextlib.suppress(OSError):
             if text := screened(on_one_line(text), colours=False):
                 # The last column stays free: some terminals wrap after writing there, also with wrapping off.
-                self._write(f"\r{_NO_WRAP}{fitting(text, self._columns() - 1)}\x1b[K{_WRAP}")
+                self._write(f"\r{_NO_WRAP}{fitting(text, (self._columns() or _UNKNOWN) - 1)}\x1b[K{_WRAP}")
             elif self._text:
                 self._write(_ERASE)
         self._text = text

@@ -127,4 +127,4 @@ def _exit_code(record: RunRecord) -> int:
         )
     if end.get("error"):
         click.echo(f"error: {end['error']}", err=True)
-    return int(end.get("exit_code") or 0) or int(record.summary.outcome not in ("succeeded", "stopped"))
+    return (record.summary.exit_code or 0) or int(record.summary.outcome not in ("succeeded", "stopped"))

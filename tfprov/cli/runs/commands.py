@@ -8,14 +8,16 @@ from pathlib import Path
 
 import click
 
-from tfprov.atomic_write import replace
+from tfprov.atomic_write import replace_output
 from tfprov.cli.escape_sequences import json_screened
 from tfprov.cli.options import cluster_option, json_option
 from tfprov.cli.output import table
+from tfprov.cli.printing.json_text import finite
+from tfprov.errors import Usage
 from tfprov.history import formats
 from tfprov.history.drawing.text_plot import text_plot
 from tfprov.history.reader import RunHistory, RunRecord
-from tfprov.history.removal import remove, to_prune
+from tfprov.history.removal import refuse_followed, remove, to_prune
 from tfprov.history.show import comparison_rows, curve_of, show_lines
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -31,10 +33,12 @@ def show_command(run: str, cluster: str | None, as_json: bool) -> None:
     if as_json:
         _echo_json(record.to_dict())
         return
-    for line in show_lines(record, time.time()):
-        click.echo(line)
-    click.echo()
-    for line in table([("TASK", "HOST", "STATE", "EXIT CODE", "RESTARTS", "TOOK"), *_task_rows(record)]):
+    head = ("TASK", "HOST", "STATE", "EXIT CODE", "RESTARTS", "TOOK")
+    try:
+        lines = [*show_lines(record, time.time()), "", *table([head, *_task_rows(record)])]
+    except (TypeError, AttributeError, LookupError, ValueError, ArithmeticError) as error:
+        raise record.damaged(f"a field of run.json or end.json has another form: {error}") from None
+    for line in lines:
         click.echo(line)
 
 
@@ -69,7 +73,10 @@ def compare_command(runs: Sequence[str], html: Path | None, cluster: str | None,
     if html is not None:
         from tfprov.history.drawing.html_report import html_report  # noqa: PLC0415
 
-        replace(html, html_report(comparison).encode("utf-8", "replace"))
+        try:
+            replace_output(html, html_report(comparison).encode("utf-8", "replace"))
+        except OSError as error:
+            raise Usage(f"{html} cannot be written: {error.strerror}", "choose another path with `--html`") from None
         click.echo(f"written to {html}", err=as_json)
     if as_json:
         _echo_json(comparison.to_dict())
@@ -87,12 +94,16 @@ def compare_command(runs: Sequence[str], html: Path | None, cluster: str | None,
 @json_option
 def rm_command(runs: Sequence[str], cluster: str | None, as_json: bool) -> None:
     """A run that is recorded at the moment is refused, and then none is removed."""
+    if not all(run.strip() for run in runs):  # an unset variable of a script; for other commands it is the newest run
+        raise click.UsageError("an empty text names no run to remove")
     history = RunHistory()
-    found = [history.find(run, cluster) for run in runs]
+    found = list(dict.fromkeys(history.find(run, cluster) for run in runs))
     for directory in found:
+        refuse_followed(directory)
+    for directory in found:
+        remove(directory)
         if not as_json:
             click.echo(f"removed {directory.id} of {directory.cluster}")
-        remove(directory)
     if as_json:
         _echo_json({"removed": [directory.id for directory in found]})
 
@@ -130,4 +141,4 @@ def prune_command(keep: int | None, older_than: float | None, check: bool, clust
 
 
 def _echo_json(data: object) -> None:
-    click.echo(json_screened(json.dumps(data, indent=2)))
+    click.echo(json_screened(json.dumps(finite(data), indent=2)))

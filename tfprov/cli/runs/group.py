@@ -9,6 +9,7 @@ from tfprov.cli.escape_sequences import json_screened
 from tfprov.cli.main import LazyGroup
 from tfprov.cli.options import cluster_option, json_option
 from tfprov.cli.output import table
+from tfprov.cli.printing.json_text import finite
 
 COMMANDS = {
     "show": ("runs.commands", "Show one run: settings, versions, tasks, and its loss as a curve."),
@@ -38,7 +39,7 @@ def runs_command(ctx: click.Context, cluster: str | None, last: int | None, as_j
     summaries = summaries[-last:] if last else summaries
     if as_json:
         data = {"schema": 1, "runs": [summary.to_dict() for summary in summaries]}
-        click.echo(json_screened(json.dumps(data, indent=2)))
+        click.echo(json_screened(json.dumps(finite(data), indent=2)))
         return
     if not summaries:
         click.echo("no runs yet: `tfprov run` and `tfprov up` begin one")

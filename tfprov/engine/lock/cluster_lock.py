@@ -8,7 +8,7 @@ import fcntl
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +33,9 @@ def hold_file(path: Path, cluster: str, holder: LockHolder) -> Iterator[None]:
         except BlockingIOError:
             other = LockHolder.read(os.pread(descriptor, 4096, 0).decode(errors="replace")) or UNKNOWN
             raise Locked(f"cluster {cluster} is in use by {other}", "wait for it, or stop it") from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, holder.to_text().encode(), 0)
+        with suppress(OSError):  # a full disk, which a `down` may free
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, holder.to_text().encode(), 0)
         yield
     finally:
         os.close(descriptor)

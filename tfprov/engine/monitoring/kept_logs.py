@@ -14,6 +14,7 @@ import re
 import shutil
 import threading
 import time
+import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -97,10 +98,17 @@ def kept_logs(logs: Path | None, task: str | None = None) -> Kept | None:
 
 
 def lines_of(path: Path, tail: int | None) -> Iterable[str]:
-    """Return the lines of a kept log, or its last `tail` lines."""
+    """Return the lines of a kept log, or its last `tail` lines; of a damaged one up to the damage, and a remark."""
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        lines = (line.decode("utf-8", "replace").rstrip("\n") for line in file)
+        lines = (line.decode("utf-8", "replace").rstrip("\n") for line in _whole(file, path))
         return list(lines if tail is None else deque(lines, tail))
+
+
+def _whole(file: Iterable[bytes], path: Path) -> Iterator[bytes]:
+    try:
+        yield from file
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        yield f"… the rest is missing: {path} is damaged".encode()
 
 
 def ended(task: str, path: Path) -> str:

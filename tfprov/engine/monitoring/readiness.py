@@ -1,7 +1,7 @@
 """Waits until every task serves and every worker has joined; fails at once if one never will."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -15,6 +15,10 @@ from tfprov.planning.plan_text import join_names
 
 _PROBE_FIRST, _PROBE_LAST, _PROBE_GROWTH = 0.1, 1.0, 1.5
 """Seconds between two probes: short at first, and one second for tasks that take minutes to serve."""
+
+
+TaskHost = tuple[str, str]
+"""A task's name and a host."""
 
 
 @dataclass(frozen=True)
@@ -87,26 +91,29 @@ def needs_port(context: Context, container: Container) -> bool:
     return container.ready == "port" and container.task.serves and not (alone and in_cluster)
 
 
-def peers(context: Context, container: Container, observation: Observation) -> list[Probe]:
-    """Return the peers that a worker's host must reach: the ps, and with TF_CONFIG every task of the cluster.
+class Peers:
+    """The tasks that others connect to: the ps, and with TF_CONFIG every task of the cluster.
 
-    Tasks outside of `--limit`, and finished ones, are left out.
+    Those outside of `--limit` are left out. They are chosen once: to look for them for each task grows with the square.
     """
-    task = container.task
-    if task.job not in _JOINING or not needs_port(context, container):
-        return []
-    all_members = container.spec.get("wiring", {}).get("style") == "tf_config"
-    finished = {(observed.task, observed.host) for observed in observation.containers() if observed.finished}
-    return [
-        Probe(task.host, peer.task)
-        for peer in context.wanted
-        if peer.task.trains
-        and peer.task != task
-        and (all_members or peer.task.job == "ps")
-        and needs_port(context, peer)
-        and context.allows(peer.task.host)
-        and (peer.task.name, peer.task.host) not in finished
-    ]
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        allowed = (peer for peer in context.wanted if peer.task.trains and context.allows(peer.task.host))
+        self._all = [peer for peer in allowed if needs_port(context, peer)]
+        self._ps = [peer for peer in self._all if peer.task.job == "ps"]
+
+    def of(self, container: Container, finished: Set[TaskHost]) -> list[Probe]:
+        """Return the peers that a worker's host must reach, but for finished ones."""
+        task = container.task
+        if task.job not in _JOINING or not needs_port(self._context, container):
+            return []
+        all_members = container.spec.get("wiring", {}).get("style") == "tf_config"
+        return [
+            Probe(task.host, peer.task)
+            for peer in (self._all if all_members else self._ps)
+            if peer.task != task and (peer.task.name, peer.task.host) not in finished
+        ]
 
 
 def own(container: Container) -> Probe:
@@ -172,14 +179,39 @@ def _pauses() -> Iterator[float]:
         pause = min(pause * _GROWTH, _LAST)
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """The containers of an observation by their tasks, each on its assigned host if it is there; and finished ones."""
+
+    by_task: Mapping[str, Observed]
+    finished: Set[TaskHost]
+
+    @classmethod
+    def of(cls, context: Context, observation: Observation) -> "_Seen":
+        by_task: dict[str, Observed] = {}
+        for one in observation.containers():
+            wanted = context.container(one.task)
+            if one.task not in by_task or (wanted is not None and one.host == wanted.task.host):
+                by_task[one.task] = one
+        return cls(by_task, {(one.task, one.host) for one in observation.containers() if one.finished})
+
+
 class _Start:
     """A starting cluster: the tasks that are not up yet."""
 
     def __init__(self, context: Context, probes: Probes) -> None:
         self.context, self.probes = context, probes
+        self.peers = Peers(context)
         self.allowed = [container for container in context.wanted if context.allows(container.task.host)]
         self.pending = self.allowed
         self.served: set[str] = set()
+        self._seen: tuple[Observation, _Seen] | None = None
+
+    def seen(self, observation: Observation) -> "_Seen":
+        """Return an observation by its tasks, which is made once for each."""
+        if self._seen is None or self._seen[0] is not observation:
+            self._seen = observation, _Seen.of(self.context, observation)
+        return self._seen[1]
 
     def hosts(self) -> list[str]:
         """Return the hosts of what is pending."""
@@ -187,8 +219,7 @@ class _Start:
 
     def is_over(self, observation: Observation) -> bool:
         """Return whether there is nothing left to wait for; TaskFailed when a task has ended badly."""
-        up = [container for container in self.pending if self.is_up(container, observation)]
-        self.pending = [container for container in self.pending if container not in up]
+        self.pending = [container for container in self.pending if not self.is_up(container, observation)]
         chief = self.context.chief(observation)
         if chief is not None and chief.finished:
             self.note_idle_end(chief)
@@ -214,7 +245,7 @@ class _Start:
 
     def check(self, container: Container, observation: Observation) -> Observed | None:
         """Return the observed container of a task; raise TaskFailed if it has failed."""
-        observed = self.context.observed(container.task.name, observation)
+        observed = self.seen(observation).by_task.get(container.task.name)
         if observed is not None and has_failed(observed):
             raise failure(self.context, failed_tasks(self.context, observation) or [observed], observation)
         return observed
@@ -236,7 +267,7 @@ class _Start:
 
     def unjoined(self, container: Container, observation: Observation) -> list[Probe]:
         """Return the peers that a worker's host does not reach; only peers that serve are probed."""
-        wanted = peers(self.context, container, observation)
+        wanted = self.peers.of(container, self.seen(observation).finished)
         return [probe for probe in wanted if probe.task.name not in self.served or not self.probes.answered(probe)]
 
     def awaited(self, observation: Observation) -> str:

@@ -148,8 +148,9 @@ def _is_compared(row: Row, pace: Pace) -> bool:
 def _rows(context: Context, observation: Observation, now: float) -> list[Row]:
     rows = []
     wanted = {container.task.name: container.task for container in context.wanted}
+    seen = {(container.task, container.host): container for container in observation.containers()}
     for name, task in wanted.items():
-        present = next((c for c in observation.containers() if (c.task, c.host) == (name, task.host)), None)
+        present = seen.get((name, task.host))
         address = task.endpoint if task.serves else None
         state = "unreachable" if task.host in observation.unreachable else "absent"
         rows.append(_row(present, now, address) if present else Row(name, task.host, state, address))

@@ -19,7 +19,8 @@ def stop_task(host: str, directory: TaskDir, task: str, grace: float) -> None:
     """End the processes of `task` on `host`: SIGTERM, after `grace` seconds SIGKILL. Raises HostError and OSError."""
     state_file = directory.read("state.json") or {}
     if directory.is_supervised():
-        replace(directory.path / "grace", str(grace).encode(), mode=0o600)
+        with contextlib.suppress(OSError):  # on a full disk, the supervisor takes the `stop_grace` of its order
+            replace(directory.path / "grace", str(grace).encode(), mode=0o600)
         if is_alive(state_file.get("supervisor"), state_file.get("supervisor_identity")):
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.kill(state_file["supervisor"], signal.SIGTERM)

@@ -6,6 +6,7 @@ The first process returns as soon as the task has started or failed to; its chil
 of the caller, and holds the lock of the task's directory while it lives.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -148,8 +149,11 @@ class Supervisor:
             return float(self.order.get("stop_grace", 30))
 
     def limit_log(self) -> None:
-        """Record when the log grew, and rotate it beyond LOG_LIMIT."""
-        log = self.directory.log
+        """Record when the log grew, and rotate it beyond LOG_LIMIT; with a full disk, another time."""
+        with contextlib.suppress(OSError):
+            self._limit_log(self.directory.log)
+
+    def _limit_log(self, log: Path) -> None:
         status = log.stat()
         if status.st_size != self.timed_size:
             self.directory.times.add(status.st_size, status.st_mtime)
@@ -186,9 +190,12 @@ class Supervisor:
         return signal.sigtimedwait((signal.SIGTERM,), seconds) is not None
 
     def record(self, state: str, **fields: Any) -> None:
-        """Update the state file."""
+        """Update the state file, also on a full disk."""
         self.state |= {"state": state, **fields}
-        self.directory.write("state.json", self.state)
+        try:
+            self.directory.write("state.json", self.state)
+        except OSError:
+            self.directory.overwrite("state.json", self.state)
 
 
 def main(spawn: Spawn = subprocess.Popen) -> int:

@@ -1,5 +1,7 @@
 """The live view: readable at 80 columns with 40 tasks and with 1,000, and drawn on a real pseudo-terminal."""
 
+import fcntl
+import termios
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -144,6 +146,20 @@ def test_the_view_is_drawn_on_a_terminal_that_is_as_before_afterwards(window: Te
     ended.set()
     thread.join(LONG)
     assert not thread.is_alive()
+
+
+def test_a_terminal_without_a_size_shows_the_view(window: Terminal) -> None:
+    fcntl.ioctl(window.out.fileno(), termios.TIOCSWINSZ, bytes(8))
+    ended = threading.Event()
+    thread = threading.Thread(
+        target=watch, args=(lambda: overview(36), window.out), kwargs={"interval": 0.1, "ends": ended.is_set}
+    )
+    thread.start()
+    try:
+        until(lambda: any(line.startswith("worker/0-35  running") for line in window.lines()))
+    finally:
+        ended.set()
+        thread.join(LONG)
 
 
 def test_the_first_reading_is_awaited_with_a_moving_line_and_an_error_ends_the_view(window: Terminal) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path, PosixPath
 
 import pytest
 
+from tests.support.full_disk import full_disk
 from tfprov.engine.lock.cluster_lock import hold_file
 from tfprov.engine.lock.holder import LockHolder
 from tfprov.errors import Locked
@@ -65,6 +66,17 @@ def test_a_holder_that_has_not_signed_yet_is_another_run(tmp_path: Path) -> None
         (tmp_path / "lock").write_text("{")
         with pytest.raises(Locked, match="in use by another run"), hold_file(tmp_path / "lock", "linear", UP):
             pass
+
+
+def test_a_full_disk_has_a_lock_without_a_name(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    with (
+        full_disk(0),
+        hold_file(lock, "linear", UP),
+        pytest.raises(Locked, match="in use by another run"),
+        hold_file(lock, "linear", UP),
+    ):
+        pytest.fail("two at once")
 
 
 def test_two_clusters_have_two_locks(tmp_path: Path) -> None:

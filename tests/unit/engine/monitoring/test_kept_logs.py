@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -200,3 +201,15 @@ def test_the_newest_run_is_located_and_other_directories_are_not_taken_for_one(l
     assert (of_worker[0].name, list(of_worker[1])) == ("20260101T000000Z-aaaaaa", ["worker/0"])
     assert kept_logs(lab.logs, "worker/7") is None
     assert manifest.read(lab.target) is None, "a directory with nothing but logs can be gathered into"
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "no gzip"])
+def test_a_damaged_log_is_shown_up_to_the_damage(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "worker-0.log.gz"
+    whole = gzip.compress("".join(f"line {n} {random.Random(n).random()}\n" for n in range(20000)).encode())
+    half = len(whole) // 2
+    path.write_bytes({"cut": whole[:half], "flipped": whole[:half] + b"\xff" * 100, "no gzip": b"text"}[damage])
+    lines = list(lines_of(path, None))
+    assert lines[-1] == f"… the rest is missing: {path} is damaged"
+    assert (damage == "no gzip") == (len(lines) == 1)
+    assert all(line.startswith("line ") for line in lines[:-1])

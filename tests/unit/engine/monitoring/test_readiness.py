@@ -15,12 +15,13 @@ from tfprov.engine.concurrency import Clock
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.logs import log_lines, logs
-from tfprov.engine.monitoring.readiness import Probe, Probes, awaited, needs_port, peers, wait_serving
+from tfprov.engine.monitoring.readiness import Peers, Probe, Probes, awaited, needs_port, wait_serving
 from tfprov.engine.observe import observe
 from tfprov.errors import TaskFailed, TfprovError, Unreachable
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Task
+from tfprov.model.state import Container
 
 # --- joined ----------------------------------------------------------------------------------------------------------
 
@@ -29,7 +30,8 @@ def needed(memory_lab: MemoryLab, task: str, context: Context | None = None) -> 
     context = context or memory_lab.context
     container = context.container(task)
     assert container is not None
-    return {(probe.host, probe.task.name) for probe in peers(context, container, observe(memory_lab.context))}
+    finished = {(one.task, one.host) for one in observe(memory_lab.context).containers() if one.finished}
+    return {(probe.host, probe.task.name) for probe in Peers(context).of(container, finished)}
 
 
 def test_a_worker_needs_the_ps_and_with_tf_config_everyone_else() -> None:
@@ -249,6 +251,24 @@ def test_a_limit_waits_for_its_own_hosts_only() -> None:
         "h3": ["worker/2", "worker/3"],
     }
     assert memory_lab.fails(60).task == "ps/0", "without the limit it is waited for"
+
+
+class Counted(tuple[Container, ...]):
+    """Wanted containers that count how often somebody goes through all of them."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[Container]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_a_look_does_not_go_through_all_tasks_for_each_of_them() -> None:
+    context = MemoryLab("flags", INVENTORY.replace("tasks_per_host: 2", "tasks_per_host: 40")).context
+    wanted = Counted(context.wanted)
+    wait_serving(replace(context, wanted=wanted))
+    assert len(wanted) == 120
+    assert wanted.times < 20
 
 
 def test_a_question_that_takes_long_holds_up_no_other() -> None:

@@ -1,0 +1,84 @@
+"""The commands of `tfprov runs`: what they remove and print."""
+
+import json
+import os
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.support.run_history import progress, record_run, run_id, scripted
+from tfprov.cli.runs.commands import compare_command, rm_command, show_command
+from tfprov.cli.runs.group import runs_command
+from tfprov.errors import Usage
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "tfprov" / "clusters" / "lab" / "runs"
+
+
+def call(command: click.Command, *words: str) -> Result:
+    return CliRunner().invoke(command, words)
+
+
+def test_runs_are_removed_together_or_not_at_all(runs: Path) -> None:
+    old, live = (record_run(runs, number, scripted(2), end={}) for number in (1, 2))
+    held = live.hold()
+    refused = call(rm_command, old.id, live.id)
+    assert isinstance(refused.exception, Usage)
+    assert str(refused.exception) == f"{live.id} is recorded at the moment; end it with `tfprov down` first"
+    assert refused.output == ""
+    assert old.path.is_dir()
+    os.close(held)
+    assert call(rm_command, old.id, live.id).output == f"removed {old.id} of lab\nremoved {live.id} of lab\n"
+    assert not old.path.exists()
+
+
+def test_a_run_that_is_named_twice_is_removed_once(runs: Path) -> None:
+    run = record_run(runs, 1, scripted(2), end={})
+    done = call(rm_command, run.id, run.id.rpartition("-")[2])
+    assert (done.exit_code, done.output) == (0, f"removed {run.id} of lab\n")
+
+
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_text_removes_no_run(runs: Path, empty: str) -> None:
+    run = record_run(runs, 1, scripted(2), end={})
+    refused = call(rm_command, run.id, empty)
+    assert (refused.exit_code, "an empty text names no run to remove" in refused.output) == (2, True)
+    assert run.path.is_dir()
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_is_null_in_json(runs: Path, loss: float) -> None:
+    for number in (1, 2):
+        record_run(runs, number, iter([progress(1), progress(2, loss)]), end={})
+    printed = [
+        call(runs_command, "--json"),
+        call(show_command, "--json"),
+        call(compare_command, "--json", run_id(1), run_id(2)),
+    ]
+    listed, shown, compared = [json.loads(one.output, parse_constant=pytest.fail) for one in printed]
+    assert listed["runs"][0]["loss"] is None
+    assert [sample["loss"] for sample in shown["curve"]] == [50.0, None]
+    assert compared["figures"][0]["loss"] is None
+
+
+def test_a_page_that_cannot_be_written_is_an_error_of_one_line(runs: Path) -> None:
+    for number in (1, 2):
+        record_run(runs, number, scripted(2), end={})
+    (runs / "file").touch()
+    failed = call(compare_command, "--html", str(runs / "file" / "page.html"), run_id(1), run_id(2))
+    assert str(failed.exception) == (
+        f"{runs}/file/page.html cannot be written: Not a directory; choose another path with `--html`"
+    )
+
+
+def test_fields_of_another_form_are_an_error_of_one_line(runs: Path) -> None:
+    run = record_run(runs, 1, scripted(2), end={"checkpoint": "model.ckpt-1"})
+    shown = call(show_command, run.id)
+    assert isinstance(shown.exception, Usage)
+    assert str(shown.exception).startswith(f"{run.id} is damaged: a field of run.json or end.json has another form: ")
+    assert shown.output == ""

@@ -1,0 +1,61 @@
+"""A supervisor lives on, and records the end of its task, while the disk is full."""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tfprov.hosts.process.stop import stop_task
+from tfprov.hosts.process.supervisor import Supervisor
+from tfprov.hosts.process.task_dir import TaskDir
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> TaskDir:
+    made = TaskDir(tmp_path)
+    made.work.mkdir()
+    program = "import os; os.write(1, b'last words\\n'); raise SystemExit(3)"
+    made.write("order.json", {"argv": [sys.executable, "-c", program], "env": {}})
+    return made
+
+
+def test_a_log_whose_times_cannot_be_written_ends_no_supervisor(directory: TaskDir) -> None:
+    directory.times.path.mkdir()  # no file can be written there
+    supervise(directory)
+    assert ended(directory) == ("exited", 3)
+    assert directory.log.read_text() == "last words\n"
+
+
+def test_the_end_is_written_over_the_last_state_where_no_file_can_be_made(directory: TaskDir) -> None:
+    directory.write("state.json", {"state": "exited", "rest": "x" * 3000})
+    (directory.path / "state.json.part").mkdir()
+    supervise(directory)
+    assert ended(directory) == ("exited", 3)
+
+
+def test_a_task_is_stopped_also_where_its_grace_cannot_be_written(directory: TaskDir) -> None:
+    (directory.path / "grace.part").mkdir()
+    held = directory.lock(timeout=1.0)
+    assert held is not None
+    release = threading.Timer(0.1, os.close, (held,))
+    release.start()
+    stop_task("h1", directory, "worker/0", 1.0)
+    release.join()
+    assert not directory.is_supervised()
+
+
+def supervise(directory: TaskDir) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        Supervisor(directory).run(-1)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ended(directory: TaskDir) -> tuple[str, int]:
+    state = directory.read("state.json")
+    assert state is not None
+    return state["state"], state["exit_code"]

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -247,6 +248,18 @@ def test_a_ps_does_not_see_the_gpus_that_slurm_gives_it() -> None:
     assert "export CUDA_VISIBLE_DEVICES=''" in ps
     assert text.count("CUDA_VISIBLE_DEVICES") == 1
     assert "apptainer exec --nv" in text
+
+
+def test_a_task_unpacks_its_program_without_a_pipeline() -> None:
+    """A signal between the starts of its programs stopped the task for good: bash waits in the trap for the first one."""
+    text = script(*[SCRIPTS["containers"][0]])
+    unpack = (
+        text[text.index("unpack() {") : text.index("END\n")]
+        + text[text.index("\nEND\n") : text.index("# Runs the program,")]
+    )
+    assert "base64 -d" in unpack
+    assert "tar -xz" in unpack
+    assert not re.search(r"[^|]\|[^|]", unpack)
 
 
 def test_containers_run_under_apptainer() -> None:

@@ -1,6 +1,6 @@
 """Observes the hosts, and decides what unreachable hosts mean for a verb."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
@@ -85,11 +85,28 @@ def locate(context: Context, task: str) -> tuple[Runtime, Observed]:
 
 
 def plan(context: Context, observation: Observation) -> Plan:
-    """Return what `up` would do now on the hosts within `--limit`; raise the errors of those that did not answer."""
+    """Return what `up` would do now on the hosts within `--limit`; raise the errors of those that did not answer.
+
+    Raises HostError for a task that moves here from a host that is left out, where it still runs.
+    """
     if unknown := [error for host, error in observation.unreachable.items() if needs(context, host)]:
         raise combine_errors(unknown)
     whole = reconcile(context.cluster.name, context.wanted, observation)
-    return whole.only(lambda action: action.host == CONTROLLER or context.allows(action.host))
+    part = whole.only(lambda action: action.host == CONTROLLER or context.allows(action.host))
+    if doubles := list(_doubles(part, observation)):
+        raise combine_errors(doubles)
+    return part
+
+
+def _doubles(part: Plan, observation: Observation) -> Iterator[HostError]:
+    """Yield an error for each task that would run twice: two workers of one index train on the same shard."""
+    starts = {action.subject: action.host for action in part.actions if action.kind == ActionKind.START}
+    stops = {(action.subject, action.host) for action in part.actions if action.kind == ActionKind.STOP}
+    for one in observation.containers():
+        host = starts.get(one.task, one.host)
+        if host != one.host and one.state is State.RUNNING and (one.task, one.host) not in stops:
+            what = f"{one.task} still runs on {one.host}, which is left out here, and would run twice"
+            yield HostError(host, what, f"let the command change {one.host}, too, or run it without --limit")
 
 
 def refuse_taken(context: Context, part: Plan, observation: Observation) -> None:

@@ -60,11 +60,29 @@ def test_a_host_that_a_task_leaves_is_played_with_the_host_that_gets_it() -> Non
     assert joined(batches, {"h5": ["h1"], "h2": ["h1", "gone"]}) == batches
 
 
-def test_a_task_that_moves_never_runs_twice(plays: MemoryPlays) -> None:
+def start_and_move(plays: MemoryPlays) -> None:
+    """Start all tasks; then worker/0 and worker/1 change their hosts, and there is one host more."""
     plays.play(f"- {{hosts: all, tasks: {UP}}}")
-    shifted = INVENTORY.replace("{h2: , h3: , h4: , h5: }", "{h3: , h2: , h4: , h5: , h6: }")
-    made = make_context(shifted, (), plays.hosts)
+    moved = INVENTORY.replace("{h2: , h3: , h4: , h5: }", "{h3: , h2: , h4: , h5: , h6: }")
+    made = make_context(moved, (), plays.hosts)
     plays.context = replace(made, home=plays.context.home, target=plays.context.target, report=plays.report)
+
+
+def test_a_limit_starts_no_task_that_still_runs_on_a_host_that_is_left_out(plays: MemoryPlays) -> None:
+    start_and_move(plays)
+    before = plays.running()
+    whole = plays.context
+    plays.context = whole.limited(["h1", "h3"])
+    error = fails(plays, "- {hosts: all, tasks: [start]}")
+    assert "h3: worker/0 still runs on h2, which is left out here, and would run twice" in str(error)
+    assert plays.running() == before
+    plays.context = whole.limited(["h1", "h2", "h3"])
+    plays.play(f"- {{hosts: all, tasks: {UP}}}")
+    assert plays.running() == before
+
+
+def test_a_task_that_moves_never_runs_twice(plays: MemoryPlays) -> None:
+    start_and_move(plays)
     plays.hosts["h2"].silent.add("worker/1")
     fails(plays, f"- {{hosts: worker, serial: 1, tasks: {UP}}}")
     assert plays.report.notes[-1] == "the play stops before 3 hosts: h[4:6]"

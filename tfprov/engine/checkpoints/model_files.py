@@ -118,9 +118,18 @@ class _PathCopy:
 
     def place(self, kept: Manifest) -> None:
         """Move the copy into place and record it; an earlier copy is removed with the staging directory."""
-        if self.to.exists():
-            self.to.rename(self.staging.directory / ".before")
-        (self.staging.directory / self.name).rename(self.to)
+        new, earlier = self.staging.directory / self.name, self.staging.directory / f"{self.name}.before"
+        if self.to.is_dir() or new.is_dir():  # else one replaces the other
+            try:
+                if self.to.exists():
+                    self.to.rename(earlier)
+                new.rename(self.to)
+            except BaseException:  # also Ctrl-C
+                if earlier.exists() and not self.to.exists():
+                    earlier.rename(self.to)
+                raise
+        else:
+            new.replace(self.to)
         others = {name: entry for name, entry in kept.files.items() if not is_within(name, self.name)}
         entries, paths = {**others, **self.staging.entries}, {**kept.paths, self.name: self.tree.path}
         with_fields(kept, files=entries, paths=paths).write(self.context.target)

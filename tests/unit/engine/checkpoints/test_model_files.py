@@ -174,6 +174,17 @@ def test_a_second_time_brings_what_is_there_now_and_nothing_else_is_replaced(tmp
     assert sorted(path.name for path in lab.target.iterdir()) == ["m.h5", "manifest.json"]
 
 
+@pytest.mark.parametrize("name", ["m.h5", ".before", "a.before"])
+def test_a_file_and_a_directory_replace_each_other(tmp_path: Path, name: str) -> None:
+    lab = Lab(tmp_path)
+    for number, file in enumerate([name, name, f"{name}/weights", f"{name}/weights", name]):
+        lab.host.places[CHIEF].written.clear()
+        lab.host.writes(CHIEF, file, b"%d" % number)
+        copy_path(lab.context, name)
+        assert (lab.target / file).read_bytes() == b"%d" % number
+    assert sorted(path.name for path in lab.target.iterdir()) == sorted([name, "manifest.json"])
+
+
 def test_an_earlier_run_is_set_aside(tmp_path: Path) -> None:
     first, second = Lab(tmp_path), Lab(tmp_path)
     first.host.writes(CHIEF, "m.h5", b"first")

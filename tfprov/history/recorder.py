@@ -172,7 +172,7 @@ class Recorder:
                 return
             if isinstance(event, RunStarted):
                 self.moved(event.run)
-                self.directory.end_file.unlink(missing_ok=True)  # it goes on: `run --resume`
+                self._guarded(lambda: self.directory.end_file.unlink(missing_ok=True))  # it goes on: `run --resume`
             self._guarded(lambda: self._record(event))
 
     def _record(self, event: Event) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,8 +67,12 @@ def launch(directory: RunDir, order: SupervisorOrder) -> Launched:
     finally:
         os.close(log)
     assert process.stdin is not None
-    process.stdin.write(order.to_json().encode() + b"\n")
-    process.stdin.flush()
+    try:
+        process.stdin.write(order.to_json().encode() + b"\n")
+        process.stdin.flush()
+    except BrokenPipeError:  # it has ended: `wait` has what it printed
+        with suppress(BrokenPipeError):
+            process.stdin.close()
     return Launched(directory, process)
 
 

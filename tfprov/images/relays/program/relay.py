@@ -50,7 +50,10 @@ class Relay:
             if layer is None or layer.error:
                 layer = Layer(digest, self._config["layers"][digest], self._config["directory"])
                 self._layers[digest] = layer
-                threading.Thread(target=self._receive, args=(layer,), daemon=True).start()
+                try:
+                    threading.Thread(target=self._receive, args=(layer,), daemon=True).start()
+                except RuntimeError as error:  # the container has as many threads as it may
+                    layer.end(str(error))
         return layer
 
     def _receive(self, layer: Layer) -> None:

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from tfprov.images.code import Code
@@ -124,6 +125,7 @@ def _name(code: Code) -> str:
     return f"{code.digest.removeprefix('sha256:')[:16]}.tar.gz"
 
 
+@lru_cache(maxsize=8)
 def _packed(code: Code) -> str:
     return base64.b64encode(gzip.compress(code.archive, mtime=0)).decode()
 

@@ -151,7 +151,7 @@ def test_a_character_that_is_split_between_two_reads_stays_whole(tmp_path: Path)
     log = tmp_path / "log"
     log.write_bytes(b"x" * (1024 * 1024 - 1) + "ä\n".encode() + b"y\n")
     assert list(follow(log, 1, lambda: False)) == ["y"]
-    log.write_bytes(b"\n" * (1024 * 1024 - 1) + "ä\n".encode())
+    log.write_bytes((b"." * 1023 + b"\n") * 1023 + b"." * 1022 + b"\n" + "ä\n".encode())
     assert list(follow(log, None, lambda: False))[-1] == "ä"
 
 

@@ -8,8 +8,7 @@ INPUTS := pyproject.toml $(wildcard locks/*.txt) .ci/venv.sh .ci/packages.sh .ci
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # What mypy knows of each file, by its content: a new clone need not learn it again.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tfprov-tests/mypy
-# Two groups of tests run one test after the other, and wait for containers and tasks: a third process uses that time, and a
-# spare one what the three leave.
+# Two groups of tests run one test after the other, and wait for containers and tasks: a third process uses that time.
 WORKERS ?= 3
 
 .PHONY: demo test unit lint check docs picture matrix bench fuzz mutants schemas lock licences hadoop clean help
@@ -47,7 +46,7 @@ test: lint
 	sh .ci/browser.sh
 	sh .ci/java.sh
 	sh .ci/shells.sh
-	$(BIN)/python -m pytest -p tests.forks --forks $(WORKERS) --spare 1 -m "not matrix" --durations=20 $(ARGS)
+	$(BIN)/python -m pytest -p tests.forks --forks $(WORKERS) -m "not matrix" --durations=20 $(ARGS)
 
 # Links, and every example of a shell or of Python that a page shows, as a reader types it.
 docs: $(VENV)/ready-dev

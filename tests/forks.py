@@ -29,8 +29,6 @@ RUN_ID = pytest.StashKey[str]()
 """What all processes of a run have in common, and no other run."""
 _NUMBER = 4
 """Bytes of the number of a lane in the pipe from which forks take them."""
-_SPARE_NICE = 5
-"""What a spare process gives way to others by: it gets a third of the time of one of them."""
 _SEND = 1
 """Seconds between two messages about finished tests."""
 
@@ -38,7 +36,6 @@ _SEND = 1
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--forks`."""
     parser.addoption("--forks", type=int, default=2, help="processes in which tests are run")
-    parser.addoption("--spare", type=int, default=0, help="further ones of low priority, which run unit tests alone")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -51,17 +48,13 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     names = {item.nodeid: lane_of(item) for item in session.items}
     session.config.stash[SECONDS] = Counter()
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # noqa: SLF001  one for all of them
-    unit = [number for number, items in enumerate(lanes) if all(map(_is_unit, items))]
-    others, unit_tests = _numbers(sorted({*range(len(lanes))} - {*unit})), _numbers(unit)
+    left = _numbers(len(lanes))
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
-        for fork in range(number + session.config.getoption("spare")):
-            # Tests on hosts wait for most of their time: a spare process uses that, and holds them up as little as it can.
-            left, priority = ((others, unit_tests), 0) if fork < number else ((unit_tests,), _SPARE_NICE)
-            child, reports = _forked(session, lanes, left, priority)
+        for _ in range(number):
+            child, reports = _forked(session, lanes, left)
             stack.callback(_end, child)
             selector.register(stack.enter_context(reports), selectors.EVENT_READ)
-        os.close(others)
-        os.close(unit_tests)
+        os.close(left)
         while selector.get_map():
             for key, _ in selector.select():
                 if not _report(session, key.fileobj, names):  # type: ignore[arg-type]
@@ -100,22 +93,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"seconds of the longest lanes: {lanes}")
 
 
-def _is_unit(item: pytest.Item) -> bool:
-    return "unit" in item.path.parts
-
-
-def _numbers(numbers: Sequence[int]) -> int:
-    """Return the end of a pipe from which `numbers` can be read, each by one process."""
+def _numbers(count: int) -> int:
+    """Return the end of a pipe from which the numbers below `count` can be read, each by one process."""
     reader, writer = os.pipe()
-    for number in numbers:
+    for number in range(count):
         os.write(writer, number.to_bytes(_NUMBER))
     os.close(writer)
     return reader
 
 
-def _forked(
-    session: pytest.Session, lanes: Sequence[Sequence[pytest.Item]], left: Sequence[int], priority: int
-) -> tuple[int, BinaryIO]:
+def _forked(session: pytest.Session, lanes: Sequence[Sequence[pytest.Item]], left: int) -> tuple[int, BinaryIO]:
     """Return the process that runs tests, and where its reports are read."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -123,7 +110,6 @@ def _forked(
         code = 1
         try:
             os.close(reader)
-            os.nice(priority)
             _run(session, lanes, left, os.fdopen(writer, "wb"))
             code = 0
         except KeyboardInterrupt:  # of Ctrl-C, or of `_end`
@@ -158,7 +144,7 @@ class _Reports:
             self.kept.append(self.config.hook.pytest_report_to_serializable(config=self.config, report=report))
 
 
-def _run(session: pytest.Session, lanes: Sequence[Sequence[pytest.Item]], left: Sequence[int], to: BinaryIO) -> None:
+def _run(session: pytest.Session, lanes: Sequence[Sequence[pytest.Item]], left: int, to: BinaryIO) -> None:
     from tests.support.budget import IMAGES_BUILT  # noqa: PLC0415  conftest.py must be the first to import tests.support
 
     plugins = session.config.pluginmanager
@@ -184,10 +170,9 @@ def _run(session: pytest.Session, lanes: Sequence[Sequence[pytest.Item]], left: 
     send(session.config.stash.get(IMAGES_BUILT, 0))
 
 
-def _taken(lanes: Sequence[Sequence[pytest.Item]], left: Sequence[int]) -> Iterator[Sequence[pytest.Item]]:
-    for pipe in left:
-        while number := os.read(pipe, _NUMBER):
-            yield lanes[int.from_bytes(number)]
+def _taken(lanes: Sequence[Sequence[pytest.Item]], left: int) -> Iterator[Sequence[pytest.Item]]:
+    while number := os.read(left, _NUMBER):
+        yield lanes[int.from_bytes(number)]
 
 
 def _report(session: pytest.Session, source: BinaryIO, names: Mapping[str, str]) -> bool:

@@ -113,34 +113,6 @@ def test_a_group_shares_a_fixture_in_one_process_which_ends_it(
     assert more or len(used) == 3
 
 
-WAITS = """
-import pathlib
-import time
-
-def test_that_waits():
-    while not pathlib.Path("priority").exists():
-        time.sleep(0.01)
-"""
-UNIT = """
-import os
-import pathlib
-
-def test_that_computes():
-    pathlib.Path("written").write_text(str(os.nice(0)))
-    os.rename("written", "priority")
-"""
-
-
-def test_a_spare_process_runs_unit_tests_while_others_wait(tmp_path: Path) -> None:
-    (tmp_path / "unit").mkdir()
-    (tmp_path / "unit" / "test_unit.py").write_text(UNIT)
-    for name in ("one", "two"):
-        (tmp_path / f"test_{name}.py").write_text(WAITS)
-    done = in_forks(tmp_path, "--spare", "1")
-    assert done.returncode == 0, done.stdout
-    assert int((tmp_path / "priority").read_text()) == min(os.nice(0) + 5, 19)
-
-
 def test_a_fixture_that_cannot_be_ended_fails_the_run(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(SHARED.replace("    yield os.getpid()", "    yield 1\n    1 / 0"))
     (tmp_path / "test_one.py").write_text(GROUPED)

@@ -16,7 +16,7 @@ from tests.support.memory_cluster import Runtimes, run_up
 from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
 from tfprov.engine.observe import observe, plan
-from tfprov.errors import HostError
+from tfprov.errors import HostError, TfprovError
 from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.state import State
 from tfprov.planning.reconcile import differences, plan_teardown
@@ -205,7 +205,12 @@ def a_limit_changes_nothing_elsewhere(situation: tuple[str, HostState], data: st
     pattern = data.draw(st.sampled_from(["h1", "h2", "h1:h3"]))
     limited = context.limited(pattern.split(":"))
     before = {name: runtime.observe() for name, runtime in hosts.items()}
-    current_plan = plan(limited, observe(limited))
+    try:
+        current_plan = plan(limited, observe(limited))
+    except TfprovError as error:
+        if "would run twice" not in str(error):  # a task moves here from a host outside, where it still runs
+            raise
+        return
     assert {action.host for action in current_plan.actions} <= {*pattern.split(":"), "(controller)"}
     outside = set(hosts) - set(pattern.split(":"))
     # A port that only a task outside of the limit could free stays taken: Watched has that for an error.

@@ -75,8 +75,8 @@ def tensorflow_version(chief: Container) -> str | None:
         return next(filter(None, map(_installed, _PACKAGES)), None)
     lib = Path(os.path.abspath(chief.python)).parent.parent / "lib"  # noqa: PTH100  a link leads out of the environment
     pattern = "python*/site-packages/{}-*.dist-info"
-    found = (path for name in _PACKAGES for path in lib.glob(pattern.format(name.replace("-", "_"))))
-    return next((path.name.removesuffix(".dist-info").rpartition("-")[2] for path in found), None)
+    installed = (path for name in _PACKAGES for path in lib.glob(pattern.format(name.replace("-", "_"))))
+    return next((path.name.removesuffix(".dist-info").rpartition("-")[2] for path in installed), None)
 
 
 def _installed(package: str) -> str | None:

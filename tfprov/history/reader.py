@@ -140,12 +140,12 @@ class RunHistory:
         if cluster is not None and cluster not in clusters:
             known = f"there are runs of {', '.join(clusters)}" if clusters else "nothing was recorded yet"
             raise Usage(f"no runs of cluster `{printable(cluster)}`", known)
-        found = [
+        runs = [
             run
             for name in (clusters if cluster is None else [cluster])
             for run in run_dirs(runs_directory(self._clusters / name))
         ]
-        return sorted(found, key=lambda run: run.id)
+        return sorted(runs, key=lambda run: run.id)
 
     def summaries(self, cluster: str | None = None) -> list[RunSummary]:
         """Return a summary of each run, the oldest first; ended runs come from the index."""

@@ -97,15 +97,15 @@ def rm_command(runs: Sequence[str], cluster: str | None, as_json: bool) -> None:
     if not all(run.strip() for run in runs):  # an unset variable of a script; for other commands it is the newest run
         raise click.UsageError("an empty text names no run to remove")
     history = RunHistory()
-    found = list(dict.fromkeys(history.find(run, cluster) for run in runs))
-    for directory in found:
+    directories = list(dict.fromkeys(history.find(run, cluster) for run in runs))
+    for directory in directories:
         refuse_followed(directory)
-    for directory in found:
+    for directory in directories:
         remove(directory)
         if not as_json:
             click.echo(f"removed {directory.id} of {directory.cluster}")
     if as_json:
-        _echo_json({"removed": [directory.id for directory in found]})
+        _echo_json({"removed": [directory.id for directory in directories]})
 
 
 def _age(_context: click.Context, _parameter: click.Parameter, text: str | None) -> float | None:

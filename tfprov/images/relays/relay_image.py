@@ -108,9 +108,9 @@ def _modules(files: ImageFiles, path: str) -> list[str]:
     pure = rf"(?:(?:{_PACKAGES})/)?[a-z_0-9A-Z]+\.pyc?"
     compiled = rf"lib-dynload/(?:{_MODULES})\.[^/]*so"
     nested = r"(?:collections|importlib)/[a-z_]+/[a-z_0-9]+\.pyc?"
-    found = [*files.matching(re.compile(rf"{library}/(?:{pure}|{compiled}|{nested})\Z"))]
+    modules = [*files.matching(re.compile(rf"{library}/(?:{pure}|{compiled}|{nested})\Z"))]
     needed = (r".*/os\.pyc?", r".*/ssl\.pyc?", r".*/json/__init__\.pyc?", r".*/lib-dynload/_ssl\..*")
-    return found if all(any(re.fullmatch(it, name) for name in found) for it in needed) else []
+    return modules if all(any(re.fullmatch(it, name) for name in modules) for it in needed) else []
 
 
 def _linked(files: ImageFiles, paths: Sequence[str]) -> dict[str, bytes] | None:
@@ -183,5 +183,5 @@ def _layer(files: Mapping[str, bytes]) -> bytes:
 
 def _directories(files: Mapping[str, bytes]) -> Iterator[str]:
     """Yield the directories of `files`, each after those that contain it."""
-    found = {path[:at] for path in files for at, letter in enumerate(path) if letter == "/"}
-    yield from sorted(found)
+    directories = {path[:at] for path in files for at, letter in enumerate(path) if letter == "/"}
+    yield from sorted(directories)

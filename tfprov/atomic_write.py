@@ -23,16 +23,9 @@ def replace(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Replace `path` with `data`: write a temporary file beside it, fsync, and rename. An OSError has the file's name."""
     beside = path.with_name(f"{path.name}.part")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            if not mode & 0o077:  # also if a killed run left the file with another mode
-                os.fchmod(descriptor, mode)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:  # of a descriptor, which has no name
-        error.filename = error.filename or str(path)
-        raise
+    if not mode & 0o077:  # also if a killed run left the file with another mode
+        os.fchmod(descriptor, mode)
+    _write_flushed(descriptor, data, path)
     beside.replace(path)
 
 
@@ -40,13 +33,22 @@ def replace_shared(path: Path, data: bytes) -> None:
     """Replace `path`, of mode 0600, as `replace` does; other processes may do so at the same time."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_flushed(descriptor, data, path)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _write_flushed(descriptor: int, data: bytes, path: Path) -> None:
+    """Write, flush and close a file that takes the place of `path`, which an error names: a descriptor has no name."""
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+    except OSError as error:
+        error.filename = error.filename or str(path)
         raise
 
 

@@ -89,8 +89,8 @@ def test_no_two_tasks_have_one_port() -> None:
     at_ends = ECOSYSTEM.replace("{tfprov: {command: [tensorboard,", "{tfprov: {port: 2338, command: [tensorboard,")
     serving = "    serving: {hosts: {w1: }, vars: {tfprov: {port: 2333, command: [serve], flags: {train_dir: null}}}}\n"
     made = apps(at_ends + serving, "reserve=true", "checkpoints=/shared")
-    found = [app["portDefinitions"][0]["port"] for app in made]
-    assert sorted(found) == [2333, 2334, 2335, 2336, 2337, 2338, 2339]
+    ports = [app["portDefinitions"][0]["port"] for app in made]
+    assert sorted(ports) == [2333, 2334, 2335, 2336, 2337, 2338, 2339]
     with pytest.raises(Usage, match="`--set port=65531` leaves too few ports for 7 tasks; use a lower one"):
         apps(at_ends.replace("2338", "65534") + serving, "reserve=true", "checkpoints=/shared", "port=65531")
 

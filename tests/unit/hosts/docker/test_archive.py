@@ -56,7 +56,7 @@ def test_a_directory_is_read_as_one_archive_if_that_is_faster() -> None:
 
 
 class Hashing:
-    """An engine whose program prints the end of a file after a while; `limits` are the seconds that it was given."""
+    """An engine whose program prints the end of a file after a while; `limits` are the seconds that it was allowed."""
 
     def __init__(self) -> None:
         self.limits: list[float | None] = []

@@ -239,7 +239,8 @@ def _lab(private_engine: Engine, images: Images, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="session")
 def _training_lab(private_engine: Engine, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    yield from testhosts.running(private_engine, images, tmp_path_factory.mktemp("home"), number=1)
+    home = tmp_path_factory.mktemp("home")
+    yield from testhosts.running(private_engine, images, home, number=1, image=images.train())
 
 
 @pytest.fixture
@@ -250,7 +251,10 @@ def lab(_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 @pytest.fixture
 def training_lab(_training_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """The same for trainings with TensorFlow, which take as long as all other tests on hosts together: node11 to node14."""
+    """The same for trainings with TensorFlow, which take as long as all other tests on hosts together: node11 to node14.
+
+    All but node14 have the image of `images/train`, without code: 1.1 GB that would be brought to each of them.
+    """
     yield from _restored(_training_lab, request)
 
 

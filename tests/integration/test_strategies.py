@@ -242,10 +242,7 @@ def show_and_continue(trained: Trained, run: LabCluster) -> None:
 
 
 def lose_and_continue(trained: Trained, run: LabCluster, s3: S3Server) -> None:
-    """All hosts are switched off, none comes back, and another one trains to the end from what is in S3.
-
-    One, since the delivery of the image to a host takes 20 CPU seconds.
-    """
+    """All hosts are switched off, none comes back, and another one trains to the end from what is in S3."""
     one, two, three, _ = run.lab.hosts
     own, children = trained.settings["all"]["vars"]["tfprov"], trained.settings["all"]["children"]
     url = f"s3://{seaweedfs.BUCKET}/{trained.case.name}/run-1"

@@ -22,6 +22,7 @@ from docker.types import Mount
 
 from tests.support.engine import Engine, answers
 from tests.support.images import tar
+from tests.support.seeds import link_images
 from tests.support.waiting import until
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.engine import Engine as HostEngine
@@ -84,6 +85,8 @@ class Bed:
 class Host:
     """One test host; `disk` is the size of its engine's disk, as `64m`, when it should be small.
 
+    Its engine begins with the images of `seed`, a data root that is only read.
+
     Whatever changes the machine itself sets `disturbed`: the lab resets such a host before the next test, or makes it
     anew where a reset does not know all that was changed, or the host was switched off or its engine ended.
     """
@@ -92,6 +95,7 @@ class Host:
     name: str
     address: str
     disk: str | None = None
+    seed: Path | None = None
     port: int = 22
     user: str = "trainer"
     disturbed: bool = False
@@ -173,6 +177,8 @@ class Host:
         )  # fmt: skip
         self._container = self.bed.engine.client.containers.get(created["Id"])
         self._put_keys()
+        if self.seed:
+            link_images(self.seed, self.data_root)
         self._container.start()
         self.disturbed = self.lost = False
         self._hidden, self._rules, self._written = [], "", {}
@@ -183,6 +189,11 @@ class Host:
             "authorized_keys": (self.bed.public_key.encode(), 0o644),
         }
         self._made.put_archive("/etc/ssh", tar(keys))
+
+    @property
+    def data_root(self) -> Path:
+        """The directory of this machine that is the data root of the host's engine, unless that has a `disk` of its own."""
+        return next(Path(each["Source"]) for each in self._made.attrs["Mounts"] if each["Type"] == "volume")
 
     @property
     def id(self) -> str:

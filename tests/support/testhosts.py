@@ -9,8 +9,10 @@ from typing import Any
 import docker
 from docker.types import IPAMConfig, IPAMPool
 
+from tests.support import engine as engines
 from tests.support.engine import Engine
 from tests.support.images import Images
+from tests.support.seeds import link_images, seed
 from tests.support.testhost import PRIVILEGED, WITHOUT_SYS_RESOURCE, Bed, Host, new_key
 
 SIZE = 4
@@ -21,11 +23,13 @@ class Lab:
     """`hosts` are node1 to node4; `env` has the variables with which a command knows the keys of all of them.
 
     `directory` becomes the home of a user: `.ssh` with a key, and a known_hosts with every host's. Labs of one engine have
-    different numbers; hosts of the second are node11 to node14.
+    different numbers; hosts of the second are node11 to node14. All but the last have `image` from the start, if any.
     """
 
-    def __init__(self, engine: Engine, images: Images, directory: Path, number: int = 0) -> None:
-        self.engine, self.images, self.home, self.number = engine, images, directory, number
+    def __init__(
+        self, engine: Engine, images: Images, directory: Path, number: int = 0, image: str | None = None
+    ) -> None:
+        self.engine, self.images, self.home, self.number, self.image = engine, images, directory, number, image
         self.subnet = list(engine.network.subnet.subnets(new_prefix=24))[1 + number]
         self._ssh = directory / ".ssh"
         self._ssh.mkdir(mode=0o700, parents=True)
@@ -53,6 +57,10 @@ class Lab:
         """Make the hosts, all at once."""
         hosts = [self._new() for _ in range(SIZE)]
         self._powers = working_powers(hosts[0])
+        if self.image:
+            ready = seed(engines.cache_home() / "seeds", (self.bed.image, self.image), self._fill)
+            for host in hosts[:-1]:
+                host.seed = ready
         self._create(hosts)
 
     def add(self, disk: str | None = None) -> Host:
@@ -90,6 +98,16 @@ class Lab:
         with archive.open("rb") as file:
             host.client.images.load(file)
 
+    def _fill(self, directory: Path) -> None:
+        """Make a seed of `image` by means of the first host, which is made anew afterwards."""
+        assert self.image
+        host = self.hosts[0]
+        host.create(self._powers)
+        host.wait()
+        self.load(self.image, [host])
+        host.service("engine", "stop")
+        link_images(host.data_root, directory)
+
     def save(self, directory: Path) -> None:
         """Write down what is left to read after a failure: of each host its logs, of each container log and inspect."""
         directory.mkdir(parents=True, exist_ok=True)
@@ -124,9 +142,11 @@ def each(do: Callable[[Host], Any], hosts: Iterable[Host]) -> None:
         list(pool.map(do, hosts))
 
 
-def running(engine: Engine, images: Images, directory: Path, number: int = 0) -> Iterator[Lab]:
+def running(
+    engine: Engine, images: Images, directory: Path, number: int = 0, image: str | None = None
+) -> Iterator[Lab]:
     """Yield a lab that is removed afterwards: for a fixture."""
-    lab = Lab(engine, images, directory, number)
+    lab = Lab(engine, images, directory, number, image)
     try:
         lab.start()
         yield lab

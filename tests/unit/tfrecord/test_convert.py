@@ -91,6 +91,10 @@ def test_types_of_text_files_are_those_that_all_rows_fit(tmp_path: Path) -> None
     tfrecord.convert(tmp_path / "x.csv", tmp_path / "x.parquet")
     schema = pq.read_schema(tmp_path / "x.parquet")
     assert [str(field.type) for field in schema] == ["double", "string", "int64", "bool", "string"]
+    texts = ["\n".join(["line"] * (row % 900)) for row in range(3000)]
+    tfrecord.write(tmp_path / "lines.tfrecord", pa.table({"text": texts}))
+    tfrecord.convert(tmp_path / "lines.tfrecord", tmp_path / "lines.csv")
+    assert read(tmp_path / "lines.csv")["text"].to_pylist() == texts  # of several blocks, each cut within a value
     with (tmp_path / "x.jsonl").open("w") as stream:
         stream.writelines('{"a": 1, "b": [1]}\n' for _ in range(5000))
         stream.write('\n{"a": 0.5, "c": "z"}\n')

@@ -170,6 +170,8 @@ def _csv(file: str, types: dict[str, pa.DataType]) -> Iterator[Any]:
         yield pc.open_csv(
             stream,
             read_options=pc.ReadOptions(block_size=_CSV_BLOCK),
+            # Without it, a block may end inside a value with line breaks, and the whole file is refused.
+            parse_options=pc.ParseOptions(newlines_in_values=True),
             convert_options=pc.ConvertOptions(
                 column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
             ),

@@ -91,6 +91,10 @@ def test_types_of_text_files_are_those_that_all_rows_fit(tmp_path: Path) -> None
     tfrecord.convert(tmp_path / "x.csv", tmp_path / "x.parquet")
     schema = pq.read_schema(tmp_path / "x.parquet")
     assert [str(field.type) for field in schema] == ["double", "string", "int64", "bool", "string"]
+    (tmp_path / "na.csv").write_text("country,score,note\nNA,nan,null\n,1.5,N/A\n")
+    first, second = read(tmp_path / "na.csv").to_pylist()
+    assert (first["country"], first["note"], second) == ("NA", "null", {"country": None, "note": "N/A", "score": 1.5})
+    assert np.isnan(first["score"])
     texts = ["\n".join(["line"] * (row % 900)) for row in range(3000)]
     tfrecord.write(tmp_path / "lines.tfrecord", pa.table({"text": texts}))
     tfrecord.convert(tmp_path / "lines.tfrecord", tmp_path / "lines.csv")

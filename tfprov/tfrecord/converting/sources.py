@@ -173,6 +173,9 @@ def _csv(file: str, types: dict[str, pa.DataType]) -> Iterator[Any]:
             # Without it, a block may end inside a value with line breaks, and the whole file is refused.
             parse_options=pc.ParseOptions(newlines_in_values=True),
             convert_options=pc.ConvertOptions(
-                column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
+                column_types=types,
+                null_values=[""],  # Arrow's own list has NA, nan and null, which are text or a number
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
             ),
         )

@@ -14,6 +14,7 @@ import pytest
 from tfprov import tfrecord
 from tfprov.errors import TfprovError
 from tfprov.tfrecord.converting import shuffling
+from tfprov.tfrecord.converting.formats import format_of
 from tfprov.tfrecord.converting.images import image_size
 from tfprov.tfrecord.converting.source import Source
 
@@ -158,6 +159,11 @@ def test_write_gives_each_shard_the_next_rows_of_a_table(tmp_path: Path) -> None
     files = tfrecord.write(tmp_path / "out", TABLE, shards=4)
     assert tfrecord.read_table(files).equals(TABLE)
     assert tfrecord.read_table(files[1])["id"].to_pylist() == [*range(250, 500)]
+
+
+def test_a_format_goes_by_the_extension_before_the_number_of_a_shard() -> None:
+    names = ("mnist-train.tfrecord-00000-of-00001", "train-00000-of-01024", "part-00000-of-00002.csv.gz")
+    assert [format_of(name, "--from") for name in names] == ["tfrecord", "tfrecord", "csv"]
 
 
 def test_a_seed_decides_the_order_whatever_the_source_and_the_buckets(tmp_path: Path) -> None:

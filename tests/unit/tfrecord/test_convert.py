@@ -211,6 +211,12 @@ def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(t
         ("x.tfrecord", "new.npy", {}, "a .npy file has one column, and there are 3; write .npz"),
         ("x.tfrecord", "o.csv", {"columns": ["z"]}, "there is no column `z`; the columns are a, b, l"),
         ("x.tfrecord", "x.tfrecord", {"overwrite": True}, "it is a source and the destination"),
+        (
+            "x.tfrecord",
+            "",
+            {"overwrite": True, "destination_format": "images"},
+            "a source lies in it, and it is replaced",
+        ),
         ("x.tfrecord", "t.parquet", {}, "it exists; name another destination, or pass --overwrite"),
         (
             "x.tfrecord",

@@ -3,6 +3,8 @@
 import gzip
 import json
 import struct
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,11 @@ def test_types_of_text_files_are_those_that_all_rows_fit(tmp_path: Path) -> None
     tfrecord.convert(tmp_path / "x.csv", tmp_path / "x.parquet")
     schema = pq.read_schema(tmp_path / "x.parquet")
     assert [str(field.type) for field in schema] == ["double", "string", "int64", "bool", "string"]
+    times = {"t": [datetime(2026, 1, 2, 3, 4, 5), None], "d": [Decimal("1.50"), None], "x": [1.5, float("nan")]}
+    pq.write_table(pa.table(times), tmp_path / "times.parquet")
+    tfrecord.convert(tmp_path / "times.parquet", tmp_path / "times.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "times.jsonl").read_text().splitlines()]
+    assert rows == [{"t": "2026-01-02 03:04:05", "d": "1.50", "x": 1.5}, {"t": None, "d": None, "x": "nan"}]
     (tmp_path / "na.csv").write_text("country,score,note\nNA,nan,null\n,1.5,N/A\n")
     first, second = read(tmp_path / "na.csv").to_pylist()
     assert (first["country"], first["note"], second) == ("NA", "null", {"country": None, "note": "N/A", "score": 1.5})

@@ -18,14 +18,16 @@ _LINES = 4096
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: bytes in base64, and floats that JSON does not have as text."""
+    """Return a value as JSON has it: bytes in base64, and floats, times and decimals, which it does not have, as text."""
     if isinstance(value, dict):
         return {key: plain(each) for key, each in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):  # a map has pairs
         return [plain(each) for each in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value if value is None or isinstance(value, str | int) else str(value)
 
 
 def json_source(files: Sequence[str], columns: list[str] | None, looked: Looked) -> Source:

@@ -198,6 +198,8 @@ def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(t
     tfrecord.write(tmp_path / "x.tfrecord", pa.table({"a": [1, None], "l": [[1], [1, 2]], "b": [b"\xff", b""]}))
     pq.write_table(pa.table({"t": pa.array([1], pa.timestamp("s"))}), tmp_path / "t.parquet")
     (tmp_path / "bad.jsonl").write_text('{"a": 1}\n{"a"\n')
+    (tmp_path / "half.jsonl").write_text('{"a": "\\ud83d\\ude00"}\n{"a": "\\uD83D"}\n')
+    (tmp_path / "deep.jsonl").write_text('{"a": ' + "[" * 100_000)
     (tmp_path / "mixed.jsonl").write_text('{"a": 1}\n{"a": "x"}\n')
     (tmp_path / "bad.csv").write_text("")
     (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
@@ -237,6 +239,8 @@ def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(t
         ("data.xyz", "o.csv", {}, "data.xyz: the extension names no format; name one with --from"),
         ("t.parquet", "o.tfrecord", {}, "column `t` has the type timestamp.*; cast it to int64 or string"),
         ("bad.jsonl", "o.tfrecord", {}, "bad.jsonl: line 2: it is no JSON"),
+        ("half.jsonl", "o.tfrecord", {}, "half.jsonl: line 2: it is no JSON: .*surrogates not allowed"),
+        ("deep.jsonl", "o.tfrecord", {}, "deep.jsonl: line 1: it is no JSON: maximum recursion depth"),
         ("mixed.jsonl", "o.tfrecord", {}, "mixed.jsonl: lines 1 to 2: `a` has values of several types"),
         ("bad.csv", "o.tfrecord", {}, "bad.csv: it is no CSV file with a header: Empty CSV file"),
         ("twice.csv", "o.tfrecord", {}, "twice.csv: column `a` appears more than once"),

@@ -87,7 +87,9 @@ def _objects(file: str) -> Iterator[tuple[int, list[dict[str, Any]]]]:
 def _object(file: str, line: int, text: bytes) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError as error:
+        if b"\\ud" in text.lower():  # one half of a surrogate pair is no text
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
         raise FileError(f"{one_line(file)}: line {line}: it is no JSON: {one_line(str(error))[:120]}") from error
     if not isinstance(value, dict):
         raise FileError(f"{one_line(file)}: line {line}: it is no object", "write one object in each line")

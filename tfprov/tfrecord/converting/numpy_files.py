@@ -85,7 +85,7 @@ def _arrays(file: str) -> Iterator[list[_Stored]]:
                 stream.seek(0)
                 arrays = [_Stored(VALUE, stream)]
             yield _same_rows(arrays)
-        except (ValueError, OSError, zipfile.BadZipFile) as error:
+        except (ValueError, OSError, zipfile.BadZipFile, pa.ArrowException) as error:  # Arrow has no complex numbers
             raise FileError(
                 f"{one_line(file)}: it is no NumPy file with columns: {one_line(str(error))[:160]}"
             ) from error

@@ -1,5 +1,6 @@
 """tfprov.tfrecord as users call it: files, directories, shards, columns, and errors of options."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,10 @@ def test_a_file_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
     assert path.read_bytes() == b"old"
     tfrecord.write(path, TABLE)
     assert tfrecord.read_table(path).equals(TABLE)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TfprovError, match="pipe: it is no regular file; name another destination"):
+        tfrecord.write(tmp_path / "pipe", TABLE)
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_paths_with_a_scheme_go_through_fsspec() -> None:

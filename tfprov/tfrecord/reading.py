@@ -67,6 +67,8 @@ def read(  # noqa: PLR0913  every one has a default
 def read_table(path_or_paths: Paths, **options: Any) -> "pa.Table":
     """Return the records of files as a table; options as for `read`."""
     schema, columns = options.get("schema"), options.get("columns")
+    if columns is not None and not isinstance(columns, str):  # it is needed twice, and a generator is there once
+        columns = options["columns"] = list(columns)
     if schema is None:
         own = {
             name: options[name]

@@ -64,6 +64,8 @@ def test_batches_and_columns_are_what_was_asked_for(tmp_path: Path) -> None:
     assert [batch.num_rows for batch in batches] == [300, 300, 300, 100]
     assert batches[0].schema.names == ["b", "a"]
     assert sum(batch.num_rows for batch in tfrecord.read(tmp_path / "x", columns=[])) == 1000
+    (tmp_path / "empty").touch()
+    assert [tfrecord.read_table(tmp_path / name, columns=[]).num_rows for name in ("x", "empty")] == [1000, 0]
     assert tfrecord.read_table(tmp_path / "x", columns=iter(["b"])).equals(TABLE.select(["b"]))
     assert tfrecord.infer_schema(tmp_path / "x", sample_records=1) == TABLE.schema
 

@@ -138,7 +138,7 @@ def keep_best(prefix: Path, value: float, name: str = "value") -> bool:
 
     `best/best.json` names it with its value, and is written last, so that it never names missing files.
     """
-    folder = prefix.parent / "best"
+    folder, value = prefix.parent / "best", float(value)  # numbers of NumPy are no JSON
     before = _read_best(folder)
     if before and before["value"] >= value:
         return False

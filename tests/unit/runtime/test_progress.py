@@ -226,6 +226,7 @@ def test_the_best_checkpoint_outlives_the_saver(tmp_path: Path) -> None:
     best = save(tmp_path, 200, b"second")
     assert keep_best(best, 0.9, "macro-F1")
     assert not keep_best(save(tmp_path, 300, b"third"), 0.9)
+    assert not keep_best(save(tmp_path, 300, b"third"), float("nan"))
     for path in tmp_path.glob("model.ckpt-*"):
         path.unlink()
     kept = tmp_path / "best"

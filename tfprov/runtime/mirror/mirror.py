@@ -106,7 +106,9 @@ class Mirror:
         after = replace(self.manifest, checkpoints=tuple(kept), uploading=())
         unused = self.manifest.objects - after.objects
         # TensorFlow, which reads the directory through a mount or `gs://`, finds a new one by this file.
-        state = checkpoint_state(new.prefix, [it.prefix for it in after.in_folder(new.folder)])
+        folder = after.in_folder(new.folder)
+        newest = max(new, folder[-1], key=lambda it: it.step)  # an older one may fill a gap
+        state = checkpoint_state(newest.prefix, [it.prefix for it in folder])
         start = f"{new.folder}/" if new.folder else ""
         self._check_writer()
         self.remote.write(f"{start}{STATE}", [state.encode()])

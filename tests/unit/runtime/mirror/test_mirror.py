@@ -189,6 +189,10 @@ def test_with_a_slow_connection_the_newest_goes_first(tmp_path: Path) -> None:
         mirror.sync(final=True)
     assert [one.step for one in called_whole(far)] == [30]
     assert mirror.behind() == 2
+    fs.cut_at = None
+    mirror.sync(final=True)
+    assert sorted(tensorflow_sees(far)) == ["model.ckpt-10", "model.ckpt-20", "model.ckpt-30"]
+    assert tensorflow_sees(far)[0] == "model.ckpt-30", "older ones that follow are not the newest"
 
 
 def test_checkpoints_in_folders_and_event_files_are_mirrored_and_restored(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from tfprov.tfrecord.errors import SchemaError
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset("\"#%'*/:=?\\{}[]^\x7f") | {chr(code) for code in range(32)}
 """The characters that Spark writes as a percent sign and two digits."""
-_INTEGER = re.compile(r"[+-]?\d{1,19}")
-_FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d+)?")
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+_FLOAT = re.compile(r"-?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][+-]?[0-9]+)?")
+"""What Arrow reads as a number, too: no plus, and no digits of other scripts."""
 
 Value = str | None
 Pair = tuple[str, Value]

@@ -50,6 +50,7 @@ def test_a_partition_column_has_the_narrowest_type_for_all_values() -> None:
     rows: list[tuple[list[str | None], pa.DataType]] = [
         (["1", "-2", None], pa.int32()), (["3000000000"], pa.int64()), (["1", "0.5"], pa.float64()),
         (["2026-01-31"], pa.date32()), (["2026-02-31"], pa.string()), (["1", "x"], pa.string()), ([None], pa.string()),
+        (["+49301234"], pa.string()), (["+1.5"], pa.string()), (["\u0663"], pa.string()),
         (["99999999999999999999"], pa.float64()), (["9223372036854775807", "-9223372036854775808"], pa.int64()),
     ]  # fmt: skip
     assert [type_of(values, infer=True) for values, _ in rows] == [kind for _, kind in rows]

@@ -53,7 +53,8 @@ def _expand_url(path: str) -> list[str]:
     with as_file_error(path):
         files, root = require("fsspec").core.url_to_fs(path)
         if glob.has_magic(root):
-            names = files.glob(root)
+            matches = files.glob(root, detail=True)
+            names = [name for name, entry in matches.items() if entry["type"] != "directory"]
         elif files.isdir(root):
             names = [each["name"] for each in files.ls(root, detail=True) if each["type"] == "file"]
             names = [name for name in names if name.rpartition("/")[2][:1] not in _HIDDEN]

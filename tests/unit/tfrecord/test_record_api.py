@@ -54,6 +54,9 @@ def test_paths_with_a_scheme_go_through_fsspec() -> None:
     tfrecord.write("memory://records/one/x.tfrecord.gz", TABLE)
     assert tfrecord.read_table("memory://records/one/x.tfrecord.gz").equals(TABLE)
     assert tfrecord.read_table("memory://records/one").equals(TABLE)
+    tfrecord.write("memory://records/one/below/y.tfrecord", TABLE)
+    assert tfrecord.read_table("memory://records/one/*").equals(TABLE)
+    assert tfrecord.read_table("memory://records/**").num_rows == 2 * TABLE.num_rows, "no record twice"
     with pytest.raises(TfprovError, match="memory://records/none: "):
         tfrecord.read_table("memory://records/none")
 

@@ -56,7 +56,8 @@ def _images(directory: str) -> Iterator[Path]:
     if not Path(directory).is_dir():
         raise FileError(f"{one_line(directory)}: it is no directory", "name one with a directory for each class")
     for folder in sorted(each for each in Path(directory).iterdir() if each.is_dir() and each.name[0] not in "._"):
-        yield from sorted(file for file in folder.iterdir() if file.suffix.lower() in IMAGE_EXTENSIONS)
+        images = (file for file in folder.iterdir() if file.suffix.lower() in IMAGE_EXTENSIONS)
+        yield from sorted(file for file in images if file.name[0] != ".")  # macOS keeps `._cat.jpg` beside `cat.jpg`
 
 
 def _read(file: Path) -> bytes:

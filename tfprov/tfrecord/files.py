@@ -4,6 +4,7 @@ A file that is written has its name only when it is whole: it is written beside,
 """
 
 import contextlib
+import errno
 import glob
 import os
 import re
@@ -25,6 +26,7 @@ _HIDDEN = (".", "_")
 
 
 MOST_SHARDS = 99999
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class FileError(TfprovError):
@@ -86,7 +88,13 @@ def written(paths: Sequence[str], old: Iterable[str] = ()) -> Iterator[list[Bina
     """Open files to write; all get their names at the end, and none of them after an error. Then `old` are removed."""
     with contextlib.ExitStack() as stack:
         outputs = [stack.enter_context(_part(path)) for path in paths]
-        yield [output.stream for output in outputs]
+        try:
+            yield [output.stream for output in outputs]
+        except OSError as error:
+            if error.errno not in _DISK_FULL:
+                raise
+            fix = "free some there, or name another destination"
+            raise FileError(f"{one_line(paths[0])}: {error.strerror}", fix) from error
         for path, output in zip(paths, outputs, strict=True):
             with as_file_error(path):
                 output.finish()

@@ -1,6 +1,7 @@
 """tfprov.tfrecord as users call it: files, directories, shards, columns, and errors of options."""
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,14 @@ def test_a_file_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["x.tfrecord"]
     assert path.read_bytes() == b"old"
     tfrecord.write(path, TABLE)
+    assert tfrecord.read_table(path).equals(TABLE)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(TfprovError, match="tfrecord: File too large; free some there, or name another"):
+            tfrecord.write(path, pa.table({"a": [b"x" * 100_000]}))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert tfrecord.read_table(path).equals(TABLE)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(TfprovError, match="pipe: it is no regular file; name another destination"):

@@ -148,9 +148,9 @@ class Mirror:
                 sent[name] = upload(self.remote, name, self.directory / name, stamp)
             except Changed:
                 continue
-            self._others[name] = stamp
         if sent:
             self._commit(replace(self.manifest, others={**self.manifest.others, **sent}))
+            self._others |= {name: changed[name] for name in sent}  # no sooner: no manifest has them after an error
         return bool(sent)
 
     def _check_writer(self) -> list[str]:

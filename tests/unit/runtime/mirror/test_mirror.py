@@ -211,6 +211,22 @@ def test_checkpoints_in_folders_and_event_files_are_mirrored_and_restored(tmp_pa
     assert parse_state((again / "best/checkpoint").read_text()) == ["ckpt-90"]
 
 
+def test_after_a_cut_no_removed_checkpoint_stays_for_good(tmp_path: Path) -> None:
+    for cut in range(1, 30):
+        local, far, fs = tmp_path / str(cut), tmp_path / f"far-{cut}", FaultyFileSystem()
+        mirror = begun(local, remote_dir(far, fs))
+        save(local, 100, keep=1)
+        mirror.sync(final=True)
+        save(local, 200, keep=1)
+        fs.cut_at = fs.steps + cut
+        with suppress(RemoteError):
+            mirror.sync(final=True)
+        fs.cut_at = None
+        save(local, 300, keep=1)
+        mirror.sync(final=True)
+        assert [path.name for path in far.glob("*.index")] == ["model.ckpt-300.index"], f"after a cut at step {cut}"
+
+
 def test_after_a_cut_every_file_beside_the_checkpoints_gets_into_the_manifest(tmp_path: Path) -> None:
     for cut in range(1, 16):
         local, far, fs = tmp_path / str(cut), tmp_path / f"far-{cut}", FaultyFileSystem()

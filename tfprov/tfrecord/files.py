@@ -45,7 +45,8 @@ def _expand(path: str) -> list[str]:
     if Path(path).is_dir():
         files = sorted(str(each) for each in Path(path).iterdir() if each.is_file() and each.name[0] not in _HIDDEN)
     elif not Path(path).exists() and glob.has_magic(path):
-        files = sorted(name for name in glob.glob(path, recursive=True) if Path(name).is_file())  # noqa: PTH207  as typed
+        names = glob.glob(path, recursive=True)  # noqa: PTH207  as typed
+        files = sorted(name for name in names if Path(name).is_file() and not _is_beside(name, path))
     else:
         files = [path]
     return _some(path, files)
@@ -57,12 +58,19 @@ def _expand_url(path: str) -> list[str]:
         if glob.has_magic(root):
             matches = files.glob(root, detail=True)
             names = [name for name, entry in matches.items() if entry["type"] != "directory"]
+            names = [name for name in names if not _is_beside(name, path)]
         elif files.isdir(root):
             names = [each["name"] for each in files.ls(root, detail=True) if each["type"] == "file"]
             names = [name for name in names if name.rpartition("/")[2][:1] not in _HIDDEN]
         else:
             return [path]
         return _some(path, sorted(files.unstrip_protocol(name) for name in names))
+
+
+def _is_beside(name: str, pattern: str) -> bool:
+    """Whether a file that a pattern matches lies beside the data, such as an index, and the pattern does not ask for it."""
+    first, asked = (path.rpartition("/")[2][:1] for path in (name, pattern))
+    return first in _HIDDEN and asked != first
 
 
 def _some(path: str, files: Sequence[str]) -> list[str]:

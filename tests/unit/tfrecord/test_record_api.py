@@ -23,6 +23,13 @@ def test_shards_hold_every_row_once_and_appear_together(tmp_path: Path) -> None:
     table = tfrecord.read_table(tmp_path / "out", columns=["a"], schema=TABLE.schema)
     assert sorted(table["a"].to_pylist()) == list(range(1000))
     assert tfrecord.read_table(f"{tmp_path}/out/part-*").num_rows == 1000
+    tfrecord.write(tmp_path / "out" / "plain", TABLE)
+    (index,) = tfrecord.write_index(tmp_path / "out" / "plain")
+    assert tfrecord.read_table(f"{tmp_path}/out/*").num_rows == 2000
+    with pytest.raises(tfrecord.DamagedFile):
+        tfrecord.read_table(f"{tmp_path}/out/_plain*")
+    (tmp_path / "out" / "plain").unlink()
+    Path(index.index).unlink()
     with pytest.raises(TfprovError, match="the directory has record files; remove them"):
         tfrecord.write(tmp_path / "out", TABLE, shards=2)
 

@@ -199,6 +199,7 @@ def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(t
     (tmp_path / "bad.jsonl").write_text('{"a": 1}\n{"a"\n')
     (tmp_path / "half.jsonl").write_text('{"a": "\\ud83d\\ude00"}\n{"a": "\\uD83D"}\n')
     (tmp_path / "deep.jsonl").write_text('{"a": ' + "[" * 100_000)
+    (tmp_path / "nested.jsonl").write_text('{"a": {"b": 1}}\n')
     (tmp_path / "mixed.jsonl").write_text('{"a": 1}\n{"a": "x"}\n')
     (tmp_path / "bad.csv").write_text("")
     (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
@@ -217,6 +218,7 @@ def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(t
         ("x.tfrecord", "o.npz", {"columns": ["l"]}, "column `l` has lists of different lengths"),
         ("x.tfrecord", "o.npz", {"columns": ["a"]}, "column `a` has nulls, which NumPy files have not"),
         ("x.tfrecord", "o.npz", {"columns": ["b"]}, "column `b` has the type binary, which NumPy files have not"),
+        ("nested.jsonl", "o.npz", {}, "column `a` has the type struct.*, which NumPy files have not"),
         ("x.tfrecord", "new.npy", {}, "a .npy file has one column, and there are 3; write .npz"),
         ("x.tfrecord", "o.csv", {"columns": ["z"]}, "there is no column `z`; the columns are a, b, l"),
         ("x.tfrecord", "x.tfrecord", {"overwrite": True}, "it is a source and the destination"),

@@ -167,7 +167,7 @@ class NumpySink:
 class _Collected:
     def __init__(self, name: str, data_type: pa.DataType, stack: ExitStack) -> None:
         self.name = name
-        while pa.types.is_nested(data_type):
+        while pa.types.is_nested(data_type) and hasattr(data_type, "value_type"):  # a structure has none
             data_type = data_type.value_type
         types = pa.types
         self._text = types.is_string(data_type) or types.is_large_string(data_type)

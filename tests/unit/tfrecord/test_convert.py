@@ -1,8 +1,10 @@
 """Conversion of record files from and to other formats, with shards, shuffling and what must not be overwritten."""
 
+import gc
 import gzip
 import json
 import struct
+import sys
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -191,6 +193,19 @@ def test_a_seed_decides_the_order_whatever_the_source_and_the_buckets(tmp_path: 
     assert sorted(buckets(100)) == list(range(1000))
     assert sum(at < row for at, row in enumerate(buckets(100))) in range(400, 600), "rows move both ways"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c", "x.tfrecord"]
+
+
+def test_a_parquet_file_that_fails_in_its_middle_prints_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ignored: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    values = [1] * 4096 + [2**53 + 1] * 4096 + [0.5]
+    (tmp_path / "x.jsonl").write_text("".join(f'{{"a": {value}}}\n' for value in values))
+    with pytest.raises(TfprovError, match="lines 4097 to 8192: Integer value"):
+        tfrecord.convert(tmp_path / "x.jsonl", tmp_path / "x.parquet")
+    gc.collect()
+    assert ignored == []
 
 
 def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(tmp_path: Path) -> None:

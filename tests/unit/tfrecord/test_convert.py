@@ -217,6 +217,8 @@ def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(t
     (tmp_path / "nested.jsonl").write_text('{"a": {"b": 1}}\n')
     (tmp_path / "mixed.jsonl").write_text('{"a": 1}\n{"a": "x"}\n')
     (tmp_path / "bad.csv").write_text("")
+    (tmp_path / "latin.csv").write_bytes(b"a\n\xe9\n")
+    (tmp_path / "header.csv").write_bytes(b"\xe9\n1\n")
     (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
     (tmp_path / "bad.parquet").write_text("PAR1")
     (tmp_path / "bad.npz").write_text("no")
@@ -260,6 +262,13 @@ def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(t
         ("deep.jsonl", "o.tfrecord", {}, "deep.jsonl: line 1: it is no JSON: maximum recursion depth"),
         ("mixed.jsonl", "o.tfrecord", {}, "mixed.jsonl: lines 1 to 2: `a` has values of several types"),
         ("bad.csv", "o.tfrecord", {}, "bad.csv: it is no CSV file with a header: Empty CSV file"),
+        ("latin.csv", "o.tfrecord", {}, "latin.csv: column `a` has text that is not UTF-8; convert the file to UTF-8"),
+        (
+            "header.csv",
+            "o.tfrecord",
+            {},
+            "header.csv: the header has text that is not UTF-8; convert the file to UTF-8",
+        ),
         ("twice.csv", "o.tfrecord", {}, "twice.csv: column `a` appears more than once"),
         ("cut.csv.gz", "o.tfrecord", {}, "cut.csv.gz: "),
         ("bad.parquet", "o.tfrecord", {}, "bad.parquet: it is no whole Parquet file"),

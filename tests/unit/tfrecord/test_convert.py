@@ -219,6 +219,7 @@ def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(t
     (tmp_path / "bad.csv").write_text("")
     (tmp_path / "latin.csv").write_bytes(b"a\n\xe9\n")
     (tmp_path / "header.csv").write_bytes(b"\xe9\n1\n")
+    (tmp_path / "commas.csv").write_text("a,,\n1,,\n")
     (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
     (tmp_path / "bad.parquet").write_text("PAR1")
     (tmp_path / "bad.npz").write_text("no")
@@ -270,6 +271,7 @@ def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(t
             "header.csv: the header has text that is not UTF-8; convert the file to UTF-8",
         ),
         ("twice.csv", "o.tfrecord", {}, "twice.csv: column `a` appears more than once"),
+        ("commas.csv", "o.tfrecord", {}, "commas.csv: column `` appears more than once; rename one"),
         ("cut.csv.gz", "o.tfrecord", {}, "cut.csv.gz: "),
         ("bad.parquet", "o.tfrecord", {}, "bad.parquet: it is no whole Parquet file"),
         ("bad.npz", "o.tfrecord", {}, "bad.npz: it is no NumPy file with columns"),

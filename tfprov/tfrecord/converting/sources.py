@@ -138,7 +138,8 @@ def _csv_types(file: str, looked: Looked, before: int) -> tuple[pa.Schema, int]:
         try:
             with _csv(file, known) as reader:
                 schema, rows = reader.schema, 0
-                if repeated := next((name for name in schema.names if schema.names.count(name) > 1), None):
+                repeated = next((name for name in schema.names if schema.names.count(name) > 1), None)
+                if repeated is not None:  # it may be empty
                     raise SchemaError(
                         f"{one_line(file)}: {column_label(repeated)} appears more than once", "rename one"
                     )

@@ -226,6 +226,9 @@ def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(t
     (tmp_path / "data.xyz").write_text("")
     np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
     np.save(tmp_path / "complex.npy", np.array([1j]))
+    array = (tmp_path / "complex.npy").read_bytes()
+    (tmp_path / "cut.npy").write_bytes(array.replace(b"(1,)", b"(1, "))
+    (tmp_path / "below.npy").write_bytes(array.replace(b"(1,), }", b"(-2,),}"))
     np.savez(tmp_path / "uneven.npz", a=np.zeros(2), b=np.zeros(3))
     (tmp_path / "cut.tfrecord").write_bytes((tmp_path / "x.tfrecord").read_bytes()[:-1])
     gz = gzip.compress(b"a\n1\n")
@@ -277,6 +280,13 @@ def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(t
         ("bad.npz", "o.tfrecord", {}, "bad.npz: it is no NumPy file with columns"),
         ("o.npy", "o.tfrecord", {}, "o.npy: it is no NumPy file with columns: array `value` has objects"),
         ("complex.npy", "o.tfrecord", {}, "complex.npy: it is no NumPy file with columns: Unsupported numpy type"),
+        ("cut.npy", "o.tfrecord", {}, "cut.npy: it is no NumPy file with columns: "),
+        (
+            "below.npy",
+            "o.tfrecord",
+            {},
+            r"below.npy: it is no NumPy file with columns: array `value` has the shape \(-2,\)",
+        ),
         ("uneven.npz", "o.tfrecord", {}, r"its arrays have different numbers of rows \(a: 2, b: 3\)"),
         ("cut.tfrecord", "o.parquet", {}, "cut.tfrecord: record 1 at byte"),
         ("none.csv", "o.tfrecord", {}, "none.csv: No such file or directory"),

@@ -141,6 +141,10 @@ def test_a_directory_of_images_becomes_records_and_records_a_directory(tmp_path:
     tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / "out", destination_format="images")
     written = {str(file.relative_to(tmp_path / "out")): file.read_bytes() for file in (tmp_path / "out").rglob("*.*")}
     assert written == {"cat/0000000.jpg": JPEG, "dog/0000001.png": png(3, 4)}
+    (tmp_path / "images" / "dog" / "gone.png").symlink_to("nowhere")
+    with pytest.raises(TfprovError, match="No such file or directory; check the path"):
+        tfrecord.convert(tmp_path / "images", tmp_path / "y.tfrecord")
+    (tmp_path / "images" / "dog" / "gone.png").unlink()
     with pytest.raises(TfprovError, match="it exists; name another destination, or pass --overwrite"):
         tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / "out", destination_format="images")
     tfrecord.convert(tmp_path / "images", tmp_path / "out", destination_format="images", overwrite=True)

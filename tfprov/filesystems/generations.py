@@ -23,6 +23,8 @@ MIRROR_STATUS = "mirror.json"
 _NAME = re.compile(r"\.tfprov/manifest-([0-9]{10})-([0-9a-z]{1,32})\.json", re.ASCII)
 _LIMIT = 64 << 20
 """Bytes of a manifest that are read: some 200 for each file."""
+_LISTINGS = 5
+"""How often a directory is listed whose manifests are all gone when they are read."""
 
 
 @dataclass(frozen=True)
@@ -144,17 +146,24 @@ def generations(names: Iterable[str]) -> list[Generation]:
 
 def read_newest(remote: RemoteDir) -> Manifest | None:
     """Return the newest manifest that can be read; None for a directory without one. Raises RemoteError."""
-    unreadable = ""
-    for generation in generations(remote.files(FOLDER)):
-        data = _read(remote, generation.name)
-        if data is None:  # its writer has removed it for a newer one
-            continue
-        try:
-            return decode(data)
-        except ValueError as error:  # it was cut: the one before it holds, and before the first there was nothing
-            unreadable = f"{generation.name}: {error}" if generation.number > 1 else unreadable
+    unreadable, gone = "", False
+    for _ in range(_LISTINGS):
+        gone = False
+        for generation in generations(remote.files(FOLDER)):
+            data = _read(remote, generation.name)
+            if data is None:  # its writer has removed it for a newer one, which the next listing has
+                gone = True
+                continue
+            try:
+                return decode(data)
+            except ValueError as error:  # it was cut: the one before it holds, and before the first there was nothing
+                unreadable = f"{generation.name}: {error}" if generation.number > 1 else unreadable
+        if unreadable or not gone:
+            break
     if unreadable:
         raise RemoteError(f"{remote.url} has no manifest that can be read: {unreadable}", "use another directory")
+    if gone:
+        raise RemoteError(f"{remote.url}: its manifests are replaced faster than they can be read")
     return None
 
 

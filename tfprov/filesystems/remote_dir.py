@@ -84,11 +84,14 @@ class RemoteDir:
                 yield bytes(piece)
 
     def write(self, name: str, chunks: Iterable[bytes], size: int = 0) -> None:
-        """Replace a file of about `size` bytes. One that fails to arrive whole must be taken for damaged."""
+        """Replace a file of about `size` bytes. One that fails to arrive whole must be taken for damaged.
+
+        Raises RemoteError, and what `chunks` raises.
+        """
         with self._errors(f"{name} cannot be written"):
             file = self._open(name, "wb", max(_PART, size // _MAX_PARTS + 1))
             try:
-                for piece in chunks:
+                for piece in _from_source(chunks):
                     file.write(piece)
                 file.close()
             except BaseException:
@@ -115,8 +118,25 @@ class RemoteDir:
             yield
         except (RemoteError, FileExistsError):
             raise
+        except _SourceError as error:
+            raise error.reason from None
         except Exception as error:
             raise RemoteError(f"{self.url}: {what}: {describe_error(error)}", _fix(error)) from error
+
+
+class _SourceError(Exception):
+    """Carries what the source of an upload raised past the errors of the file system."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def _from_source(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    try:
+        yield from chunks
+    except Exception as error:
+        raise _SourceError(error) from error
 
 
 def _discard(file: Any) -> None:

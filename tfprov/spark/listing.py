@@ -43,7 +43,10 @@ def _files(path: str, options: Options) -> list[DataFile]:
         starts = []
     if not starts:
         raise FileError(f"{one_line(path)}: there are no files", "check the path")
-    return [file for start in starts for file in _below(storage, start, options)]
+    files = [file for start in starts for file in _below(storage, start, options)]
+    return list({file.path: file for file in reversed(files)}.values())[
+        ::-1
+    ]  # `**` matches directories and their files
 
 
 def _below(storage: Storage, start: Entry, options: Options) -> Iterator[DataFile]:

@@ -13,8 +13,9 @@ from tfprov.tfrecord.errors import SchemaError
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset("\"#%'*/:=?\\{}[]^\x7f") | {chr(code) for code in range(32)}
 """The characters that Spark writes as a percent sign and two digits."""
-_INTEGER = re.compile(r"[+-]?\d{1,18}")
-_FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d+)?")
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+_FLOAT = re.compile(r"-?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][+-]?[0-9]+)?")
+"""What Arrow reads as a number, too: no plus, and no digits of other scripts."""
 
 Value = str | None
 Pair = tuple[str, Value]
@@ -56,7 +57,7 @@ def type_of(values: Iterable[Value], *, infer: bool) -> pa.DataType:
     present = [value for value in values if value is not None]
     if not infer or not present:
         return pa.string()
-    if all(map(_INTEGER.fullmatch, present)):
+    if all(map(_INTEGER.fullmatch, present)) and all(-(2**63) <= int(value) < 2**63 for value in present):
         return pa.int32() if all(-(2**31) <= int(value) < 2**31 for value in present) else pa.int64()
     if all(map(_FLOAT.fullmatch, present)):
         return pa.float64()

@@ -42,7 +42,7 @@ def record_type_of(name: str) -> str:
 def columns_of(schema: pa.Schema, record_type: str) -> list[Column]:
     """Return the columns of a schema; raises SchemaError for types that this record type cannot have."""
     names = schema.names
-    if repeated := next((name for name in names if names.count(name) > 1), None):
+    if (repeated := next((name for name in names if names.count(name) > 1), None)) is not None:
         raise SchemaError(f"{column_label(repeated)} appears more than once", "rename one of them")
     if record_type == BYTE_ARRAY:
         _check_byte_array(schema)

@@ -4,6 +4,7 @@ A file that is written has its name only when it is whole: it is written beside,
 """
 
 import contextlib
+import errno
 import glob
 import os
 import re
@@ -25,6 +26,7 @@ _HIDDEN = (".", "_")
 
 
 MOST_SHARDS = 99999
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class FileError(TfprovError):
@@ -43,7 +45,8 @@ def _expand(path: str) -> list[str]:
     if Path(path).is_dir():
         files = sorted(str(each) for each in Path(path).iterdir() if each.is_file() and each.name[0] not in _HIDDEN)
     elif not Path(path).exists() and glob.has_magic(path):
-        files = sorted(name for name in glob.glob(path, recursive=True) if Path(name).is_file())  # noqa: PTH207  as typed
+        names = glob.glob(path, recursive=True)  # noqa: PTH207  as typed
+        files = sorted(name for name in names if Path(name).is_file() and not _is_beside(name, path))
     else:
         files = [path]
     return _some(path, files)
@@ -53,13 +56,21 @@ def _expand_url(path: str) -> list[str]:
     with as_file_error(path):
         files, root = require("fsspec").core.url_to_fs(path)
         if glob.has_magic(root):
-            names = files.glob(root)
+            matches = files.glob(root, detail=True)
+            names = [name for name, entry in matches.items() if entry["type"] != "directory"]
+            names = [name for name in names if not _is_beside(name, path)]
         elif files.isdir(root):
             names = [each["name"] for each in files.ls(root, detail=True) if each["type"] == "file"]
             names = [name for name in names if name.rpartition("/")[2][:1] not in _HIDDEN]
         else:
             return [path]
         return _some(path, sorted(files.unstrip_protocol(name) for name in names))
+
+
+def _is_beside(name: str, pattern: str) -> bool:
+    """Whether a file that a pattern matches lies beside the data, such as an index, and the pattern does not ask for it."""
+    first, asked = (path.rpartition("/")[2][:1] for path in (name, pattern))
+    return first in _HIDDEN and asked != first
 
 
 def _some(path: str, files: Sequence[str]) -> list[str]:
@@ -85,7 +96,13 @@ def written(paths: Sequence[str], old: Iterable[str] = ()) -> Iterator[list[Bina
     """Open files to write; all get their names at the end, and none of them after an error. Then `old` are removed."""
     with contextlib.ExitStack() as stack:
         outputs = [stack.enter_context(_part(path)) for path in paths]
-        yield [output.stream for output in outputs]
+        try:
+            yield [output.stream for output in outputs]
+        except OSError as error:
+            if error.errno not in _DISK_FULL:
+                raise
+            fix = "free some there, or name another destination"
+            raise FileError(f"{one_line(paths[0])}: {error.strerror}", fix) from error
         for path, output in zip(paths, outputs, strict=True):
             with as_file_error(path):
                 output.finish()
@@ -122,6 +139,8 @@ class _LocalPart:
 
     def __init__(self, path: str) -> None:
         self._target = Path(os.path.realpath(path))  # a link still leads to the file
+        if self._target.exists() and not self._target.is_file():  # a rename would put a file in its place
+            raise FileError(f"{one_line(path)}: it is no regular file", "name another destination")
         self._target.parent.mkdir(parents=True, exist_ok=True)
         descriptor, self._name = tempfile.mkstemp(
             prefix=f".{self._target.name[:200]}.", suffix=".part", dir=self._target.parent

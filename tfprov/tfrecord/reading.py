@@ -67,6 +67,8 @@ def read(  # noqa: PLR0913  every one has a default
 def read_table(path_or_paths: Paths, **options: Any) -> "pa.Table":
     """Return the records of files as a table; options as for `read`."""
     schema, columns = options.get("schema"), options.get("columns")
+    if columns is not None and not isinstance(columns, str):  # it is needed twice, and a generator is there once
+        columns = options["columns"] = list(columns)
     if schema is None:
         own = {
             name: options[name]
@@ -78,7 +80,7 @@ def read_table(path_or_paths: Paths, **options: Any) -> "pa.Table":
         schema = options["schema"] = infer_schema(path_or_paths, salvage=quiet, **own)
     chosen = select(columns_of(schema, record_type_of(options.get("record_type", EXAMPLE))), columns)
     fields = pa.schema([(column.name, column.type) for column in chosen])
-    return pa.Table.from_batches(read(path_or_paths, **options), fields if chosen else None)
+    return pa.Table.from_batches(read(path_or_paths, **options), fields)
 
 
 def infer_schema(  # noqa: PLR0913  every one has a default

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.support.waiting import until
@@ -225,6 +226,7 @@ def test_the_best_checkpoint_outlives_the_saver(tmp_path: Path) -> None:
     best = save(tmp_path, 200, b"second")
     assert keep_best(best, 0.9, "macro-F1")
     assert not keep_best(save(tmp_path, 300, b"third"), 0.9)
+    assert not keep_best(save(tmp_path, 300, b"third"), float("nan"))
     for path in tmp_path.glob("model.ckpt-*"):
         path.unlink()
     kept = tmp_path / "best"
@@ -255,6 +257,13 @@ def test_a_checkpoint_that_is_removed_while_it_is_measured_does_not_take_the_bes
     assert not keep_best(removed, 0.9)
     assert json.loads((tmp_path / "best" / "best.json").read_text())["value"] == 0.5
     assert set(kept) <= {path.name for path in (tmp_path / "best").iterdir()}
+
+
+def test_a_measure_may_be_a_number_of_any_kind(tmp_path: Path) -> None:
+    half: Any = np.float32(0.5)
+    assert keep_best(save(tmp_path, 100), half)
+    assert keep_best(save(tmp_path, 200), 1)
+    assert not keep_best(save(tmp_path, 300), half)
 
 
 def test_a_best_json_without_a_value_is_replaced(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tfprov.spark.listing import listed
 from tfprov.spark.options import absolute, parse
 from tfprov.spark.partition_paths import column, directory, keys_of, pair_of, type_of
 from tfprov.tfrecord.errors import SchemaError
@@ -50,7 +51,8 @@ def test_a_partition_column_has_the_narrowest_type_for_all_values() -> None:
     rows: list[tuple[list[str | None], pa.DataType]] = [
         (["1", "-2", None], pa.int32()), (["3000000000"], pa.int64()), (["1", "0.5"], pa.float64()),
         (["2026-01-31"], pa.date32()), (["2026-02-31"], pa.string()), (["1", "x"], pa.string()), ([None], pa.string()),
-        (["99999999999999999999"], pa.float64()),
+        (["+49301234"], pa.string()), (["+1.5"], pa.string()), (["\u0663"], pa.string()),
+        (["99999999999999999999"], pa.float64()), (["9223372036854775807", "-9223372036854775808"], pa.int64()),
     ]  # fmt: skip
     assert [type_of(values, infer=True) for values, _ in rows] == [kind for _, kind in rows]
     assert type_of(["1"], infer=False) == pa.string()
@@ -58,6 +60,15 @@ def test_a_partition_column_has_the_narrowest_type_for_all_values() -> None:
     assert column("k", None, pa.int32(), 1).to_pylist() == [None]
     with pytest.raises(SchemaError, match="partition k=x is not int32"):
         column("k", "x", pa.int32(), 1)
+
+
+def test_a_pattern_reads_each_file_once(tmp_path: Path) -> None:
+    for name in ("a/b/x", "a/y", "z", "_hidden"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    for pattern, names in {"**": ["a/b/x", "a/y", "z"], "*": ["a/y", "z"], "a/**": ["a/b/x", "a/y"]}.items():
+        matched = [Path(file.path) for file in listed(parse({"path": f"{tmp_path}/{pattern}"}))]
+        assert sorted(str(path.relative_to(tmp_path)) for path in matched) == names
 
 
 def test_partitions_of_different_forms_are_refused() -> None:

@@ -1,8 +1,12 @@
 """Conversion of record files from and to other formats, with shards, shuffling and what must not be overwritten."""
 
+import gc
 import gzip
 import json
 import struct
+import sys
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ import pytest
 from tfprov import tfrecord
 from tfprov.errors import TfprovError
 from tfprov.tfrecord.converting import shuffling
+from tfprov.tfrecord.converting.formats import format_of
 from tfprov.tfrecord.converting.images import image_size
 from tfprov.tfrecord.converting.source import Source
 
@@ -91,6 +96,19 @@ def test_types_of_text_files_are_those_that_all_rows_fit(tmp_path: Path) -> None
     tfrecord.convert(tmp_path / "x.csv", tmp_path / "x.parquet")
     schema = pq.read_schema(tmp_path / "x.parquet")
     assert [str(field.type) for field in schema] == ["double", "string", "int64", "bool", "string"]
+    times = {"t": [datetime(2026, 1, 2, 3, 4, 5), None], "d": [Decimal("1.50"), None], "x": [1.5, float("nan")]}
+    pq.write_table(pa.table(times), tmp_path / "times.parquet")
+    tfrecord.convert(tmp_path / "times.parquet", tmp_path / "times.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "times.jsonl").read_text().splitlines()]
+    assert rows == [{"t": "2026-01-02 03:04:05", "d": "1.50", "x": 1.5}, {"t": None, "d": None, "x": "nan"}]
+    (tmp_path / "na.csv").write_text("country,score,note\nNA,nan,null\n,1.5,N/A\n")
+    first, second = read(tmp_path / "na.csv").to_pylist()
+    assert (first["country"], first["note"], second) == ("NA", "null", {"country": None, "note": "N/A", "score": 1.5})
+    assert np.isnan(first["score"])
+    texts = ["\n".join(["line"] * (row % 900)) for row in range(3000)]
+    tfrecord.write(tmp_path / "lines.tfrecord", pa.table({"text": texts}))
+    tfrecord.convert(tmp_path / "lines.tfrecord", tmp_path / "lines.csv")
+    assert read(tmp_path / "lines.csv")["text"].to_pylist() == texts  # of several blocks, each cut within a value
     with (tmp_path / "x.jsonl").open("w") as stream:
         stream.writelines('{"a": 1, "b": [1]}\n' for _ in range(5000))
         stream.write('\n{"a": 0.5, "c": "z"}\n')
@@ -115,7 +133,6 @@ def test_a_directory_of_images_becomes_records_and_records_a_directory(tmp_path:
     for name, data in {"dog/2.png": png(3, 4), "cat/1.JPG": JPEG, "dog/.hidden.png": b"", "dog/notes.txt": b""}.items():
         (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "images" / name).write_bytes(data)
-    (tmp_path / "images" / "dog" / ".hidden.png").unlink()
     tfrecord.convert(tmp_path / "images", tmp_path / "x.tfrecord")
     cat, dog = tfrecord.read_table(tmp_path / "x.tfrecord").to_pylist()
     assert cat == {"image": JPEG, "label": 0, "text": "cat", "height": 30, "width": 40}
@@ -124,6 +141,10 @@ def test_a_directory_of_images_becomes_records_and_records_a_directory(tmp_path:
     tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / "out", destination_format="images")
     written = {str(file.relative_to(tmp_path / "out")): file.read_bytes() for file in (tmp_path / "out").rglob("*.*")}
     assert written == {"cat/0000000.jpg": JPEG, "dog/0000001.png": png(3, 4)}
+    (tmp_path / "images" / "dog" / "gone.png").symlink_to("nowhere")
+    with pytest.raises(TfprovError, match="No such file or directory; check the path"):
+        tfrecord.convert(tmp_path / "images", tmp_path / "y.tfrecord")
+    (tmp_path / "images" / "dog" / "gone.png").unlink()
     with pytest.raises(TfprovError, match="it exists; name another destination, or pass --overwrite"):
         tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / "out", destination_format="images")
     tfrecord.convert(tmp_path / "images", tmp_path / "out", destination_format="images", overwrite=True)
@@ -152,6 +173,11 @@ def test_write_gives_each_shard_the_next_rows_of_a_table(tmp_path: Path) -> None
     assert tfrecord.read_table(files[1])["id"].to_pylist() == [*range(250, 500)]
 
 
+def test_a_format_goes_by_the_extension_before_the_number_of_a_shard() -> None:
+    names = ("mnist-train.tfrecord-00000-of-00001", "train-00000-of-01024", "part-00000-of-00002.csv.gz")
+    assert [format_of(name, "--from") for name in names] == ["tfrecord", "tfrecord", "csv"]
+
+
 def test_a_seed_decides_the_order_whatever_the_source_and_the_buckets(tmp_path: Path) -> None:
     tfrecord.write(tmp_path / "x.tfrecord", NUMBERS)
     orders = {}
@@ -173,17 +199,40 @@ def test_a_seed_decides_the_order_whatever_the_source_and_the_buckets(tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c", "x.tfrecord"]
 
 
+def test_a_parquet_file_that_fails_in_its_middle_prints_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ignored: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    values = [1] * 4096 + [2**53 + 1] * 4096 + [0.5]
+    (tmp_path / "x.jsonl").write_text("".join(f'{{"a": {value}}}\n' for value in values))
+    with pytest.raises(TfprovError, match="lines 4097 to 8192: Integer value"):
+        tfrecord.convert(tmp_path / "x.jsonl", tmp_path / "x.parquet")
+    gc.collect()
+    assert ignored == []
+
+
 def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(tmp_path: Path) -> None:
     tfrecord.write(tmp_path / "x.tfrecord", pa.table({"a": [1, None], "l": [[1], [1, 2]], "b": [b"\xff", b""]}))
     pq.write_table(pa.table({"t": pa.array([1], pa.timestamp("s"))}), tmp_path / "t.parquet")
     (tmp_path / "bad.jsonl").write_text('{"a": 1}\n{"a"\n')
+    (tmp_path / "half.jsonl").write_text('{"a": "\\ud83d\\ude00"}\n{"a": "\\uD83D"}\n')
+    (tmp_path / "deep.jsonl").write_text('{"a": ' + "[" * 100_000)
+    (tmp_path / "nested.jsonl").write_text('{"a": {"b": 1}}\n')
     (tmp_path / "mixed.jsonl").write_text('{"a": 1}\n{"a": "x"}\n')
     (tmp_path / "bad.csv").write_text("")
+    (tmp_path / "latin.csv").write_bytes(b"a\n\xe9\n")
+    (tmp_path / "header.csv").write_bytes(b"\xe9\n1\n")
+    (tmp_path / "commas.csv").write_text("a,,\n1,,\n")
     (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
     (tmp_path / "bad.parquet").write_text("PAR1")
     (tmp_path / "bad.npz").write_text("no")
     (tmp_path / "data.xyz").write_text("")
     np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
+    np.save(tmp_path / "complex.npy", np.array([1j]))
+    array = (tmp_path / "complex.npy").read_bytes()
+    (tmp_path / "cut.npy").write_bytes(array.replace(b"(1,)", b"(1, "))
+    (tmp_path / "below.npy").write_bytes(array.replace(b"(1,), }", b"(-2,),}"))
     np.savez(tmp_path / "uneven.npz", a=np.zeros(2), b=np.zeros(3))
     (tmp_path / "cut.tfrecord").write_bytes((tmp_path / "x.tfrecord").read_bytes()[:-1])
     gz = gzip.compress(b"a\n1\n")
@@ -194,9 +243,16 @@ def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(t
         ("x.tfrecord", "o.npz", {"columns": ["l"]}, "column `l` has lists of different lengths"),
         ("x.tfrecord", "o.npz", {"columns": ["a"]}, "column `a` has nulls, which NumPy files have not"),
         ("x.tfrecord", "o.npz", {"columns": ["b"]}, "column `b` has the type binary, which NumPy files have not"),
+        ("nested.jsonl", "o.npz", {}, "column `a` has the type struct.*, which NumPy files have not"),
         ("x.tfrecord", "new.npy", {}, "a .npy file has one column, and there are 3; write .npz"),
         ("x.tfrecord", "o.csv", {"columns": ["z"]}, "there is no column `z`; the columns are a, b, l"),
         ("x.tfrecord", "x.tfrecord", {"overwrite": True}, "it is a source and the destination"),
+        (
+            "x.tfrecord",
+            "",
+            {"overwrite": True, "destination_format": "images"},
+            "a source lies in it, and it is replaced",
+        ),
         ("x.tfrecord", "t.parquet", {}, "it exists; name another destination, or pass --overwrite"),
         (
             "x.tfrecord",
@@ -210,13 +266,31 @@ def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(t
         ("data.xyz", "o.csv", {}, "data.xyz: the extension names no format; name one with --from"),
         ("t.parquet", "o.tfrecord", {}, "column `t` has the type timestamp.*; cast it to int64 or string"),
         ("bad.jsonl", "o.tfrecord", {}, "bad.jsonl: line 2: it is no JSON"),
+        ("half.jsonl", "o.tfrecord", {}, "half.jsonl: line 2: it is no JSON: .*surrogates not allowed"),
+        ("deep.jsonl", "o.tfrecord", {}, "deep.jsonl: line 1: it is no JSON: maximum recursion depth"),
         ("mixed.jsonl", "o.tfrecord", {}, "mixed.jsonl: lines 1 to 2: `a` has values of several types"),
         ("bad.csv", "o.tfrecord", {}, "bad.csv: it is no CSV file with a header: Empty CSV file"),
+        ("latin.csv", "o.tfrecord", {}, "latin.csv: column `a` has text that is not UTF-8; convert the file to UTF-8"),
+        (
+            "header.csv",
+            "o.tfrecord",
+            {},
+            "header.csv: the header has text that is not UTF-8; convert the file to UTF-8",
+        ),
         ("twice.csv", "o.tfrecord", {}, "twice.csv: column `a` appears more than once"),
+        ("commas.csv", "o.tfrecord", {}, "commas.csv: column `` appears more than once; rename one"),
         ("cut.csv.gz", "o.tfrecord", {}, "cut.csv.gz: "),
         ("bad.parquet", "o.tfrecord", {}, "bad.parquet: it is no whole Parquet file"),
         ("bad.npz", "o.tfrecord", {}, "bad.npz: it is no NumPy file with columns"),
         ("o.npy", "o.tfrecord", {}, "o.npy: it is no NumPy file with columns: array `value` has objects"),
+        ("complex.npy", "o.tfrecord", {}, "complex.npy: it is no NumPy file with columns: Unsupported numpy type"),
+        ("cut.npy", "o.tfrecord", {}, "cut.npy: it is no NumPy file with columns: "),
+        (
+            "below.npy",
+            "o.tfrecord",
+            {},
+            r"below.npy: it is no NumPy file with columns: array `value` has the shape \(-2,\)",
+        ),
         ("uneven.npz", "o.tfrecord", {}, r"its arrays have different numbers of rows \(a: 2, b: 3\)"),
         ("cut.tfrecord", "o.parquet", {}, "cut.tfrecord: record 1 at byte"),
         ("none.csv", "o.tfrecord", {}, "none.csv: No such file or directory"),

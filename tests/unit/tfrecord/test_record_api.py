@@ -1,5 +1,7 @@
 """tfprov.tfrecord as users call it: files, directories, shards, columns, and errors of options."""
 
+import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +23,13 @@ def test_shards_hold_every_row_once_and_appear_together(tmp_path: Path) -> None:
     table = tfrecord.read_table(tmp_path / "out", columns=["a"], schema=TABLE.schema)
     assert sorted(table["a"].to_pylist()) == list(range(1000))
     assert tfrecord.read_table(f"{tmp_path}/out/part-*").num_rows == 1000
+    tfrecord.write(tmp_path / "out" / "plain", TABLE)
+    (index,) = tfrecord.write_index(tmp_path / "out" / "plain")
+    assert tfrecord.read_table(f"{tmp_path}/out/*").num_rows == 2000
+    with pytest.raises(tfrecord.DamagedFile):
+        tfrecord.read_table(f"{tmp_path}/out/_plain*")
+    (tmp_path / "out" / "plain").unlink()
+    Path(index.index).unlink()
     with pytest.raises(TfprovError, match="the directory has record files; remove them"):
         tfrecord.write(tmp_path / "out", TABLE, shards=2)
 
@@ -43,12 +52,27 @@ def test_a_file_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
     assert path.read_bytes() == b"old"
     tfrecord.write(path, TABLE)
     assert tfrecord.read_table(path).equals(TABLE)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(TfprovError, match="tfrecord: File too large; free some there, or name another"):
+            tfrecord.write(path, pa.table({"a": [b"x" * 100_000]}))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert tfrecord.read_table(path).equals(TABLE)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TfprovError, match="pipe: it is no regular file; name another destination"):
+        tfrecord.write(tmp_path / "pipe", TABLE)
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_paths_with_a_scheme_go_through_fsspec() -> None:
     tfrecord.write("memory://records/one/x.tfrecord.gz", TABLE)
     assert tfrecord.read_table("memory://records/one/x.tfrecord.gz").equals(TABLE)
     assert tfrecord.read_table("memory://records/one").equals(TABLE)
+    tfrecord.write("memory://records/one/below/y.tfrecord", TABLE)
+    assert tfrecord.read_table("memory://records/one/*").equals(TABLE)
+    assert tfrecord.read_table("memory://records/**").num_rows == 2 * TABLE.num_rows, "no record twice"
     with pytest.raises(TfprovError, match="memory://records/none: "):
         tfrecord.read_table("memory://records/none")
 
@@ -59,6 +83,9 @@ def test_batches_and_columns_are_what_was_asked_for(tmp_path: Path) -> None:
     assert [batch.num_rows for batch in batches] == [300, 300, 300, 100]
     assert batches[0].schema.names == ["b", "a"]
     assert sum(batch.num_rows for batch in tfrecord.read(tmp_path / "x", columns=[])) == 1000
+    (tmp_path / "empty").touch()
+    assert [tfrecord.read_table(tmp_path / name, columns=[]).num_rows for name in ("x", "empty")] == [1000, 0]
+    assert tfrecord.read_table(tmp_path / "x", columns=iter(["b"])).equals(TABLE.select(["b"]))
     assert tfrecord.infer_schema(tmp_path / "x", sample_records=1) == TABLE.schema
 
 

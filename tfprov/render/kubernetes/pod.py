@@ -16,6 +16,8 @@ _SERVER_STRATEGIES = ("in_graph", "parameter_server")
 """Strategies whose workers only serve and so never end by themselves."""
 CREDENTIALS = "/etc/credential"
 """The mount point of the credential file."""
+GOOGLE = "GOOGLE_APPLICATION_CREDENTIALS"
+"""The variable with its path."""
 _TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  the mount point of a token
 
 
@@ -120,7 +122,10 @@ class Pod:
         ]
         if settings["credential_secret"]:
             path = f"{CREDENTIALS}/{settings['credential_key']}"
-            variables.append({"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": path})
+            variables = [
+                variable for variable in variables if variable["name"] != GOOGLE
+            ]  # the API refuses a name twice
+            variables.append({"name": GOOGLE, "value": path})
         if not self._carries:
             return variables
         paths = ":".join(filter(None, (RUNTIME_DIRECTORY, literal(member.env.get("PYTHONPATH", "")))))

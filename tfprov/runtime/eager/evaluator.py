@@ -1,6 +1,7 @@
 """Evaluate every new checkpoint of the chief and keep the best one, until the training ends."""
 
 import json
+import math
 import os
 import shutil
 import sys
@@ -138,9 +139,9 @@ def keep_best(prefix: Path, value: float, name: str = "value") -> bool:
 
     `best/best.json` names it with its value, and is written last, so that it never names missing files.
     """
-    folder = prefix.parent / "best"
+    folder, value = prefix.parent / "best", float(value)  # numbers of NumPy are no JSON
     before = _read_best(folder)
-    if before and before["value"] >= value:
+    if math.isnan(value) or (before and before["value"] >= value):  # NaN is below and above nothing
         return False
     folder.mkdir(exist_ok=True)
     try:

@@ -42,6 +42,8 @@ class Mirror:
     clock: Callable[[], float] = time.monotonic
     _sent: dict[str, Mapping[str, Stamp]] = field(default_factory=dict)
     """The files of the checkpoints that this task has mirrored, or that already were mirrored, as they were then."""
+    _unused: frozenset[str] = frozenset()
+    """Objects to remove once a manifest without them is written: of old checkpoints, and of those that an error cut."""
     _others: dict[str, Stamp] = field(default_factory=dict)
     _others_at: float = float("-inf")
 
@@ -98,22 +100,29 @@ class Mirror:
     def _announce(self, objects: Iterable[str]) -> None:
         """Write down which objects come next, so that what is left of a cut upload can be removed."""
         uploading = tuple(objects)
+        self._unused |= frozenset(
+            self.manifest.uploading
+        )  # an error was in the way, and the program may have removed it
         if uploading:
             self._commit(replace(self.manifest, uploading=uploading))
 
     def _adopt_checkpoint(self, one: LocalCheckpoint, new: RemoteCheckpoint, listing: Listing) -> None:
         kept = [*self._kept(listing, new), new]
         after = replace(self.manifest, checkpoints=tuple(kept), uploading=())
-        unused = self.manifest.objects - after.objects
+        self._unused = (self._unused | self.manifest.objects) - after.objects
         # TensorFlow, which reads the directory through a mount or `gs://`, finds a new one by this file.
-        state = checkpoint_state(new.prefix, [it.prefix for it in after.in_folder(new.folder)])
+        folder = after.in_folder(new.folder)
+        newest = max(new, folder[-1], key=lambda it: it.step)  # an older one may fill a gap
+        state = checkpoint_state(newest.prefix, [it.prefix for it in folder])
         start = f"{new.folder}/" if new.folder else ""
         self._check_writer()
         self.remote.write(f"{start}{STATE}", [state.encode()])
         self._commit(after)
-        self._sent[one.prefix] = one.files
+        left = {it.prefix for it in kept}
+        self._sent = {prefix: files for prefix, files in self._sent.items() if prefix in left} | {one.prefix: one.files}
         self.noted(f"{one.prefix} is in {self.remote.url}")
-        self.remote.remove(sorted(unused))
+        self.remote.remove(sorted(self._unused))
+        self._unused = frozenset()
 
     def _kept(self, listing: Listing, new: RemoteCheckpoint) -> list[RemoteCheckpoint]:
         """Return which mirrored checkpoints stay beside a new one.
@@ -131,9 +140,6 @@ class Mirror:
                 return it.prefix != new.prefix
             return it.prefix in recent
 
-        for it in folder:
-            if not stays(it):
-                self._sent.pop(it.prefix, None)
         return [it for it in self.manifest.checkpoints if it.prefix != new.prefix and stays(it)]
 
     def _send_others(self, listing: Listing) -> bool:
@@ -146,9 +152,9 @@ class Mirror:
                 sent[name] = upload(self.remote, name, self.directory / name, stamp)
             except Changed:
                 continue
-            self._others[name] = stamp
         if sent:
             self._commit(replace(self.manifest, others={**self.manifest.others, **sent}))
+            self._others |= {name: changed[name] for name in sent}  # no sooner: no manifest has them after an error
         return bool(sent)
 
     def _check_writer(self) -> list[str]:
@@ -167,7 +173,8 @@ class Mirror:
         self.remote.write(after.name, [after.encode()])
         self.manifest = after
         # One stays, for a reader that has listed the manifests and has not read one yet.
-        self.remote.remove(sorted(earlier)[:-1])
+        with suppress(RemoteError):  # the next generation removes what is left
+            self.remote.remove(sorted(earlier)[:-1])
 
 
 def _is_same(known: RemoteFile | None, stamp: Stamp) -> bool:

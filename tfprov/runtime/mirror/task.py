@@ -60,6 +60,9 @@ def main(argv: Sequence[str], env: Mapping[str, str], opened: OpenRemote = open_
         return 128 + stopped.number
     except RemoteError as error:
         return _refuse(error, in_container=not group)
+    except OSError as error:  # the local disk, which may be full
+        say(f"{error.filename or env[DIRECTORY]} cannot be written: {error.strerror}; look at the disk of this host")
+        return 1
     try:
         pid = os.posix_spawnp(command[0], command, dict(os.environ), setsigmask=before, setsigdef=[signal.SIGPIPE])
     except OSError as error:

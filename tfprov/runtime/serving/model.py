@@ -58,7 +58,8 @@ class Loaded:
 
 
 def _values(tensor: Any) -> Any:
-    return tensor.numpy().tolist() if tensor.shape.rank else [tensor.numpy().item()][0]
+    value = tensor.numpy()
+    return value if isinstance(value, bytes) else value.tolist()  # one text comes as it is, everything else from NumPy
 
 
 def _info(spec: Any) -> dict[str, Any]:

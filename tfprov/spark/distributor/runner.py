@@ -83,6 +83,8 @@ class TensorFlowRunner:
         self.gpu_resource_name, self.use_custom_strategy = gpu_resource_name, use_custom_strategy
         self.checkpoint, self._start_timeout = None, start_timeout
         count_tasks(num_slots, None)  # before Spark is asked for anything
+        if checkpoint_dir is not None and "://" in checkpoint_dir:  # a local directory `s3:` would get the checkpoints
+            raise ValueError(f"`checkpoint_dir` must be a path that executors have, not the URL {checkpoint_dir}")
         self._spark = _session() if spark is None else spark
         self._on_line, self._env, self._trusted = on_line, dict(env or {}), trusted_network
         self._checkpoint_dir, self._gather_to = checkpoint_dir, Path(gather_to) if gather_to is not None else None

@@ -150,8 +150,11 @@ def _refuse_own_source(target: _Target, files: Iterable[str]) -> None:
     """Refuse a destination that would remove a source."""
     own = {os.path.realpath(file) for file in files}
     for file in (*target.files, *target.old):
-        if os.path.realpath(file) in own:
+        path = os.path.realpath(file)
+        if path in own:
             raise FileError(f"{one_line(file)}: it is a source and the destination", "name another destination")
+        if any(each.startswith(f"{path.rstrip('/')}/") for each in own):  # a directory of images is replaced whole
+            raise FileError(f"{one_line(file)}: a source lies in it, and it is replaced", "name another destination")
 
 
 def _rows(source: Source, seed: int | None, directory: Path | None, report: Progress) -> Iterator[pa.RecordBatch]:

@@ -28,7 +28,7 @@ _BY_EXTENSION = {
     ".npz": NUMPY,
 }
 _COMPRESSED = re.compile(r"\.(gz|gzip|zlib|zz|deflate)$", re.IGNORECASE)
-_SHARD = re.compile(r"-of-\d+$")
+_SHARD = re.compile(r"-\d+-of-\d+$")
 IMAGE_EXTENSIONS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
 
 

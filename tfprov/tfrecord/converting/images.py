@@ -14,7 +14,7 @@ from tfprov.errors import one_line
 from tfprov.tfrecord.converting.formats import IMAGE_EXTENSIONS
 from tfprov.tfrecord.converting.source import BATCH_BYTES, ROWS, Looked, Source, chosen
 from tfprov.tfrecord.errors import SchemaError, column_label
-from tfprov.tfrecord.files import FileError
+from tfprov.tfrecord.files import FileError, as_file_error
 
 IMAGE, LABEL, TEXT = "image", "label", "text"
 SCHEMA = pa.schema(
@@ -49,21 +49,25 @@ def image_source(directories: Sequence[str], columns: list[str] | None, looked: 
         if rows:
             yield _batch(rows, fields)
 
-    return Source(fields, len(files), sum(file.stat().st_size for _, file in files), batches)
+    return Source(fields, len(files), sum(_size(file) for _, file in files), batches)
 
 
 def _images(directory: str) -> Iterator[Path]:
     if not Path(directory).is_dir():
         raise FileError(f"{one_line(directory)}: it is no directory", "name one with a directory for each class")
     for folder in sorted(each for each in Path(directory).iterdir() if each.is_dir() and each.name[0] not in "._"):
-        yield from sorted(file for file in folder.iterdir() if file.suffix.lower() in IMAGE_EXTENSIONS)
+        images = (file for file in folder.iterdir() if file.suffix.lower() in IMAGE_EXTENSIONS)
+        yield from sorted(file for file in images if file.name[0] != ".")  # macOS keeps `._cat.jpg` beside `cat.jpg`
+
+
+def _size(file: Path) -> int:
+    with as_file_error(str(file)):
+        return file.stat().st_size
 
 
 def _read(file: Path) -> bytes:
-    try:
+    with as_file_error(str(file)):
         return file.read_bytes()
-    except OSError as error:
-        raise FileError(f"{one_line(str(file))}: {error.strerror}") from error
 
 
 def _batch(rows: Sequence[tuple[object, ...]], fields: pa.Schema) -> pa.RecordBatch:

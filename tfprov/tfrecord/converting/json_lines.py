@@ -18,14 +18,16 @@ _LINES = 4096
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: bytes in base64, and floats that JSON does not have as text."""
+    """Return a value as JSON has it: bytes in base64, and floats, times and decimals, which it does not have, as text."""
     if isinstance(value, dict):
         return {key: plain(each) for key, each in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):  # a map has pairs
         return [plain(each) for each in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value if value is None or isinstance(value, str | int) else str(value)
 
 
 def json_source(files: Sequence[str], columns: list[str] | None, looked: Looked) -> Source:
@@ -85,7 +87,9 @@ def _objects(file: str) -> Iterator[tuple[int, list[dict[str, Any]]]]:
 def _object(file: str, line: int, text: bytes) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError as error:
+        if b"\\ud" in text.lower():  # one half of a surrogate pair is no text
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
         raise FileError(f"{one_line(file)}: line {line}: it is no JSON: {one_line(str(error))[:120]}") from error
     if not isinstance(value, dict):
         raise FileError(f"{one_line(file)}: line {line}: it is no object", "write one object in each line")

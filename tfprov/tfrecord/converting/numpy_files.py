@@ -7,6 +7,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from tokenize import TokenError
 from typing import IO, Any, BinaryIO
 
 import numpy as np
@@ -30,6 +31,8 @@ class _Stored:
         version = np.lib.format.read_magic(stream)
         read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         self.shape, fortran, self.dtype = read_header(stream)
+        if min(self.shape, default=0) < 0:
+            raise ValueError(f"array `{name}` has the shape {self.shape}")
         if not self.shape or self.dtype.hasobject or (fortran and len(self.shape) > 1):
             raise ValueError(
                 f"array `{name}` "
@@ -85,7 +88,8 @@ def _arrays(file: str) -> Iterator[list[_Stored]]:
                 stream.seek(0)
                 arrays = [_Stored(VALUE, stream)]
             yield _same_rows(arrays)
-        except (ValueError, OSError, zipfile.BadZipFile) as error:
+        # Arrow has no complex numbers, and NumPy's parser of headers does not expect every damage.
+        except (ValueError, OSError, zipfile.BadZipFile, pa.ArrowException, TokenError) as error:
             raise FileError(
                 f"{one_line(file)}: it is no NumPy file with columns: {one_line(str(error))[:160]}"
             ) from error
@@ -167,7 +171,7 @@ class NumpySink:
 class _Collected:
     def __init__(self, name: str, data_type: pa.DataType, stack: ExitStack) -> None:
         self.name = name
-        while pa.types.is_nested(data_type):
+        while pa.types.is_nested(data_type) and hasattr(data_type, "value_type"):  # a structure has none
             data_type = data_type.value_type
         types = pa.types
         self._text = types.is_string(data_type) or types.is_large_string(data_type)

@@ -68,7 +68,7 @@ def sink(form: Form, stream: BinaryIO, path: str, schema: pa.Schema, stack: Exit
     if form.format == TFRECORD:
         return _RecordSink(stream, schema, form)
     if form.format == PARQUET:
-        return _ParquetSink(stream, schema, form.codec)
+        return _ParquetSink(stream, schema, form.codec, stack)
     if form.format == NUMPY:
         return NumpySink(stream, path, schema, stack)
     return (_CsvSink if form.format == CSV else _JsonSink)(stream, schema, form.codec)
@@ -89,9 +89,11 @@ class _RecordSink:
 
 
 class _ParquetSink:
-    def __init__(self, stream: BinaryIO, schema: pa.Schema, codec: str) -> None:
+    def __init__(self, stream: BinaryIO, schema: pa.Schema, codec: str, stack: ExitStack) -> None:
         self._file = pa.PythonFile(stream, mode="w")
         self._writer = pq.ParquetWriter(self._file, schema, compression=codec)
+        # After an error the stream is closed: the writer would print a traceback when it is collected.
+        stack.callback(setattr, self._writer, "is_open", False)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._writer.write_batch(batch)

@@ -138,10 +138,13 @@ def _csv_types(file: str, looked: Looked, before: int) -> tuple[pa.Schema, int]:
         try:
             with _csv(file, known) as reader:
                 schema, rows = reader.schema, 0
-                if repeated := next((name for name in schema.names if schema.names.count(name) > 1), None):
+                repeated = next((name for name in schema.names if schema.names.count(name) > 1), None)
+                if repeated is not None:  # it may be empty
                     raise SchemaError(
                         f"{one_line(file)}: {column_label(repeated)} appears more than once", "rename one"
                     )
+                if (text := next((f.name for f in schema if pa.types.is_binary(f.type)), None)) is not None:
+                    raise _not_utf8(file, f"column `{one_line(text)}` has")
                 wanted = {f.name: f.type for f in schema if f.type in _CSV_TYPES or pa.types.is_boolean(f.type)}
                 known = {f.name: wanted.get(f.name, pa.string()) for f in schema} | known
                 for batch in reader:
@@ -155,9 +158,14 @@ def _csv_types(file: str, looked: Looked, before: int) -> tuple[pa.Schema, int]:
                 raise FileError(what) from error
             name = list(known)[int(bad[1])]
             if known[name] == pa.string():
-                what = f"{one_line(file)}: column `{one_line(name)}` has text that is not UTF-8"
-                raise FileError(what, "convert the file to UTF-8") from error
+                raise _not_utf8(file, f"column `{one_line(name)}` has") from error
             known[name] = _wider(known[name])
+        except UnicodeDecodeError as error:
+            raise _not_utf8(file, "the header has") from error
+
+
+def _not_utf8(file: str, what: str) -> FileError:
+    return FileError(f"{one_line(file)}: {what} text that is not UTF-8", "convert the file to UTF-8")
 
 
 def _wider(data_type: pa.DataType) -> pa.DataType:
@@ -170,7 +178,12 @@ def _csv(file: str, types: dict[str, pa.DataType]) -> Iterator[Any]:
         yield pc.open_csv(
             stream,
             read_options=pc.ReadOptions(block_size=_CSV_BLOCK),
+            # Without it, a block may end inside a value with line breaks, and the whole file is refused.
+            parse_options=pc.ParseOptions(newlines_in_values=True),
             convert_options=pc.ConvertOptions(
-                column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
+                column_types=types,
+                null_values=[""],  # Arrow's own list has NA, nan and null, which are text or a number
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
             ),
         )

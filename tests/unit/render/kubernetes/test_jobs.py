@@ -115,6 +115,16 @@ def test_the_textbook_cluster_is_six_objects_of_existing_apis() -> None:
     )
 
 
+def test_the_file_of_a_secret_takes_the_place_of_a_path_in_the_inventory() -> None:
+    inventory = TEXTBOOK.replace("port: 5000", "port: 5000, env: {GOOGLE_APPLICATION_CREDENTIALS: /own.json}")
+    for item in of_kind(objects_of(inventory, "kubernetes", *BARE, "credential_secret=gcs"), "Job"):
+        names = [variable["name"] for variable in containers(item)["tensorflow"]["env"]]
+        assert sorted(set(names)) == sorted(names)
+        assert {"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": "/etc/credential/key.json"} in (
+            containers(item)["tensorflow"]["env"]
+        )
+
+
 DISTRIBUTED = """
 all:
   vars:

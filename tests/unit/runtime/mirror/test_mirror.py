@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,10 @@ def test_with_a_slow_connection_the_newest_goes_first(tmp_path: Path) -> None:
         mirror.sync(final=True)
     assert [one.step for one in called_whole(far)] == [30]
     assert mirror.behind() == 2
+    fs.cut_at = None
+    mirror.sync(final=True)
+    assert sorted(tensorflow_sees(far)) == ["model.ckpt-10", "model.ckpt-20", "model.ckpt-30"]
+    assert tensorflow_sees(far)[0] == "model.ckpt-30", "older ones that follow are not the newest"
 
 
 def test_checkpoints_in_folders_and_event_files_are_mirrored_and_restored(tmp_path: Path) -> None:
@@ -204,6 +209,38 @@ def test_checkpoints_in_folders_and_event_files_are_mirrored_and_restored(tmp_pa
     begun(again, remote_dir(far))
     assert {one.prefix for one in scan(again).checkpoints} == {"model.ckpt-100", "best/ckpt-90"}
     assert parse_state((again / "best/checkpoint").read_text()) == ["ckpt-90"]
+
+
+def test_after_a_cut_no_removed_checkpoint_stays_for_good(tmp_path: Path) -> None:
+    for cut in range(1, 30):
+        local, far, fs = tmp_path / str(cut), tmp_path / f"far-{cut}", FaultyFileSystem()
+        mirror = begun(local, remote_dir(far, fs))
+        save(local, 100, keep=1)
+        mirror.sync(final=True)
+        save(local, 200, keep=1)
+        fs.cut_at = fs.steps + cut
+        with suppress(RemoteError):
+            mirror.sync(final=True)
+        fs.cut_at = None
+        save(local, 300, keep=1)
+        mirror.sync(final=True)
+        assert [path.name for path in far.glob("*.index")] == ["model.ckpt-300.index"], f"after a cut at step {cut}"
+
+
+def test_after_a_cut_every_file_beside_the_checkpoints_gets_into_the_manifest(tmp_path: Path) -> None:
+    for cut in range(1, 16):
+        local, far, fs = tmp_path / str(cut), tmp_path / f"far-{cut}", FaultyFileSystem()
+        mirror = begun(local, remote_dir(far, fs))
+        for name in ("a.csv", "b.csv"):
+            (local / name).write_text(name)
+        fs.cut_at = fs.steps + cut
+        with suppress(RemoteError):
+            mirror.sync(final=True)
+        fs.cut_at = None
+        mirror.sync(final=True)
+        manifest = read_newest(remote_dir(far))
+        assert manifest is not None
+        assert sorted(manifest.others) == ["a.csv", "b.csv"], f"after a cut at step {cut}"
 
 
 def test_old_checkpoints_of_lost_hosts_are_kept_in_bounds(tmp_path: Path) -> None:

@@ -131,6 +131,17 @@ def test_a_program_that_is_not_there_ends_with_127(tmp_path: Path) -> None:
     )
 
 
+def test_a_local_directory_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "local").touch()
+    env = {**os.environ, "TFPROV_CHECKPOINT_URL": "s3://b/r", "TFPROV_CHECKPOINT_DIR": str(tmp_path / "local")}
+    command = [sys.executable, "-c", WRAPPED, str(tmp_path / "far"), "--", "true"]
+    done = subprocess.run(command, env=env | {"PYTHONPATH": "."}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"tfprov: {tmp_path}/local cannot be written: File exists; look at the disk of this host\n",
+    )
+
+
 def begun(tmp_path: Path, fs: FaultyFileSystem, lines: list[str], patience: float = 5.0) -> MirrorLoop:
     pauses: list[float] = []
     owner = Owner("linear", "run-1")

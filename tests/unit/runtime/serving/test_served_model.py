@@ -1,11 +1,13 @@
 """Which version the model server loads, and what it answers while there is none."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tfprov.runtime.serving.model import Loaded, ServedModel
+from tfprov.runtime.serving.model import Loaded, ServedModel, _values
 from tfprov.runtime.serving.rest import BadRequest
 from tfprov.runtime.serving.versions import newest, versions
 
@@ -27,6 +29,16 @@ def load(version: int, path: Path) -> Loaded:
 def served(base: Path) -> tuple[ServedModel, list[str]]:
     log: list[str] = []
     return ServedModel("digits", base, log.append, load), log
+
+
+@pytest.mark.parametrize(
+    ("output", "value"),
+    [(b"yes", b"yes"), (np.float32(0.5), 0.5), (np.array([1, 2]), [1, 2]), (np.array([b"a"], object), [b"a"])],
+)
+def test_outputs_of_every_rank_are_values(output: object, value: object) -> None:
+    assert (
+        _values(SimpleNamespace(numpy=lambda: output, shape=SimpleNamespace(rank=getattr(output, "ndim", 0)))) == value
+    )
 
 
 def test_versions_are_complete_numbered_directories(tmp_path: Path) -> None:

@@ -7,11 +7,17 @@ import pytest
 from tfprov.errors import Usage
 from tfprov.spark.distributor.local import check_local, visible_devices
 from tfprov.spark.distributor.requirements import IGNORE_SSL, check_network, gpu_amount
+from tfprov.spark.distributor.runner import TensorFlowRunner
 
 
 def lookup(**settings: str) -> Callable[[str, str], str]:
     named = {name.replace("_", "."): value for name, value in settings.items()}
     return named.get
+
+
+def test_a_url_is_no_directory_of_the_executors() -> None:
+    with pytest.raises(ValueError, match="`checkpoint_dir` must be a path that executors have, not the URL s3://b/run"):
+        TensorFlowRunner(num_slots=1, checkpoint_dir="s3://b/run", spark=object())
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local-cluster[2,1,512]"])

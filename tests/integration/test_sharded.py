@@ -8,10 +8,12 @@ import json
 import os
 import re
 import signal
+from pathlib import Path
 
 import pytest
 
 from tests.support.local_cluster import LocalCluster
+from tests.support.paths import PROGRAMS
 from tests.support.programs import read_back
 from tests.support.waiting import until
 
@@ -60,8 +62,21 @@ def test_shards_on_the_ps_are_gathered_and_restored(local_cluster: LocalCluster)
     assert [path.name for path in target.parent.iterdir()] == ["textbook"]
 
 
-def test_a_chief_that_is_killed_gets_its_checkpoint_from_where_it_was_gathered_to(local_cluster: LocalCluster) -> None:
-    local_cluster.write(INVENTORY.replace("train_steps: 300", "train_steps: 1000000"))
+def slowed(directory: Path) -> Path:
+    """Return a directory with the textbook's program, which does some 300 steps a second at most."""
+    text, step = (PROGRAMS / "textbook.py").read_text(), "            _, step, loss_value"
+    assert step in text
+    (code := directory / "slowed").mkdir()
+    (code / "textbook.py").write_text(text.replace(step, f"            __import__('time').sleep(0.003)\n{step}"))
+    return code
+
+
+def test_a_chief_that_is_killed_gets_its_checkpoint_from_where_it_was_gathered_to(
+    local_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    local_cluster.write(
+        INVENTORY.replace("PROGRAMS", str(slowed(tmp_path))).replace("train_steps: 300", "train_steps: 1000000")
+    )
     local_cluster("up")
     until(lambda: (p := local_cluster.progress()) and p["step"] > 100, "100 steps")
     os.kill(int(local_cluster.pids()["worker/0"]), signal.SIGKILL)

@@ -103,6 +103,10 @@ def test_a_file_that_is_not_there_is_named_where_it_is_set() -> None:
         InvalidInput, match=r"inventory\.yml:6:17: error: `.*gone\.env` does not exist; correct `env_file`"
     ):
         environment({}, "./gone.env")
+    with pytest.raises(
+        InvalidInput, match=r"inventory\.yml:6:17: error: `.*~nobody-here/a\.env` does not exist; correct"
+    ):
+        environment({}, "~nobody-here/a.env")
     Path("dir.env").mkdir()
     with pytest.raises(InvalidInput, match=r"is a directory, not a file"):
         environment({}, "./dir.env")

@@ -1,6 +1,7 @@
 """Reads the two settings of an `ansible.cfg` beside the inventory that decide how an inventory is read."""
 
 import configparser
+import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ class AnsibleCfg:
 
 def read_ansible_cfg(sources: Sequence[str]) -> AnsibleCfg:
     """Return the settings of the first `ansible.cfg` beside one of the sources, or in a source that is a directory."""
-    path = next((path for path in _candidates(sources) if path.is_file()), None)
+    # Path.is_file() raises where a directory may not be searched, which is reported for the inventory in it.
+    path = next((path for path in _candidates(sources) if os.path.isfile(path)), None)  # noqa: PTH113
     if path is None:
         return AnsibleCfg()
     try:

@@ -5,7 +5,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from os.path import expandvars
+from os.path import expanduser, expandvars
 from pathlib import Path
 
 from tfprov.errors import InvalidInput, Position, Problem, printable
@@ -79,7 +79,7 @@ def _settings(path: Path, parser: configparser.ConfigParser) -> AnsibleCfg:
         if (section, key) not in (_PASSWORD_FILE, *_EXTENSIONS)
     ]  # fmt: skip
     return AnsibleCfg(
-        str(path.parent / Path(expandvars(password_file)).expanduser()) if password_file else None,
+        str(path.parent / expanduser(expandvars(password_file))) if password_file else None,  # noqa: PTH111
         tuple(filter(None, extensions)),
         (_ignored_settings(path, others),) if others else (),
     )

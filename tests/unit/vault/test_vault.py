@@ -219,6 +219,7 @@ def test_a_missing_password_is_one_error_for_all_values() -> None:
 EXECUTABLE_FIX = "remove its executable bit if it holds the password itself"
 PASSWORD_ERRORS = {
     "missing": ("nowhere", "`nowhere` does not exist; correct the path"),
+    "of nobody": ("~nobody-here/pw", "`~nobody-here/pw` does not exist; correct the path"),
     "a directory": (".", "`.` cannot be read: is a directory; give a readable file"),
     "empty": ("empty", "`empty` has no password in it; write the password into it"),
     "no program": (

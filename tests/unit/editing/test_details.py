@@ -8,6 +8,7 @@ from tests.support.command_output import CommandResult, run_command
 from tfprov.editing.document import parse_file
 from tfprov.editing.host_edits import find_groups
 from tfprov.editing.operations import NOT_MADE, new_problems, written_lines
+from tfprov.editing.semantic_diff import merged_mappings
 from tfprov.errors import Position, Problem
 
 BASE = """\
@@ -207,6 +208,11 @@ def test_a_mention_has_the_position_of_its_group() -> None:
     ]
     merged = parse_file(b"x: &x {a: 1}\nall:\n  <<: *x\n  children:\n    <<: {b: }\n    c:\n", "i.yml")
     assert [mention.group for mention in find_groups(merged)] == ["x", "all", "c"]
+
+
+def test_merged_mappings_are_in_the_order_in_which_they_win() -> None:
+    document = parse_file(b"a: &a {x: 1}\nb: &b {x: 2}\nc: &c {}\nd:\n  <<: *a\n  <<: [*c, *b]\n", "i.yml").document
+    assert [document.line_number(one.start) for one in merged_mappings(document, document.at((3,)))] == [3, 2, 1]
 
 
 # --- problems that an edit causes --------------------------------------------------------------------------------------

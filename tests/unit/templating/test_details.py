@@ -189,6 +189,8 @@ def test_an_unsupported_filter_of_ansible_is_reported_as_such(name: str) -> None
          "is unsafe; use plain variables and filters")),
         ("{{ range(1000001) }}", ("the template renders to a value of more than 1,000,000 characters or elements; "
          "make it smaller")),
+        ("{{ 'a: 1\nb: c: d' | from_yaml }}", ("the template failed: from_yaml: line 2: a second `: ` on one line; "
+         "quote the value")),
         ("{{ omit }}", "the template renders to `omit`, which is not a value; write `default('')`"),
         ("{{ l.append }}", "no `append` in the list; correct the name or the number"),
         ("{{ l | random }}", ("the template failed: chance would make another plan of every run: "

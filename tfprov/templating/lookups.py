@@ -11,7 +11,7 @@ from jinja2 import TemplateRuntimeError, Undefined, pass_context
 from jinja2.runtime import Context
 
 from tfprov.errors import hide_secret
-from tfprov.vault.redaction import mentions_secret
+from tfprov.vault.redaction import is_masked, mentions_secret
 
 _MAX_BYTES = 1_000_000
 
@@ -56,7 +56,7 @@ def _env(context: Context, terms: list[str], options: dict[str, Any]) -> Iterato
     for term in terms:
         name = term.split()[0] if term.split() else ""
         value = os.environ.get(name, default)
-        if mentions_secret(name) and name in os.environ:
+        if (mentions_secret(name) or is_masked(name)) and name in os.environ:
             hide_secret(os.environ[name])
             getattr(context.environment, "variables").state.note_secret()  # noqa: B009  as in `_file`
         yield value

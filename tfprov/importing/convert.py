@@ -113,6 +113,8 @@ def convert(data: bytes, name: str, home: Path, hosts: Sequence[TargetHost] = ()
             "its tasks need TF_CONFIG or cluster flags",
         )
     roles = group_by_role(tasks, notes) if tasks else []
+    if tasks and not roles:
+        notes.refuse(Position(name), "no task in it has a replica", "correct its `replicas`")
     if notes.problems:
         raise InvalidInput(notes.problems)
     shared = _shared(tasks, roles, notes)

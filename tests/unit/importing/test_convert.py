@@ -221,6 +221,7 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     "no image": ("services: {worker-0: {command: [a]}}", "f.yml:1:12: error: no image; "),
     "an empty image": (SERVICE.replace("img:v1", "''"), "f.yml:3:12: error: `image.name` must not be empty"),
     "no command": ("services: {worker-0: {image: a}}", "f.yml:1:12: error: `worker-0` has no command"),
+    "no replicas": (SERVICE + "    deploy: {replicas: 0}\n", "f.yml: error: no task in it has a replica; correct"),
     "only a ps": (SERVICE.replace("worker-0", "ps-0"), "`ps` without a worker"),
     "twice": (f"---\n{POD}---\n{POD}", "duplicate worker/0 (first on line 2)"),
     "a bad index": (SERVICE.replace("x.py", "--job_name=worker, --task_index=x"), "--task_index must be a whole number"),
@@ -276,6 +277,15 @@ def test_unknown_references_and_objects_without_a_task_are_noted() -> None:
 def test_an_invalid_number_of_replicas_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"f\.yml:5:13: .*`spec\.replicas` must be a whole number"):
         convert_text(DEPLOYMENT.replace("replicas: 1", "replicas: many"))
+
+
+@pytest.mark.parametrize("hosts", [[], [TargetHost("a"), TargetHost("b")]])
+def test_a_role_without_replicas_is_left_out_with_a_note(hosts: list[TargetHost]) -> None:
+    evaluator = SERVICE.removeprefix("services:\n").replace("worker-0", "evaluator")
+    text = f"{SERVICE}{evaluator}    deploy: {{replicas: 0}}\n"
+    conversion = convert(text.encode(), "f.yml", Path("/home/me"), hosts)
+    assert list(settings(conversion.text, "children")) == ["worker"]
+    assert [str(note) for note in conversion.notes] == ["f.yml:5:3: `evaluator` is not carried over: it has 0 replicas"]
 
 
 def test_an_alias_bomb_is_refused() -> None:

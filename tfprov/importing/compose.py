@@ -149,8 +149,11 @@ class _Service:
             read_only is not None and read_only.text == "true",
         )
 
-    def path(self, source: str) -> str:
-        return os.path.normpath(self.home.absolute() / Path(source).expanduser())
+    def path(self, source: str) -> str | None:
+        try:
+            return os.path.normpath(self.home.absolute() / Path(source).expanduser())
+        except RuntimeError:  # below the home of a user who does not exist here
+            return None
 
     def read_limits(self) -> None:
         fields = self.fields

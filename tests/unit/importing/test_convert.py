@@ -242,6 +242,7 @@ def test_an_unusable_file_is_refused(name: str) -> None:
 
 NOTES = {
     "    volumes: [/cache]\n": "f.yml:5:15: the storage at /cache is not carried over",
+    "    volumes: ['~nobody-here/d:/d']\n": "f.yml:5:15: the storage at /d is not carried over",
     "    restart: sometimes\n": "f.yml:5:14: `sometimes` is not carried over",
     "    mem_limit: much\n": "f.yml:5:16: `much` is not carried over: not an amount of memory",
     "    volumes: ['/srv:/etc']\n": "system's own directory",

@@ -256,6 +256,13 @@ def test_a_dropped_key_of_a_service_is_noted(text: str) -> None:
     assert not {"mounts", "restart", "memory"} & set(settings(conversion.text, "vars", "tfprov"))
 
 
+def test_a_document_may_begin_with_a_directive() -> None:
+    plain = f"---\n{SERVICE}"
+    assert (
+        convert_text(f"%YAML 1.1\n# of ours\n{plain}...\n%YAML 1.1\n---\n# nothing\n").text == convert_text(plain).text
+    )
+
+
 DEPLOYMENT = """\
 apiVersion: apps/v1
 kind: Deployment

@@ -212,9 +212,9 @@ class _NodeBuilder:
         if depth > MAX_DEPTH or self.left < 0:
             raise self.refuse("a list or mapping that is too large or too deep", "make it smaller")
         if data is None or isinstance(data, _SINGLE):
-            return Scalar(data, self.at, str(data), quoted=True)
+            return Scalar(data, self.at, self.text(data), quoted=True)
         if isinstance(data, AbstractMapping):
-            keys = {str(key): Scalar(key, self.at, str(key), quoted=isinstance(key, str)) for key in data}
+            keys = {self.text(key): Scalar(key, self.at, str(key), quoted=isinstance(key, str)) for key in data}
             entries = {str(key): self.node(value, depth + 1) for key, value in data.items() if value is not OMIT}
             return Mapping(entries, self.at, keys)
         if isinstance(data, Iterator):
@@ -225,6 +225,12 @@ class _NodeBuilder:
             raise self.undefined_error(data)
         kind = "function" if callable(data) else type(data).__name__
         raise self.refuse(f"a {kind}, which is not a value", "call it with `()`" if callable(data) else "correct it")
+
+    def text(self, data: object) -> str:
+        try:
+            return str(data)
+        except ValueError:  # Python shows no number of more than 4300 digits
+            raise self.refuse("a number that is too large", "make it smaller") from None
 
     def undefined_error(self, data: Undefined) -> InvalidInput:
         try:

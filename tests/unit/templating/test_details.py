@@ -191,6 +191,8 @@ def test_an_unsupported_filter_of_ansible_is_reported_as_such(name: str) -> None
          "make it smaller")),
         ("{{ 'a: 1\nb: c: d' | from_yaml }}", ("the template failed: from_yaml: line 2: a second `: ` on one line; "
          "quote the value")),
+        ("{{ ('f' * 4000) | int(base=16) }}", "the template renders to a number that is too large; make it smaller"),
+        ("{{ {('f' * 4000) | int(base=16): 1} }}", "the template renders to a number that is too large; make it smaller"),
         ("{{ omit }}", "the template renders to `omit`, which is not a value; write `default('')`"),
         ("{{ l.append }}", "no `append` in the list; correct the name or the number"),
         ("{{ l | random }}", ("the template failed: chance would make another plan of every run: "

@@ -66,6 +66,11 @@ class _Table(dict[str, Any]):
 class _Generator(NativeCodeGenerator):
     """Keeps the type of a template that is a single expression: `"{{ base + 1 }}"` is a number, as in Ansible."""
 
+    def visit_Template(self, node: nodes.Template, frame: Frame | None = None) -> None:  # noqa: N802  as in Jinja2
+        """Define the names by which Python's repr() shows floats, which the code has for constants."""
+        self.writeline("from math import inf, nan")
+        super().visit_Template(node, frame)
+
     def _output_const_repr(self, group: Iterable[Any]) -> str:
         # Jinja2 turns even a single constant into text.
         values = list(group)

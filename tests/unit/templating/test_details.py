@@ -122,6 +122,9 @@ def test_an_error_is_reported_in_words(text: str, message: str) -> None:
         ("{{ range(3) | map('string') }}", ["0", "1", "2"]),
         ("{{ range(999999) | list | length }}", 999_999),
         ("{{ omit | string }}", "omit"),
+        ("{{ 'inf' | float }}", float("inf")),
+        ("{{ [nope | default('-inf' | float), 1] | min }}", float("-inf")),
+        ("{{ {'a': 'nan' | float}['a'] is nan }}", True),
         ("{{ 'x' | ansible.builtin.quote }}", "x"),
     ],
 )

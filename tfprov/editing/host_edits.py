@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tfprov.editing.cst import CstNode, NodeKind, NodePath
 from tfprov.editing.document import EditableFile, EditedFile, add_entry, remove_entry, rename_key
 from tfprov.editing.scalar_emitter import NewValue, emit_inline, emit_key
-from tfprov.errors import InvalidInput, Position, printable
+from tfprov.errors import InvalidInput, Position, Usage, printable
 from tfprov.inventory.host_names import RangeError, expand, split_port
 
 
@@ -181,10 +181,18 @@ def mapping_value(values: Sequence[tuple[Sequence[str], NewValue]], step: int, *
         below = tree
         for name in names[:-1]:
             inner = below.setdefault(name, {})
-            below = inner if isinstance(inner, dict) else below.setdefault(name, {})  # type: ignore[assignment]
+            if not isinstance(inner, dict):
+                raise _both_single_and_mapping(name)
+            below = inner
+        if isinstance(below.get(names[-1]), dict):
+            raise _both_single_and_mapping(names[-1])
         below[names[-1]] = value
     text = _emit_flow(tree) if flow else "\n".join(_emit_block(tree, "", step)) + "\n"
     return NewValue.from_text(text, as_block=not flow)
+
+
+def _both_single_and_mapping(name: str) -> Usage:
+    return Usage(f"`{printable(name)}` gets a value, and another one below it", "give only one of them")
 
 
 VariableTree = dict[str, "NewValue | VariableTree"]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tfprov.editing.cst import CstNode, NodeKind, NodePath
-from tfprov.editing.document import EditableFile, EditedFile, add_entry, remove_entry, rename_key
+from tfprov.editing.document import EditableFile, EditedFile, ListIndex, add_entry, remove_entry, rename_key
 from tfprov.editing.scalar_emitter import NewValue, emit_inline, emit_key
 from tfprov.errors import InvalidInput, Position, Usage, printable
 from tfprov.inventory.host_names import RangeError, expand, split_port
@@ -178,6 +178,8 @@ def mapping_value(values: Sequence[tuple[Sequence[str], NewValue]], step: int, *
         return None
     tree: VariableTree = {}
     for names, value in values:
+        if index := next((name for name in names if isinstance(name, ListIndex)), None):
+            raise Usage(f"a new host has no list that could have `[{index}]`", "give the whole list, such as `[a, b]`")
         below = tree
         for name in names[:-1]:
             inner = below.setdefault(name, {})

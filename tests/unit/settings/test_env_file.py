@@ -130,7 +130,7 @@ all:
       command: [python, -V]
       env_file: ./a.env
       env: {TAGGED: !env WANDB, LOOKED: "{{ lookup('env', 'HF_TOKEN') }}", PLAIN: "{{ lookup('env', 'PLAIN') }}",
-            OPENS: "{{ lookup('env', 'MODEL_API_KEY') }}"}
+            OPENS: "{{ lookup('env', 'MODEL_API_KEY') }}", EXPANDED: "{{ 'x-${MODEL_API_KEY}' | expandvars }}"}
   children:
     ps: {hosts: {localhost: }}
     worker: {hosts: {localhost: }}
@@ -150,7 +150,8 @@ def test_a_secret_from_the_environment_is_in_no_plan_spec_or_output(
         "TAGGED": "wandb-secret-value", "LOOKED": "lookup-secret-value", "OPENS": "key-secret-value",
         "FILE_PASSWORD": "file-secret-value", "PLAIN": "plain-value",
     }  # fmt: skip
-    assert worker.secret == {"TAGGED", "LOOKED", "OPENS", "FILE_PASSWORD"}
+    assert worker.env["EXPANDED"] == "x-key-secret-value"
+    assert worker.secret == {"TAGGED", "LOOKED", "OPENS", "EXPANDED", "FILE_PASSWORD"}
     spec = json.dumps(worker.spec) + " ".join(worker.argv)
     assert "plain-value" in spec
     outputs = [run_command(capsys, *words) for words in (

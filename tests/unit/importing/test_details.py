@@ -496,6 +496,10 @@ SECRET_FIX = "add it to `env` as `ansible-vault encrypt_string` prints it"
             [f"f.yml:1:116: `env.API_KEY` looks like a secret and is not copied: {SECRET_FIX}"],
         ),
         (
+            f"services: {{w0: {{{SERVICE}, environment: {{WANDB_KEY: x, MONKEY: y}}}}}}",
+            [f"f.yml:1:116: `env.WANDB_KEY` looks like a secret and is not copied: {SECRET_FIX}"],
+        ),
+        (
             f"services: {{w0: {{{SERVICE}, environment: {{URL: 'http://me:pw@h'}}}}}}",
             [f"f.yml:1:116: `env.URL` looks like a secret and is not copied: {SECRET_FIX}"],
         ),

@@ -127,7 +127,7 @@ def _render_node(text: str, variables: AbstractMapping[str, Any], at: Position, 
 
 def render_text(text: str, variables: AbstractMapping[str, Any], at: Position, limits: Limits = _LIMITS) -> Any:
     """Return the rendered `text`; InvalidInput at `at` for any error in it."""
-    outer, environment.variables = environment.variables, variables
+    outer, environment.current.variables = environment.variables, variables
     try:
         return limits.within(_render, text, variables, at)
     except LimitExceeded as error:
@@ -135,7 +135,7 @@ def render_text(text: str, variables: AbstractMapping[str, Any], at: Position, l
     except MemoryError:
         raise _limit_error(at, limits.too_much_memory()) from None
     finally:
-        environment.variables = outer
+        environment.current.variables = outer
 
 
 def _limit_error(at: Position, what: str) -> InvalidInput:
@@ -145,7 +145,7 @@ def _limit_error(at: Position, what: str) -> InvalidInput:
 def _render(text: str, variables: AbstractMapping[str, Any], at: Position) -> Any:
     try:
         template = _compile(text)
-        environment.steps = 0
+        environment.current.steps = 0
         context = template.new_context(_Scope(variables), shared=True)  # type: ignore[arg-type]
         return _restore_newlines(text, _require_defined(environment.concat(template.root_render_func(context))))
     except InvalidInput:

@@ -1,6 +1,8 @@
 """The messages of filters, tests and names in templates, and their limits."""
 
+from collections.abc import Callable
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -242,6 +244,32 @@ def test_a_lookup_names_the_file_it_cannot_read(tmp_path: Path) -> None:
     look = "{{ lookup('file', 'text', %s) }}"
     assert render_value(look % "lstrip=true", inventory_dir=str(tmp_path)) == "two"
     assert render_value(look % "rstrip=false", inventory_dir=str(tmp_path)) == "  two  \n\n"
+
+
+def test_renderings_in_several_threads_have_variables_of_their_own(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "name").write_text(name)
+    begun, over = Event(), Event()
+    values: list[str] = []
+
+    def render(name: str, meanwhile: Callable[[], bool]) -> None:
+        text = "{{ meanwhile() and lookup('file', 'name') }}"
+        values.append(render_value(text, inventory_dir=str(tmp_path / name), meanwhile=meanwhile))
+
+    def stay_in_the_middle() -> bool:
+        begun.set()
+        return over.wait(10)
+
+    def begin_the_other() -> bool:
+        other.start()
+        return begun.wait(10)
+
+    other = Thread(target=render, args=("two", stay_in_the_middle))
+    render("one", begin_the_other)
+    over.set()
+    other.join()
+    assert values == ["one", "two"]
 
 
 def test_the_value_of_a_template_has_a_limited_depth_and_size() -> None:

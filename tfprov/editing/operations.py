@@ -160,6 +160,8 @@ def remove_host(files: InventoryFiles, inventory: Inventory | None, host: str) -
 def move_host(files: InventoryFiles, inventory: Inventory | None, host: str, name: str) -> EditResult:
     """Rename a host in all groups, and in `image.build_on`."""
     _require_known(files, inventory, host)
+    if name == host:
+        raise Usage(f"{printable(host)} has that name already", "give another one")
     hosts = _expand_new_name(name)
     old = set(expand(split_port(host)[0])) if inventory and host not in inventory.hosts else {host}
     if inventory and (existing := next((name for name in hosts if name in inventory.hosts and name not in old), None)):

@@ -450,6 +450,17 @@ def test_connection_variables_may_be_encrypted(vault: Vault) -> None:
     ]
 
 
+def test_an_invalid_connection_variable_is_not_repeated_if_it_is_encrypted(vault: Vault) -> None:
+    user, args, key = encrypt("hunter2", "-p hunter2", "hunter2")  # too short to be masked in messages
+    variables = f"    ansible_become: true\n    ansible_become_user: {value(user, 6)}"
+    variables += f"    ansible_ssh_common_args: {value(args, 6)}    ansible_private_key_file: {value(key, 6)}"
+    assert problems(f"image: {{name: x}}\n{variables}", vault) == [
+        "`ansible_become_user` is secret, and invalid; use `root`, or remove it",
+        "`ansible_ssh_common_args` is secret, and invalid; give one from 1 to 65535",
+        "`ansible_private_key_file` is secret, and invalid; correct the path",
+    ]
+
+
 def test_error_messages_of_libraries_do_not_repeat_secrets() -> None:
     hide_secret("some-long-secret")
     hide_secret("true")

@@ -89,8 +89,10 @@ def range_error(mention: Mention, host: str, verb: str) -> InvalidInput:
     return mention.source.refuse(entry.key or entry.value, what, fix)
 
 
-def _ranges_without(pattern: str, host: str) -> list[str]:
-    """Return the ranges that remain of a simple range without `host`; none if it is not simple."""
+def _ranges_without(mentioned: str, host: str) -> list[str]:
+    """Return the ranges that remain of a simple range without `host`, with its port; none if it is not simple."""
+    pattern, number = split_port(mentioned)
+    port = "" if number is None else f":{number}"
     before, bracket, behind = pattern.partition("[")
     inside, _, after = behind.partition("]")
     ends = inside.split(":")
@@ -102,8 +104,8 @@ def _ranges_without(pattern: str, host: str) -> list[str]:
     def written(part: Sequence[str]) -> list[str]:
         numbers = [name[len(before) : len(name) - len(after)] for name in part]
         if len(part) < 2:
-            return list(part)
-        return [f"{before}[{numbers[0]}:{numbers[-1]}]{after}"]
+            return [f"{name}{port}" for name in part]
+        return [f"{before}[{numbers[0]}:{numbers[-1]}]{after}{port}"]
 
     return written(all_of[:position]) + written(all_of[position + 1 :])
 

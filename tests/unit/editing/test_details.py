@@ -139,6 +139,8 @@ REFUSED = {
                       f"{AT}n03.x is one of `n[01:05].x`; write `n[01:02].x` and `n[04:05].x` there, then move it"),
     "between two": (with_range("n[1:3]"), ["remove-host", "n2"],
                     f"{AT}n2 is one of `n[1:3]`; write `n1` and `n3` there, then remove it"),
+    "with a port": (with_range("n[1:3]:22"), ["remove-host", "n3"], (f"{AT}n3 is one of `n[1:3]:22`; "
+                    "write `n[1:2]:22`: `tfprov inventory move-host 'n[1:3]:22' 'n[1:2]:22'`")),
     "every second": (with_range("n[1:9:2]"), ["remove-host", "n3"],
                      f"{AT}n3 is one of `n[1:9:2]`; write its hosts one by one, then remove it"),
     "letters": (with_range("n[a:c]"), ["remove-host", "nb"],

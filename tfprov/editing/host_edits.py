@@ -66,8 +66,9 @@ def mentions_of(source: EditableFile, host: str) -> list[Mention]:
 def find_range(source: EditableFile, host: str) -> Mention | None:
     """Return the range that contains `host`, or None."""
     for mention in find_hosts(source):
+        pattern = split_port(mention.name)[0]  # an IPv6 address has brackets where a port follows it
         try:
-            if "[" in mention.name and host in expand(split_port(mention.name)[0]) and mention.name != host:
+            if "[" in pattern and host in expand(pattern) and mention.name != host:
                 return mention
         except RangeError:
             continue
@@ -228,4 +229,6 @@ def remove_host(source: EditableFile, mention: Mention) -> EditedFile:
 def move_host(source: EditableFile, mention: Mention, name: str) -> EditedFile:
     """Rename the host of the entry `mention`; its port stays."""
     _, port = split_port(mention.name)
-    return rename_key(source, mention.path, f"{name}:{port}" if port and not split_port(name)[1] else name)
+    if port and not split_port(name)[1]:
+        name = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+    return rename_key(source, mention.path, name)

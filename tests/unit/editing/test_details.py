@@ -125,6 +125,14 @@ def test_a_renamed_host_keeps_its_quotes(quote: str, capsys: pytest.CaptureFixtu
     assert Path("i.yml").read_text() == before.replace("h2", "h3")
 
 
+@pytest.mark.parametrize(("name", "key"), [("fd00::2", '"[fd00::2]:2222"'), ("h3", '"h3:2222"')])
+def test_an_ipv6_address_with_a_port_can_be_renamed(name: str, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = BASE + '    worker:\n      hosts:\n        "[fd00::1]:2222": {tfprov: {address: 10.0.0.1}}\n'
+    Path("i.yml").write_text(before)
+    assert run_command(capsys, "inventory", "move-host", "-i", "i.yml", "fd00::1", name).lines == ()
+    assert Path("i.yml").read_text() == before.replace('"[fd00::1]:2222"', key)
+
+
 def with_range(text: str) -> str:
     return BASE + f"    worker:\n      hosts:\n        {text}:\n"
 

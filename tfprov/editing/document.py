@@ -32,6 +32,12 @@ from tfprov.yamltext.load import parse
 BOM = "\ufeff"
 
 
+class ListIndex(str):
+    """A name of a path that was written as `[0]`: the number of an element, and no key."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class EditableFile:
     """A YAML file: its name in messages, and its syntax tree."""

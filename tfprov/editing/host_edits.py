@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tfprov.editing.cst import CstNode, NodeKind, NodePath
-from tfprov.editing.document import EditableFile, EditedFile, add_entry, remove_entry, rename_key
+from tfprov.editing.document import EditableFile, EditedFile, ListIndex, add_entry, remove_entry, rename_key
 from tfprov.editing.scalar_emitter import NewValue, emit_inline, emit_key
-from tfprov.errors import InvalidInput, Position, printable
+from tfprov.errors import InvalidInput, Position, Usage, printable
 from tfprov.inventory.host_names import RangeError, expand, split_port
 
 
@@ -66,8 +66,9 @@ def mentions_of(source: EditableFile, host: str) -> list[Mention]:
 def find_range(source: EditableFile, host: str) -> Mention | None:
     """Return the range that contains `host`, or None."""
     for mention in find_hosts(source):
+        pattern = split_port(mention.name)[0]  # an IPv6 address has brackets where a port follows it
         try:
-            if "[" in mention.name and host in expand(split_port(mention.name)[0]) and mention.name != host:
+            if "[" in pattern and host in expand(pattern) and mention.name != host:
                 return mention
         except RangeError:
             continue
@@ -89,8 +90,10 @@ def range_error(mention: Mention, host: str, verb: str) -> InvalidInput:
     return mention.source.refuse(entry.key or entry.value, what, fix)
 
 
-def _ranges_without(pattern: str, host: str) -> list[str]:
-    """Return the ranges that remain of a simple range without `host`; none if it is not simple."""
+def _ranges_without(mentioned: str, host: str) -> list[str]:
+    """Return the ranges that remain of a simple range without `host`, with its port; none if it is not simple."""
+    pattern, number = split_port(mentioned)
+    port = "" if number is None else f":{number}"
     before, bracket, behind = pattern.partition("[")
     inside, _, after = behind.partition("]")
     ends = inside.split(":")
@@ -102,8 +105,8 @@ def _ranges_without(pattern: str, host: str) -> list[str]:
     def written(part: Sequence[str]) -> list[str]:
         numbers = [name[len(before) : len(name) - len(after)] for name in part]
         if len(part) < 2:
-            return list(part)
-        return [f"{before}[{numbers[0]}:{numbers[-1]}]{after}"]
+            return [f"{name}{port}" for name in part]
+        return [f"{before}[{numbers[0]}:{numbers[-1]}]{after}{port}"]
 
     return written(all_of[:position]) + written(all_of[position + 1 :])
 
@@ -178,13 +181,23 @@ def mapping_value(values: Sequence[tuple[Sequence[str], NewValue]], step: int, *
         return None
     tree: VariableTree = {}
     for names, value in values:
+        if index := next((name for name in names if isinstance(name, ListIndex)), None):
+            raise Usage(f"a new host has no list that could have `[{index}]`", "give the whole list, such as `[a, b]`")
         below = tree
         for name in names[:-1]:
             inner = below.setdefault(name, {})
-            below = inner if isinstance(inner, dict) else below.setdefault(name, {})  # type: ignore[assignment]
+            if not isinstance(inner, dict):
+                raise _both_single_and_mapping(name)
+            below = inner
+        if isinstance(below.get(names[-1]), dict):
+            raise _both_single_and_mapping(names[-1])
         below[names[-1]] = value
     text = _emit_flow(tree) if flow else "\n".join(_emit_block(tree, "", step)) + "\n"
     return NewValue.from_text(text, as_block=not flow)
+
+
+def _both_single_and_mapping(name: str) -> Usage:
+    return Usage(f"`{printable(name)}` gets a value, and another one below it", "give only one of them")
 
 
 VariableTree = dict[str, "NewValue | VariableTree"]
@@ -216,4 +229,6 @@ def remove_host(source: EditableFile, mention: Mention) -> EditedFile:
 def move_host(source: EditableFile, mention: Mention, name: str) -> EditedFile:
     """Rename the host of the entry `mention`; its port stays."""
     _, port = split_port(mention.name)
-    return rename_key(source, mention.path, f"{name}:{port}" if port and not split_port(name)[1] else name)
+    if port and not split_port(name)[1]:
+        name = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+    return rename_key(source, mention.path, name)

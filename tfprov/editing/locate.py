@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tfprov.editing.cst import CstNode, NodeKind
 from tfprov.editing.cst import NodePath as KeyPath
-from tfprov.editing.document import EditableFile
+from tfprov.editing.document import EditableFile, ListIndex
 from tfprov.editing.files import InventoryFiles, vars_file_owner
 from tfprov.editing.host_edits import Mention, find_groups, find_hosts, find_range, mentions_of
 from tfprov.editing.semantic_diff import alias_uses, merged_mappings
@@ -29,7 +29,8 @@ def split_path(text: str) -> list[str]:
             raise Usage(
                 f"`{printable(text)}` is not a path", "for example `tfprov.flags.train_steps` or `tfprov.command[0]`"
             )
-        names.append(next(group for group in part.groups() if group is not None))
+        name = next(group for group in part.groups() if group is not None)
+        names.append(name if part[3] is None else ListIndex(name))
         offset = part.end()
     if not names or len(names) > _LONGEST:
         raise Usage(f"`{printable(text)}` is not a path", "for example `tfprov.flags.train_steps`")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tfprov.editing import host_edits
 from tfprov.editing.cst import CstNode, NodeKind, NodePath
-from tfprov.editing.document import EditableFile, EditedFile, add_entry, remove_entry, replace_value
+from tfprov.editing.document import EditableFile, EditedFile, ListIndex, add_entry, remove_entry, replace_value
 from tfprov.editing.files import InventoryFiles, vars_file_owner
 from tfprov.editing.host_edits import find_groups, find_range, mentions_of, range_error
 from tfprov.editing.locate import (
@@ -52,6 +52,9 @@ def set_value(files: InventoryFiles, location: Location, value: NewValue) -> Edi
                 resolved.node, f"there is no `[{resolved.rest[0]}]` to set `{join_path(inner)}` in", "add it first"
             )
         edited = add_entry(resolved.source, resolved.path, [], value)
+    elif index := next((name for name in resolved.rest if isinstance(name, ListIndex)), None):
+        what, fix = f"there is no list here that could have `[{index}]`", "set the whole list, such as `[a, b]`"
+        raise resolved.source.refuse(resolved.node, what, fix)
     else:
         edited = add_entry(resolved.source, resolved.path, resolved.rest, value)
     return _result(files, edited, _location_text(location))
@@ -157,6 +160,8 @@ def remove_host(files: InventoryFiles, inventory: Inventory | None, host: str) -
 def move_host(files: InventoryFiles, inventory: Inventory | None, host: str, name: str) -> EditResult:
     """Rename a host in all groups, and in `image.build_on`."""
     _require_known(files, inventory, host)
+    if name == host:
+        raise Usage(f"{printable(host)} has that name already", "give another one")
     hosts = _expand_new_name(name)
     old = set(expand(split_port(host)[0])) if inventory and host not in inventory.hosts else {host}
     if inventory and (existing := next((name for name in hosts if name in inventory.hosts and name not in old), None)):

@@ -116,7 +116,7 @@ def merged_mappings(document: Document, node: CstNode) -> list[CstNode]:
     mappings: list[CstNode] = []
     for entry in node.entries:
         if entry.is_merge:
-            mappings.extend(_merge_targets(entry, targets))
+            mappings[:0] = _merge_targets(entry, targets)  # of several `<<`, the last one wins
     return mappings
 
 

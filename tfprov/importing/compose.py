@@ -13,7 +13,8 @@ from tfprov.importing.tracked_mapping import Fields, as_text, cpus, docker_memor
 from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 
 _VARIABLE = re.compile(
-    r"\$(?:(?P<dollar>\$)|(?P<plain>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-?+])(?P<other>[^}]*))?\})"
+    r"\$(?:(?P<dollar>\$)|(?P<plain>[A-Za-z_]\w*)"
+    r"|\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-?+])(?P<other>(?:\$\{[^{}]*\}|[^}])*))?\})"
 )
 _WITH_DEFAULT = ("-", ":-")
 _RESTART = {"no": "never", "never": "never", "none": "never", "always": "on-failure", "unless-stopped": "on-failure"}
@@ -149,8 +150,11 @@ class _Service:
             read_only is not None and read_only.text == "true",
         )
 
-    def path(self, source: str) -> str:
-        return os.path.normpath(self.home.absolute() / Path(source).expanduser())
+    def path(self, source: str) -> str | None:
+        try:
+            return os.path.normpath(self.home.absolute() / Path(source).expanduser())
+        except RuntimeError:  # below the home of a user who does not exist here
+            return None
 
     def read_limits(self) -> None:
         fields = self.fields
@@ -251,7 +255,11 @@ class _Service:
 
     def needs_environment(self, text: str) -> bool:
         """Whether a text has a variable without a default."""
-        return any(not match["dollar"] and match["how"] not in _WITH_DEFAULT for match in _VARIABLE.finditer(text))
+        return any(
+            match["how"] not in _WITH_DEFAULT or self.needs_environment(match["other"])
+            for match in _VARIABLE.finditer(text)
+            if not match["dollar"]
+        )
 
     def interpolate(self, text: str, at: Position) -> str:
         """Interpolate a text as Compose does; a variable without a default becomes empty, with a note."""
@@ -261,7 +269,7 @@ class _Service:
             if match["dollar"]:
                 return "$"
             if match["how"] in _WITH_DEFAULT:
-                return match["other"] or ""
+                return self.interpolate(match["other"], at)
             unknown.append(match["plain"] or match["name"])
             return ""
 

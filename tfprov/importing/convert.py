@@ -22,6 +22,8 @@ from tfprov.yamltext.load import MAX_BYTES, decode, parse
 
 _MARK = re.compile(r"^(?:---(?=\s|$)|\.\.\.\s*$)", re.MULTILINE)
 """The markers between documents: YAML allows them only at the beginning of a line."""
+_OUTSIDE = re.compile(r"^\s*[%#].*$", re.MULTILINE)
+"""Directives and comments in front of a document."""
 _TEMPLATE = re.compile(r"^\s*\{[%{][-+ ]", re.MULTILINE)
 
 MAX_VALUES = 200_000
@@ -37,7 +39,7 @@ def documents(data: bytes, name: str) -> list[Node]:
     budget = MAX_VALUES
     try:
         for start, part in _parts(text):
-            if re.sub(r"(?m)^\s*#.*$", "", part).strip(" \t\r\n-"):
+            if _OUTSIDE.sub("", part).strip(" \t\r\n-"):
                 nodes.append(parse(part, name, start=start))
                 budget = _subtract_values(nodes[-1], budget)
     except InvalidInput:
@@ -55,6 +57,8 @@ def _parts(text: str) -> list[tuple[int, str]]:
     """Return each document with the number of its first line."""
     parts, begin = [], 0
     for mark in _MARK.finditer(text):
+        if mark[0].startswith("---") and not _OUTSIDE.sub("", text[begin : mark.start()]).strip():
+            continue  # directives, such as `%YAML 1.2`, belong to the document behind them
         parts.append((text.count("\n", 0, begin) + 1, text[begin : mark.start()]))
         # Text behind `---` belongs to the document and keeps its column.
         begin = mark.start() if mark[0].startswith("---") else mark.end()
@@ -113,6 +117,8 @@ def convert(data: bytes, name: str, home: Path, hosts: Sequence[TargetHost] = ()
             "its tasks need TF_CONFIG or cluster flags",
         )
     roles = group_by_role(tasks, notes) if tasks else []
+    if tasks and not roles:
+        notes.refuse(Position(name), "no task in it has a replica", "correct its `replicas`")
     if notes.problems:
         raise InvalidInput(notes.problems)
     shared = _shared(tasks, roles, notes)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tfprov.errors import Position, Problem, printable
 from tfprov.model.inventory import ROLES
+from tfprov.vault.redaction import is_secret_name
 from tfprov.wiring import FLAGS, FLAGS_VARIABLE, Wiring, WiringError, from_flags, from_names, from_tf_config
 
 
@@ -254,7 +255,8 @@ def _split(words: Sequence[SourceText]) -> tuple[tuple[SourceText, ...], dict[st
 def _without_secrets(where: str, texts: Mapping[str, SourceText], notes: Notes) -> Iterator[tuple[str, SourceText]]:
     """Yield the texts that do not look like secrets; add a note for each other one."""
     for name, text in texts.items():
-        is_secret = _SECRET.fullmatch(name) and text.text and not text.text.startswith("/")
+        has_secret_name = _SECRET.fullmatch(name) or (where == "env" and is_secret_name(name))
+        is_secret = has_secret_name and text.text and not text.text.startswith("/")
         if is_secret or _WITH_PASSWORD.search(text.text):
             fix = "add it to `env` as `ansible-vault encrypt_string` prints it"
             notes.add(text.at, f"`{where}.{printable(name)}` looks like a secret and is not copied: {fix}")

@@ -45,12 +45,14 @@ class Role:
 
 
 def group_by_role(tasks: Sequence[IdentifiedTask], notes: Notes) -> list[Role]:
-    """Return the roles, in the order of ROLES."""
+    """Return the roles that have tasks, in the order of ROLES."""
     roles = []
     for name in ROLES:
         members = sorted((task for task in tasks if task.job == name), key=lambda task: task.index or 0)
-        if members:
+        if any(task.source.count or task.cluster.get(name) for task in members):
             roles.append(_role(name, members, notes))
+        elif members:
+            notes.add(members[0].source.at, f"`{name}` is not carried over: it has 0 replicas")
     return roles
 
 

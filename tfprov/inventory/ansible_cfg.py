@@ -1,10 +1,11 @@
 """Reads the two settings of an `ansible.cfg` beside the inventory that decide how an inventory is read."""
 
 import configparser
+import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from os.path import expandvars
+from os.path import expanduser, expandvars
 from pathlib import Path
 
 from tfprov.errors import InvalidInput, Position, Problem, printable
@@ -30,7 +31,8 @@ class AnsibleCfg:
 
 def read_ansible_cfg(sources: Sequence[str]) -> AnsibleCfg:
     """Return the settings of the first `ansible.cfg` beside one of the sources, or in a source that is a directory."""
-    path = next((path for path in _candidates(sources) if path.is_file()), None)
+    # Path.is_file() raises where a directory may not be searched, which is reported for the inventory in it.
+    path = next((path for path in _candidates(sources) if os.path.isfile(path)), None)  # noqa: PTH113
     if path is None:
         return AnsibleCfg()
     try:
@@ -77,7 +79,7 @@ def _settings(path: Path, parser: configparser.ConfigParser) -> AnsibleCfg:
         if (section, key) not in (_PASSWORD_FILE, *_EXTENSIONS)
     ]  # fmt: skip
     return AnsibleCfg(
-        str(path.parent / Path(expandvars(password_file)).expanduser()) if password_file else None,
+        str(path.parent / expanduser(expandvars(password_file))) if password_file else None,  # noqa: PTH111
         tuple(filter(None, extensions)),
         (_ignored_settings(path, others),) if others else (),
     )

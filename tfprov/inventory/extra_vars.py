@@ -65,11 +65,15 @@ def _parse_assignments(option: str) -> Mapping:
     merged = Mapping()
     words = list(_words(option))
     for number, word in enumerate(words):
-        name, equals, value = _split_assignment(word)
+        # A word after a password may be the rest of it, if its blanks are not quoted.
+        repeated = "…" if any(map(mentions_secret, words[:number])) else printable(redact_line(word))
+        try:
+            name, equals, value = _split_assignment(word)
+        except UnicodeDecodeError:  # `\N{…}` without such a name, or a number beyond Unicode
+            what, fix = f"`{repeated}` has an escape that stands for no character", "write `\\\\` for a backslash"
+            raise InvalidInput([Problem(Position("-e"), what, fix)]) from None
         path = name.split(".")
         if not equals or len(path) > MAX_DEPTH or not _NAME.fullmatch(path[0]) or "" in path:
-            # A word after a password may be the rest of it, if its blanks are not quoted.
-            repeated = "…" if any(map(mentions_secret, words[:number])) else printable(redact_line(word))
             raise InvalidInput([Problem(Position("-e"), f"`{repeated}` is not a variable", _fix(word))])
         merged = overlay(merged, _nested_mapping(path, value))
     return merged

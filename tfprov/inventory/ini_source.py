@@ -163,6 +163,7 @@ class _IniReader:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # `1if` will be an error one day
                 data = ast.literal_eval(text)
+            str(data)  # ValueError for a number too long to be shown; one in decimal digits is text as well
         except (ValueError, SyntaxError):
             data = text
         except (TypeError, MemoryError, RecursionError):

@@ -60,14 +60,22 @@ def base_directory(file: str) -> Path:
 
 def _vars_paths(directory: Path, names: Collection[str], problems: list[Problem]) -> Iterator[tuple[str, Path]]:
     """Yield the names with a file or directory, and its path. The directory is listed only once."""
-    if not directory.exists():
+    if not _may_exist(directory):
         return
     present = frozenset(_list_names(directory, problems))
     for name in names if present else ():
         for extension in EXTENSIONS:
-            if name + extension in present and (directory / (name + extension)).exists():
+            if name + extension in present and _may_exist(directory / (name + extension)):
                 yield name, directory / (name + extension)
                 break
+
+
+def _may_exist(path: Path) -> bool:
+    """Whether `path` is there, or cannot be looked at: reading it names the reason then."""
+    try:
+        return path.exists()
+    except OSError:
+        return True
 
 
 def _list_names(directory: Path, problems: list[Problem]) -> list[str]:
@@ -82,7 +90,7 @@ def _list_names(directory: Path, problems: list[Problem]) -> list[str]:
 def _files_below(path: Path, problems: list[Problem], outer: Collection[str] = ()) -> Iterator[Path]:
     """Yield `path`, or the files below it if it is a directory, except hidden and backup files."""
     real = os.path.realpath(path)
-    if not path.is_dir():
+    if not os.path.isdir(path):  # noqa: PTH112  Path.is_dir() raises for what may not be looked at
         yield path
     elif real in outer:
         problems.append(Problem(Position(str(path)), "a directory inside itself", "remove the link that leads back"))
@@ -92,7 +100,7 @@ def _files_below(path: Path, problems: list[Problem], outer: Collection[str] = (
             below = path / name
             if name.startswith(".") or name.endswith("~") or extension not in EXTENSIONS:
                 continue
-            if not (below.is_dir() and extension) and below.exists():
+            if not (os.path.isdir(below) and extension) and _may_exist(below):  # noqa: PTH112
                 yield from _files_below(below, problems, (*outer, real))
 
 

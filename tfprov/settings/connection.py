@@ -95,10 +95,10 @@ def build_connection(
     values = dict(_values(nodes, context, faults))
     local = values.get("ansible_connection", "local" if host == "localhost" else "ssh") == "local"
     if values.get("ansible_become"):
-        _check_become(nodes, values, faults)
-    args = SshArgs() if local else _ssh_args(nodes, values, faults)
+        _check_become(nodes, values, context, faults)
+    args = SshArgs() if local else _ssh_args(nodes, values, context, faults)
     if not local:
-        _check_key_file(nodes, values, faults)
+        _check_key_file(nodes, values, context, faults)
         for name in (name for name in _UNSUPPORTED if name in nodes.entries):
             faults.add(nodes.key_at(name), f"`{name}` is not supported", _UNSUPPORTED[name])
     at = inventory.hosts[host].at
@@ -140,10 +140,15 @@ def _values(nodes: Mapping, context: Variables, faults: TemplateProblems) -> Ite
         try:
             yield name, parse(name, _value(name, node, context, faults))
         except InvalidValue as error:
-            what = f"`{name}` is secret, and invalid" if is_secret(node, context) else str(error)
-            faults.add(node.at, what, error.fix)
+            _add(name, node, context, faults, (str(error), error.fix))
         except _Reported:
             pass
+
+
+def _add(name: str, node: Node, context: Variables, faults: TemplateProblems, problem: tuple[str, str]) -> None:
+    """Add a problem of the variable `name`, which does not repeat the value if that is secret."""
+    what, fix = problem
+    faults.add(node.at, f"`{name}` is secret, and invalid" if is_secret(node, context) else what, fix)
 
 
 class _Reported(Exception):
@@ -171,32 +176,33 @@ def _password(name: str, node: Node, context: Variables, faults: TemplateProblem
         raise _Reported from None
 
 
-def _check_become(nodes: Mapping, values: dict[str, Any], faults: TemplateProblems) -> None:
-    method, user = values.get("ansible_become_method", "sudo"), values.get("ansible_become_user", "root")
-    if method not in _SUDO:
-        at = nodes.entries["ansible_become_method"].at
-        faults.add(at, f"`ansible_become_method: {printable(method)}` is not supported", "use `sudo`")
-    if user != "root":
-        at = nodes.entries["ansible_become_user"].at
-        faults.add(at, f"`ansible_become_user: {printable(user)}` is not supported", "use `root`, or remove it")
+def _check_become(nodes: Mapping, values: dict[str, Any], context: Variables, faults: TemplateProblems) -> None:
+    expected = {
+        "ansible_become_method": (_SUDO, "use `sudo`"),
+        "ansible_become_user": (("root",), "use `root`, or remove it"),
+    }
+    for name, (supported, fix) in expected.items():
+        if name in values and values[name] not in supported:
+            what = f"`{name}: {printable(values[name])}` is not supported"
+            _add(name, nodes.entries[name], context, faults, (what, fix))
 
 
-def _check_key_file(nodes: Mapping, values: dict[str, Any], faults: TemplateProblems) -> None:
+def _check_key_file(nodes: Mapping, values: dict[str, Any], context: Variables, faults: TemplateProblems) -> None:
     for name in [name for name in KEY_FILES if name in values][-1:]:
         try:
             check_key_file(name, values[name])
         except InvalidValue as error:
-            faults.add(nodes.entries[name].at, str(error), error.fix)
+            _add(name, nodes.entries[name], context, faults, (str(error), error.fix))
 
 
-def _ssh_args(nodes: Mapping, values: dict[str, Any], faults: TemplateProblems) -> SshArgs:
+def _ssh_args(nodes: Mapping, values: dict[str, Any], context: Variables, faults: TemplateProblems) -> SshArgs:
     """Parse the arguments for `ssh`, in the order in which Ansible passes them."""
     args = SshArgs()
     for name in (name for name in ARGS if name in values):
         before = len(args.refused)
         args.add(values[name])
         for refused in args.refused[before:]:
-            faults.add(nodes.entries[name].at, f"`{name}` {refused}", refused.fix)
+            _add(name, nodes.entries[name], context, faults, (f"`{name}` {refused}", refused.fix))
     return args
 
 

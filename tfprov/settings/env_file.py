@@ -14,6 +14,7 @@ from pathlib import Path
 from tfprov.errors import InvalidInput, Position, Problem, hide_secret, printable
 from tfprov.inventory.vars_files import base_directory
 from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
+from tfprov.settings.connection_vars import expand_path
 from tfprov.templating.host_values import TemplateProblems
 from tfprov.vault.decrypt import HEADER
 from tfprov.vault.redaction import mentions_secret
@@ -55,7 +56,7 @@ def _paths(node: Node | None) -> Iterator[Scalar]:
 
 def _resolve(written: Scalar) -> Path:
     base = Path() if written.at.file.startswith("-e") else base_directory(written.at.file)
-    return Path(os.path.normpath(base / Path(str(written.data)).expanduser()))
+    return Path(os.path.normpath(base / expand_path(str(written.data))))
 
 
 def _over(lower: Mapping, higher: Mapping) -> Mapping:

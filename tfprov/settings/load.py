@@ -1,5 +1,6 @@
 """Files and options to an inventory and its settings: the one door of this package."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,7 +108,7 @@ def read_inventory(options: InventoryOptions) -> tuple[Inventory, list[Problem]]
     beside = tuple(
         vars_reader.read(base, builder.groups, builder.hosts)
         for base in bases
-        if any((base / name).exists() for name in DIRECTORIES)
+        if any(os.path.lexists(base / name) for name in DIRECTORIES)
     )
     for problem in (*config.warnings, *builder.warnings, *vault.warnings):
         options.warn(problem)

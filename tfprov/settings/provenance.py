@@ -18,7 +18,7 @@ from tfprov.model.yaml_node import HIDDEN, Mapping, Node, Scalar, plain_masked, 
 from tfprov.settings.pydantic_errors import model_of
 from tfprov.settings.role_settings import settings_for_other_roles
 from tfprov.templating.host_values import Variables, is_template, render
-from tfprov.templating.magic_vars import CLUSTER_VARIABLES, TASK_SETTINGS, HostVars, add_task_variables
+from tfprov.templating.magic_vars import CLUSTER_VARIABLES, TASK_SETTINGS, HostVars, add_task_variables, names_used
 from tfprov.vault.decrypt import DecryptionError
 from tfprov.vault.redaction import KeyPath as Path
 from tfprov.vault.redaction import ShowValue, mask_value, public_env_names, reveal_value, show_public_env
@@ -175,7 +175,7 @@ def _origin(path: Path, stack: _Stack, context: Variables, shows: ShowValue) -> 
     template = any(not value.literal and is_template(value.data) for value in scalars(node))
     lost = tuple(overridden for _, overridden in reversed(stack[:-1]))
     origin = Origin(path, None, source, lost, template=template)
-    if template and path[0] == NAMESPACE and path[1:2] and path[1] in TASK_SETTINGS and _depends_on_task(node):
+    if template and path[0] == NAMESPACE and path[1:2] and path[1] in TASK_SETTINGS and _depends_on_task(node, context):
         return replace(origin, note="differs from task to task")
     try:
         return replace(origin, value=shows(path, render(node, context)))
@@ -222,9 +222,9 @@ def _settings(hostvars: HostVars, host: str, role: str, shows: ShowValue) -> Ite
         yield replace(default, value=value, elsewhere=others.get(default.path, ()))
 
 
-def _depends_on_task(node: Node) -> bool:
+def _depends_on_task(node: Node, context: Variables) -> bool:
     names = ("task", "checkpoint_dir", "data_dir", *CLUSTER_VARIABLES)
-    return any(name in str(value.data) for value in scalars(node) for name in names)
+    return not names_used(node, context).isdisjoint(names)
 
 
 def _of_other_roles(

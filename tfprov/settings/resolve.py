@@ -35,6 +35,7 @@ from tfprov.templating.magic_vars import (
     TASK_SETTINGS,
     HostVars,
     add_task_variables,
+    names_used,
     render_task_settings,
 )
 from tfprov.vault.decrypt import is_decryption_problem
@@ -246,11 +247,10 @@ def _try_task_settings(role: str, node: Mapping, context: Variables, faults: Tem
     """Render the settings of a task once already, so that their problems are reported with all others."""
     cluster = node.get("cluster")
     name = cluster.text if isinstance(cluster, Scalar) else ""
-    fixed = {key: _without_index(node.entries[key]) for key in TASK_SETTINGS if key in node.entries}
     data = "/data" if isinstance(node.get("data"), Mapping) else None
-    render_task_settings(
-        Mapping(fixed), add_task_variables(context, name, f"{_job(role, node)}/0", "/checkpoints", data), faults
-    )
+    variables = add_task_variables(context, name, f"{_job(role, node)}/0", "/checkpoints", data)
+    fixed = {key: _without_index(node.entries[key], variables) for key in TASK_SETTINGS if key in node.entries}
+    render_task_settings(Mapping(fixed), variables, faults)
 
 
 def _job(role: str, node: Mapping) -> str:
@@ -260,15 +260,15 @@ def _job(role: str, node: Mapping) -> str:
     return "worker" if role == "chief" and not has_chief else role
 
 
-def _without_index(node: Node) -> Node:
+def _without_index(node: Node, variables: Variables) -> Node:
     """Return `node` with templates that use the index or the cluster marked as literal: neither is known yet."""
     if isinstance(node, Mapping):
-        return Mapping({key: _without_index(value) for key, value in node.entries.items()}, node.at, node.keys)
+        entries = {key: _without_index(value, variables) for key, value in node.entries.items()}
+        return Mapping(entries, node.at, node.keys)
     if isinstance(node, Items):
-        return Items(tuple(map(_without_index, node.items)), node.at)
-    return (
-        replace(node, literal=True) if any(name in str(node.data) for name in ("index", *CLUSTER_VARIABLES)) else node
-    )
+        return Items(tuple(_without_index(item, variables) for item in node.items), node.at)
+    is_open = "index" in str(node.data) or not names_used(node, variables).isdisjoint(CLUSTER_VARIABLES)
+    return replace(node, literal=True) if is_open else node
 
 
 def _validate(node: Mapping, faults: TemplateProblems, *, whole: bool) -> Settings | None:

@@ -141,10 +141,12 @@ def _set_command(args: SshArgs, value: str) -> None:
 def _set_config(args: SshArgs, value: str) -> None:
     # `none` is OpenSSH's word for no file, and equals an empty one.
     path = expand_path("/dev/null" if value.lower() == "none" else value)
-    if not path.exists():
-        raise RefusedArgument(
-            f"names the file `{printable(value)}`, which does not exist", "correct the path behind `-F`"
-        )
+    try:
+        problem = "" if path.exists() else "does not exist"
+    except OSError as error:  # a name that is too long, or a directory that may not be searched
+        problem = f"cannot be read: {(error.strerror or str(error)).lower()}"
+    if problem:
+        raise RefusedArgument(f"names the file `{printable(value)}`, which {problem}", "correct the path behind `-F`")
     args.ssh_config = args.ssh_config or path
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from jinja2 import TemplateRuntimeError, Undefined, pass_context
+from jinja2 import Environment, TemplateRuntimeError, Undefined, pass_context
 from jinja2.runtime import Context
 
 from tfprov.errors import hide_secret
-from tfprov.vault.redaction import mentions_secret
+from tfprov.vault.redaction import is_masked, mentions_secret
 
 _MAX_BYTES = 1_000_000
 
@@ -55,11 +55,15 @@ def _env(context: Context, terms: list[str], options: dict[str, Any]) -> Iterato
     default = options.get("default", "")
     for term in terms:
         name = term.split()[0] if term.split() else ""
-        value = os.environ.get(name, default)
-        if mentions_secret(name) and name in os.environ:
-            hide_secret(os.environ[name])
-            getattr(context.environment, "variables").state.note_secret()  # noqa: B009  as in `_file`
-        yield value
+        note_variable(context.environment, name)
+        yield os.environ.get(name, default)
+
+
+def note_variable(environment: Environment, name: str) -> None:
+    """Record that a rendering reads an environment variable, which is a secret by its name."""
+    if (mentions_secret(name) or is_masked(name)) and name in os.environ:
+        hide_secret(os.environ[name])
+        getattr(environment, "variables").state.note_secret()  # noqa: B009  as in `_file`
 
 
 def _vars(context: Context, terms: list[str], options: dict[str, Any]) -> Iterator[Any]:

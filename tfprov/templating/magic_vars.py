@@ -120,6 +120,13 @@ def add_task_variables(  # noqa: PLR0913  all that is known of a task
     return variables.with_variables(cluster=cluster, checkpoint_dir=directory, task=identity, **read, **others)
 
 
+def names_used(node: Node, variables: Variables) -> set[str]:
+    """Return the names that the templates in `node` look up, also by way of other variables, and if they fail."""
+    with variables.recorded() as names:
+        render(node, variables, TemplateProblems())
+    return names
+
+
 def render_task_settings(node: Mapping, variables: Variables, faults: TemplateProblems) -> Mapping:
     """Return the TASK_SETTINGS in `node`, rendered for one task; values not fit for a command line go into `faults`."""
     written = {key: node.entries[key] for key in TASK_SETTINGS if key in node.entries}

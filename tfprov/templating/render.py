@@ -127,7 +127,7 @@ def _render_node(text: str, variables: AbstractMapping[str, Any], at: Position, 
 
 def render_text(text: str, variables: AbstractMapping[str, Any], at: Position, limits: Limits = _LIMITS) -> Any:
     """Return the rendered `text`; InvalidInput at `at` for any error in it."""
-    outer, environment.variables = environment.variables, variables
+    outer, environment.current.variables = environment.variables, variables
     try:
         return limits.within(_render, text, variables, at)
     except LimitExceeded as error:
@@ -135,7 +135,7 @@ def render_text(text: str, variables: AbstractMapping[str, Any], at: Position, l
     except MemoryError:
         raise _limit_error(at, limits.too_much_memory()) from None
     finally:
-        environment.variables = outer
+        environment.current.variables = outer
 
 
 def _limit_error(at: Position, what: str) -> InvalidInput:
@@ -145,7 +145,7 @@ def _limit_error(at: Position, what: str) -> InvalidInput:
 def _render(text: str, variables: AbstractMapping[str, Any], at: Position) -> Any:
     try:
         template = _compile(text)
-        environment.steps = 0
+        environment.current.steps = 0
         context = template.new_context(_Scope(variables), shared=True)  # type: ignore[arg-type]
         return _restore_newlines(text, _require_defined(environment.concat(template.root_render_func(context))))
     except InvalidInput:
@@ -212,9 +212,9 @@ class _NodeBuilder:
         if depth > MAX_DEPTH or self.left < 0:
             raise self.refuse("a list or mapping that is too large or too deep", "make it smaller")
         if data is None or isinstance(data, _SINGLE):
-            return Scalar(data, self.at, str(data), quoted=True)
+            return Scalar(data, self.at, self.text(data), quoted=True)
         if isinstance(data, AbstractMapping):
-            keys = {str(key): Scalar(key, self.at, str(key), quoted=isinstance(key, str)) for key in data}
+            keys = {self.text(key): Scalar(key, self.at, str(key), quoted=isinstance(key, str)) for key in data}
             entries = {str(key): self.node(value, depth + 1) for key, value in data.items() if value is not OMIT}
             return Mapping(entries, self.at, keys)
         if isinstance(data, Iterator):
@@ -225,6 +225,12 @@ class _NodeBuilder:
             raise self.undefined_error(data)
         kind = "function" if callable(data) else type(data).__name__
         raise self.refuse(f"a {kind}, which is not a value", "call it with `()`" if callable(data) else "correct it")
+
+    def text(self, data: object) -> str:
+        try:
+            return str(data)
+        except ValueError:  # Python shows no number of more than 4300 digits
+            raise self.refuse("a number that is too large", "make it smaller") from None
 
     def undefined_error(self, data: Undefined) -> InvalidInput:
         try:

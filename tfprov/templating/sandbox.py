@@ -7,7 +7,9 @@ Ansible's own filters and tests are imported when a template uses one.
 
 import importlib
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from jinja2 import StrictUndefined, nodes
@@ -44,8 +46,8 @@ class _Table(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         if self._module:
-            module, self._module = importlib.import_module(self._module), ""
-            self.update(module.TABLE)
+            self.update(importlib.import_module(self._module).TABLE)
+            self._module = ""  # at the end: another thread may look one up meanwhile
             return self[name]
         short = _COLLECTION.sub("", name, count=1)
         if short == name:
@@ -65,6 +67,11 @@ class _Table(dict[str, Any]):
 
 class _Generator(NativeCodeGenerator):
     """Keeps the type of a template that is a single expression: `"{{ base + 1 }}"` is a number, as in Ansible."""
+
+    def visit_Template(self, node: nodes.Template, frame: Frame | None = None) -> None:  # noqa: N802  as in Jinja2
+        """Define the names by which Python's repr() shows floats, which the code has for constants."""
+        self.writeline("from math import inf, nan")
+        super().visit_Template(node, frame)
 
     def _output_const_repr(self, group: Iterable[Any]) -> str:
         # Jinja2 turns even a single constant into text.
@@ -116,6 +123,13 @@ class _Lexer(Lexer):
             yield line, kind, text.replace("\\", "\\\\") if inside and kind == TOKEN_STRING else text
 
 
+class _Rendering(threading.local):
+    """The rendering of a thread: its variables, and the steps of all its ranges."""
+
+    variables: Mapping[str, Any] = MappingProxyType({})
+    steps = 0
+
+
 class Sandbox(ImmutableSandboxedEnvironment):
     """The environment of all templates, with Ansible's options."""
 
@@ -124,9 +138,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def __init__(self) -> None:
         super().__init__(undefined=Unknown, trim_blocks=True)
-        self.steps = 0
-        self.variables: Mapping[str, Any] = {}
-        """The variables of the current rendering; a template cannot set any of them."""
+        self.current = _Rendering()
         self._lexer = _Lexer(self)
         for name, check in FILTERS.items():
             self.filters[name] = bounded(self.filters[name], check)
@@ -140,6 +152,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals["range"] = self.range
         del self.globals["lipsum"]
         self.globals.update(lookup=lookup, query=query, q=query, omit=OMIT)
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """The variables of the current rendering; a template cannot set any of them."""
+        return self.current.variables
 
     def concatenated(self, operands: Iterable[Any]) -> str:
         """Return the result of `~`."""
@@ -178,10 +195,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Return a range; all ranges of one rendering share the limit."""
         numbers = range(*arguments)
         try:
-            self.steps += len(numbers)
+            self.current.steps += len(numbers)
         except OverflowError:
-            self.steps = MAX_OUTPUT + 1
-        if self.steps > MAX_OUTPUT:
+            self.current.steps = MAX_OUTPUT + 1
+        if self.current.steps > MAX_OUTPUT:
             raise SecurityError(TOO_LARGE)
         return numbers
 

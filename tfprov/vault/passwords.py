@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from os.path import expandvars
+from os.path import expanduser, expandvars
 from pathlib import Path
 
 from tfprov.errors import InvalidInput, Position, Problem, printable
@@ -37,7 +37,8 @@ class PasswordSource:
     @property
     def path(self) -> Path | None:
         """The password file or script; None for a prompt."""
-        return None if self.location in _PROMPT else Path(expandvars(self.location)).expanduser()
+        # Path.expanduser() raises for a user who does not exist.
+        return None if self.location in _PROMPT else Path(expanduser(expandvars(self.location)))  # noqa: PTH111
 
 
 @dataclass(frozen=True)

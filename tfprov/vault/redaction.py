@@ -69,11 +69,11 @@ def hashed_with_other_key(left: object, right: object) -> bool:
 SECRETS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password")
 """Ansible's variables for SSH passwords."""
 
-_NAMED = re.compile(r"(?:pass|secret|token)\w*", re.IGNORECASE)
+_NAMED = re.compile(r"(?:pass|secret|token|api_?key|access_?key)\w*", re.IGNORECASE)
 
 
 def mentions_secret(text: str) -> bool:
-    """Whether `text` contains a name such as `password`, `secret` or `token`."""
+    """Whether `text` contains a name such as `password`, `secret`, `token` or `api_key`."""
     return _NAMED.search(text) is not None
 
 

@@ -179,7 +179,7 @@ class _Composer:
 
     def mapping(self, done: _OpenCollection) -> Mapping:
         entries, keys = done.entries, done.keys
-        for below in done.merged:  # `<<`: keys of this mapping win, then those of the first merge
+        for below in done.merged:  # `<<`: keys of this mapping win, then those of the last `<<`, the first of its list
             entries = {**below.entries, **entries}
             keys = {**below.keys, **keys}
         return Mapping(entries, done.at, keys)
@@ -206,7 +206,7 @@ class _Composer:
         if parent.key is None:
             parent.key = self.key(parent, node)
         elif parent.key.text == "<<" and not parent.key.quoted:
-            parent.merged.extend(self.merged(node))
+            parent.merged[:0] = self.merged(node)
             parent.key = None
         else:
             parent.entries[parent.key.text] = node

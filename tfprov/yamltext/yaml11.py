@@ -38,7 +38,7 @@ def _problem(node: Scalar) -> Problem:
 
 
 def _has_no_plain_form(data: Any) -> bool:
-    return isinstance(data, date) or not isfinite(data)
+    return isinstance(data, date) or (isinstance(data, float) and not isfinite(data))  # a float cannot hold every int
 
 
 def _read_as(node: Scalar) -> str:

@@ -77,9 +77,11 @@ def test_check_writes_nothing_and_diff_shows(inventory: Path, capsys: pytest.Cap
 
 
 def test_a_diff_shows_no_password(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    inventory.write_text(GOOD.replace("  vars:\n", "  vars:\n    ansible_password: hunter2\n"))
+    secrets = "    ansible_password: hunter2\n    WANDB_API_KEY: hunter4\n"
+    inventory.write_text(GOOD.replace("  vars:\n", f"  vars:\n{secrets}"))
     out = edit(capsys, "set", "other", "1", "--diff")
     assert "ansible_password…" in out
+    assert "WANDB_API_KEY…" in out
     assert "hunter2" not in out
     out = edit(capsys, "set", "ansible_password", "hunter3", "--diff")
     assert "hunter" not in out

@@ -8,6 +8,7 @@ from tests.support.command_output import CommandResult, run_command
 from tfprov.editing.document import parse_file
 from tfprov.editing.host_edits import find_groups
 from tfprov.editing.operations import NOT_MADE, new_problems, written_lines
+from tfprov.editing.semantic_diff import merged_mappings
 from tfprov.errors import Position, Problem
 
 BASE = """\
@@ -124,6 +125,14 @@ def test_a_renamed_host_keeps_its_quotes(quote: str, capsys: pytest.CaptureFixtu
     assert Path("i.yml").read_text() == before.replace("h2", "h3")
 
 
+@pytest.mark.parametrize(("name", "key"), [("fd00::2", '"[fd00::2]:2222"'), ("h3", '"h3:2222"')])
+def test_an_ipv6_address_with_a_port_can_be_renamed(name: str, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = BASE + '    worker:\n      hosts:\n        "[fd00::1]:2222": {tfprov: {address: 10.0.0.1}}\n'
+    Path("i.yml").write_text(before)
+    assert run_command(capsys, "inventory", "move-host", "-i", "i.yml", "fd00::1", name).lines == ()
+    assert Path("i.yml").read_text() == before.replace('"[fd00::1]:2222"', key)
+
+
 def with_range(text: str) -> str:
     return BASE + f"    worker:\n      hosts:\n        {text}:\n"
 
@@ -138,6 +147,8 @@ REFUSED = {
                       f"{AT}n03.x is one of `n[01:05].x`; write `n[01:02].x` and `n[04:05].x` there, then move it"),
     "between two": (with_range("n[1:3]"), ["remove-host", "n2"],
                     f"{AT}n2 is one of `n[1:3]`; write `n1` and `n3` there, then remove it"),
+    "with a port": (with_range("n[1:3]:22"), ["remove-host", "n3"], (f"{AT}n3 is one of `n[1:3]:22`; "
+                    "write `n[1:2]:22`: `tfprov inventory move-host 'n[1:3]:22' 'n[1:2]:22'`")),
     "every second": (with_range("n[1:9:2]"), ["remove-host", "n3"],
                      f"{AT}n3 is one of `n[1:9:2]`; write its hosts one by one, then remove it"),
     "letters": (with_range("n[a:c]"), ["remove-host", "nb"],
@@ -207,6 +218,11 @@ def test_a_mention_has_the_position_of_its_group() -> None:
     ]
     merged = parse_file(b"x: &x {a: 1}\nall:\n  <<: *x\n  children:\n    <<: {b: }\n    c:\n", "i.yml")
     assert [mention.group for mention in find_groups(merged)] == ["x", "all", "c"]
+
+
+def test_merged_mappings_are_in_the_order_in_which_they_win() -> None:
+    document = parse_file(b"a: &a {x: 1}\nb: &b {x: 2}\nc: &c {}\nd:\n  <<: *a\n  <<: [*c, *b]\n", "i.yml").document
+    assert [document.line_number(one.start) for one in merged_mappings(document, document.at((3,)))] == [3, 2, 1]
 
 
 # --- problems that an edit causes --------------------------------------------------------------------------------------

@@ -221,6 +221,7 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     "no image": ("services: {worker-0: {command: [a]}}", "f.yml:1:12: error: no image; "),
     "an empty image": (SERVICE.replace("img:v1", "''"), "f.yml:3:12: error: `image.name` must not be empty"),
     "no command": ("services: {worker-0: {image: a}}", "f.yml:1:12: error: `worker-0` has no command"),
+    "no replicas": (SERVICE + "    deploy: {replicas: 0}\n", "f.yml: error: no task in it has a replica; correct"),
     "only a ps": (SERVICE.replace("worker-0", "ps-0"), "`ps` without a worker"),
     "twice": (f"---\n{POD}---\n{POD}", "duplicate worker/0 (first on line 2)"),
     "a bad index": (SERVICE.replace("x.py", "--job_name=worker, --task_index=x"), "--task_index must be a whole number"),
@@ -241,6 +242,7 @@ def test_an_unusable_file_is_refused(name: str) -> None:
 
 NOTES = {
     "    volumes: [/cache]\n": "f.yml:5:15: the storage at /cache is not carried over",
+    "    volumes: ['~nobody-here/d:/d']\n": "f.yml:5:15: the storage at /d is not carried over",
     "    restart: sometimes\n": "f.yml:5:14: `sometimes` is not carried over",
     "    mem_limit: much\n": "f.yml:5:16: `much` is not carried over: not an amount of memory",
     "    volumes: ['/srv:/etc']\n": "system's own directory",
@@ -252,6 +254,13 @@ def test_a_dropped_key_of_a_service_is_noted(text: str) -> None:
     conversion = convert_text(SERVICE + text)
     assert NOTES[text] in "\n".join(map(str, conversion.notes))
     assert not {"mounts", "restart", "memory"} & set(settings(conversion.text, "vars", "tfprov"))
+
+
+def test_a_document_may_begin_with_a_directive() -> None:
+    plain = f"---\n{SERVICE}"
+    assert (
+        convert_text(f"%YAML 1.1\n# of ours\n{plain}...\n%YAML 1.1\n---\n# nothing\n").text == convert_text(plain).text
+    )
 
 
 DEPLOYMENT = """\
@@ -276,6 +285,15 @@ def test_unknown_references_and_objects_without_a_task_are_noted() -> None:
 def test_an_invalid_number_of_replicas_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"f\.yml:5:13: .*`spec\.replicas` must be a whole number"):
         convert_text(DEPLOYMENT.replace("replicas: 1", "replicas: many"))
+
+
+@pytest.mark.parametrize("hosts", [[], [TargetHost("a"), TargetHost("b")]])
+def test_a_role_without_replicas_is_left_out_with_a_note(hosts: list[TargetHost]) -> None:
+    evaluator = SERVICE.removeprefix("services:\n").replace("worker-0", "evaluator")
+    text = f"{SERVICE}{evaluator}    deploy: {{replicas: 0}}\n"
+    conversion = convert(text.encode(), "f.yml", Path("/home/me"), hosts)
+    assert list(settings(conversion.text, "children")) == ["worker"]
+    assert [str(note) for note in conversion.notes] == ["f.yml:5:3: `evaluator` is not carried over: it has 0 replicas"]
 
 
 def test_an_alias_bomb_is_refused() -> None:

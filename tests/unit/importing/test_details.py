@@ -85,7 +85,7 @@ services:
   w0:
     build: ./train
     command: python x.py --job_name=worker {TASK} --a=$$x --b=${{UNSET}} --c=${{D:-5}}
-    environment: ["A=1", "B", "C=${{X}}", "D=${{Y-7}}"]
+    environment: ["A=1", "B", "C=${{X}}", "D=${{Y-7}}", "E=${{Y-${{X}}}}"]
     deploy:
       placement: {{constraints: ["node.hostname == gpu1", "node.role==manager", "node.labels.x == 1"]}}
       resources: {{limits: {{memory: 1.5g, cpus: "1.5", pids: 80}}}}
@@ -128,6 +128,7 @@ def test_rare_forms_of_compose() -> None:
         "f.yml:4:14: `$UNSET` is not carried over: it comes from the environment of Compose",
         "f.yml:5:26: `services.w0.environment.B` is not carried over: it comes from the environment of Compose",
         "f.yml:5:31: `services.w0.environment.C` is not carried over: it comes from the environment of Compose",
+        "f.yml:5:53: `services.w0.environment.E` is not carried over: it comes from the environment of Compose",
         "f.yml:7:80: `node.labels.x == 1` is not carried over: put the hosts into groups of the inventory",
         "f.yml:13:9: the storage at /x is not carried over: mount a directory of the host, with `mounts`",
         "f.yml:14:9: the storage at /only is not carried over: mount a directory of the host, with `mounts`",
@@ -144,6 +145,7 @@ def test_rare_forms_of_compose() -> None:
     [
         ("image: x:1", {"name": "x:1"}),
         ('image: "${NONE:-x}:2"', {"name": "x:2"}),
+        ('image: "${NONE:-${OTHER-x}}:${ALSO:-${V}3}"', {"name": "x:3"}),
         ("build: sub", {"build": "/home/me/sub"}),
         ("build: {context: sub}", {"build": "/home/me/sub"}),
         ("build: {dockerfile: D}", {"build": "/home/me", "dockerfile": "D"}),
@@ -492,6 +494,10 @@ SECRET_FIX = "add it to `env` as `ansible-vault encrypt_string` prints it"
         (
             f"services: {{w0: {{{SERVICE}, environment: {{API_KEY: x, KEYS: /etc/keys, MY_TOKEN: ''}}}}}}",
             [f"f.yml:1:116: `env.API_KEY` looks like a secret and is not copied: {SECRET_FIX}"],
+        ),
+        (
+            f"services: {{w0: {{{SERVICE}, environment: {{WANDB_KEY: x, MONKEY: y}}}}}}",
+            [f"f.yml:1:116: `env.WANDB_KEY` looks like a secret and is not copied: {SECRET_FIX}"],
         ),
         (
             f"services: {{w0: {{{SERVICE}, environment: {{URL: 'http://me:pw@h'}}}}}}",

@@ -82,7 +82,9 @@ all:
 all:
   vars:
     base: &base {a: 1, b: 2}
-    more: {<<: *base, b: 3}
+    more: &more {<<: *base, b: 3}
+    twice: {<<: *base, <<: *more}
+    lists: {<<: [*base], c: 4, <<: [*more, *base]}
   hosts: {h1: {<<: *base}}
 """,
     "connection variables": """

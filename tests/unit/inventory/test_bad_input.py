@@ -78,6 +78,7 @@ NOT_UTF_8 = "not UTF-8 text; write it as UTF-8"
 TOO_DEEP = "nested more than 32 levels deep; flatten it"
 BOMB = "more than 200,000 values once aliases are expanded; write fewer aliases"
 NINE = ", ".join(["*aM"] * 9)
+HEX, DECIMAL = f"0x{'f' * 55}...", f"{str(2**1024 - 1)[:57]}..."
 BYTES: Mapping[str, tuple[bytes | str, str]] = {
     "no bytes": (b"", ": error: empty; start from `tfprov init`"),
     "a byte order mark alone": (b"\xef\xbb\xbf", ": error: empty; start from `tfprov init`"),
@@ -92,6 +93,10 @@ BYTES: Mapping[str, tuple[bytes | str, str]] = {
     "half a pair": (
         'all: "\\ud800"',
         ":1:9: error: half of a UTF-16 pair, which is no character; write the character itself",
+    ),
+    "a whole number larger than every float": (
+        GOOD.replace("{cluster", f"{{port: 0x{'f' * 256}, cluster"),
+        f':3:20: error: `{HEX}` is read by YAML as `{DECIMAL}`; write {DECIMAL}, or quote it: "{HEX}"',
     ),
     "2000 lists": ("[" * 2000, f":1:33: error: {TOO_DEEP}"),
     "2000 mappings": ("{a: " * 2000, f":1:129: error: {TOO_DEEP}"),

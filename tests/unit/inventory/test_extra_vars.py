@@ -55,6 +55,16 @@ def test_malformed_extra_vars_are_refused(option: str) -> None:
         parse_extra_vars([option])
 
 
+@pytest.mark.parametrize("escape", [r"\N{NO SUCH}", r"\N{x}", r"\U99999999"])
+def test_an_escape_that_stands_for_no_character_is_refused(escape: str) -> None:
+    with pytest.raises(
+        InvalidInput, match=r"^-e: error: `a=.*` has an escape that stands for no character; write `\\\\` for"
+    ):
+        parse_extra_vars([f"a='{escape}'"])
+    with pytest.raises(InvalidInput, match=r"^-e: error: `…` has an escape"):
+        parse_extra_vars([f"password=x b{escape.replace(' ', '')}"])
+
+
 @pytest.mark.parametrize("name", ["vars.yml", "./vars", "/etc/vars.json"])
 def test_a_file_name_without_the_at_sign_is_refused_with_the_fix(name: str) -> None:
     with pytest.raises(InvalidInput, match=f"write `-e @{name}` for a file"):

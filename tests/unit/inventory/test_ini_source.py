@@ -40,6 +40,8 @@ VALUES: Mapping[str, tuple[str, Any]] = {
     "a tuple is a list": ('"(1, 2)"', [1, 2]),
     "a mapping": ("\"{'a': {'b': 1}}\"", {"a": {"b": 1}}),
     "a complex number is text": ("1j", "1j"),
+    "a number too long to be shown is text": (f"0x{'f' * 4000}", f"0x{'f' * 4000}"),
+    "a list with such a number is text": (f"[0x{'f' * 4000}]", f"[0x{'f' * 4000}]"),
     "an ellipsis is text": ('"..."', "..."),
     "bytes are text": ("\"b'x'\"", "x"),
     "a blank in quotes": ('"two words"', "two words"),

@@ -137,6 +137,21 @@ def test_a_dangling_symlink_is_ignored() -> None:
     assert plain(read({}).variables("node1"))["n"] == 1
 
 
+@pytest.mark.parametrize("name", ["group_vars", "group_vars/worker.yml", "group_vars/worker/a.yml"])
+def test_a_vars_file_that_cannot_be_looked_at_is_a_problem(name: str) -> None:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).symlink_to("x" * 300)  # for root, too, the system refuses to look
+    assert [line.partition("; ")[0] for line in problems({})] in (
+        [f"{name}: error: file name too long"],
+        [f"{name}: error: cannot be read: file name too long"],
+    )
+
+
+def test_an_inventory_in_a_directory_that_cannot_be_looked_at_is_one_problem() -> None:
+    path = f"{'x' * 300}/i.yml"
+    assert problems({}, path) == [f"{path}: error: file name too long; give a readable file"]
+
+
 def test_vars_files_of_all_and_ungrouped_are_read() -> None:
     files = {"i.yml": "all: {hosts: {lone: }}\n", "group_vars/ungrouped.yml": "u: 1\n", "group_vars/all.yml": "a: 1\n"}
     assert plain(read(files).variables("lone")) == {"u": 1, "a": 1}

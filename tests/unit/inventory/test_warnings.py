@@ -152,6 +152,17 @@ def test_an_ansible_cfg_that_everybody_can_write_is_ignored(capsys: pytest.Captu
     )
 
 
+def test_an_ansible_cfg_that_cannot_be_looked_at_is_ignored() -> None:
+    write_files({"inv/i.yml": SMALLEST})
+    Path("inv/ansible.cfg").symlink_to("x" * 300)  # for root, too, the system refuses to look
+    assert list(load_inventory(["inv"]).hosts) == ["localhost"]
+
+
+def test_a_password_file_below_the_home_of_nobody_is_not_needed_to_read_an_inventory() -> None:
+    write_files({"inv/i.yml": SMALLEST, "inv/ansible.cfg": "[defaults]\nvault_password_file = ~nobody-here/pw\n"})
+    assert list(load_inventory(["inv"]).hosts) == ["localhost"]
+
+
 def test_a_tag_that_moves_is_a_warning_at_its_line() -> None:
     warnings: list[Problem] = []
     Path("i.yml").write_text(SMALLEST.replace("command:", "image: {name: registry.example.com:5000/train}, command:"))

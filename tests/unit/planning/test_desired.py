@@ -140,6 +140,16 @@ def test_templates_can_use_the_cluster_variables() -> None:
     assert "--world=7" in container("ps/0", own).argv
 
 
+def test_variables_of_the_inventory_can_use_the_cluster_variables() -> None:
+    text = PLACED % "wiring: tf_config"
+    text = text.replace("    tfprov:", '    of_all: "{{ ps_hosts }}"\n    place: "r{{ rank }}"\n    tfprov:', 1)
+    text = text.replace('"{{ ps_hosts }}", ', '"{{ of_all }}", ').replace('"{{ rank }}"', '"{{ place }}"')
+    desired = container("worker/1", text)
+    assert (desired.argv[2], desired.env["RANK"]) == ("h1:2222,h2:2222", "r1")
+    with pytest.raises(InvalidInput, match=r"only a chief and workers have a `rank`, and ps/0 is neither"):
+        container("ps/0", text.replace("flags: {", 'flags: {place: "{{ place }}", '))
+
+
 def test_users_may_set_the_wiring_flags_if_tfprov_appends_none() -> None:
     for wiring in ("wiring: tf_config", "wiring: {flags: {job_name: --role}}", "strategy: single"):
         inventory = f"all: {{vars: {{tfprov: {{cluster: lab, {wiring}, command: [x], flags: {{job_name: mine}}}}}}}}"

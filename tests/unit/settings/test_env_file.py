@@ -103,6 +103,10 @@ def test_a_file_that_is_not_there_is_named_where_it_is_set() -> None:
         InvalidInput, match=r"inventory\.yml:6:17: error: `.*gone\.env` does not exist; correct `env_file`"
     ):
         environment({}, "./gone.env")
+    with pytest.raises(
+        InvalidInput, match=r"inventory\.yml:6:17: error: `.*~nobody-here/a\.env` does not exist; correct"
+    ):
+        environment({}, "~nobody-here/a.env")
     Path("dir.env").mkdir()
     with pytest.raises(InvalidInput, match=r"is a directory, not a file"):
         environment({}, "./dir.env")
@@ -114,7 +118,10 @@ def test_the_files_are_no_code() -> None:
     assert Path("a.env").resolve() in {path.resolve() for path in never_code(Path("inventory.yml"), roles)}
 
 
-SECRETS = {"WANDB": "wandb-secret-value", "HF_TOKEN": "lookup-secret-value", "FILE_PASSWORD": "file-secret-value"}
+SECRETS = {
+    "WANDB": "wandb-secret-value", "HF_TOKEN": "lookup-secret-value", "MODEL_API_KEY": "key-secret-value",
+    "FILE_PASSWORD": "file-secret-value",
+}  # fmt: skip
 FROM_ENVIRONMENT = """\
 all:
   vars:
@@ -122,7 +129,8 @@ all:
       cluster: linear
       command: [python, -V]
       env_file: ./a.env
-      env: {TAGGED: !env WANDB, LOOKED: "{{ lookup('env', 'HF_TOKEN') }}", PLAIN: "{{ lookup('env', 'PLAIN') }}"}
+      env: {TAGGED: !env WANDB, LOOKED: "{{ lookup('env', 'HF_TOKEN') }}", PLAIN: "{{ lookup('env', 'PLAIN') }}",
+            OPENS: "{{ lookup('env', 'MODEL_API_KEY') }}", EXPANDED: "{{ 'x-${MODEL_API_KEY}' | expandvars }}"}
   children:
     ps: {hosts: {localhost: }}
     worker: {hosts: {localhost: }}
@@ -138,11 +146,12 @@ def test_a_secret_from_the_environment_is_in_no_plan_spec_or_output(
     Path("inventory.yml").write_text(FROM_ENVIRONMENT)
     context = make_context(FROM_ENVIRONMENT.replace("env_file: ./a.env", f"env_file: {Path('a.env').resolve()}"))
     worker = next(one for one in context.wanted if one.task.name == "worker/0")
-    assert {name: worker.env[name] for name in ("TAGGED", "LOOKED", "FILE_PASSWORD", "PLAIN")} == {
-        "TAGGED": "wandb-secret-value", "LOOKED": "lookup-secret-value", "FILE_PASSWORD": "file-secret-value",
-        "PLAIN": "plain-value",
+    assert {name: worker.env[name] for name in ("TAGGED", "LOOKED", "OPENS", "FILE_PASSWORD", "PLAIN")} == {
+        "TAGGED": "wandb-secret-value", "LOOKED": "lookup-secret-value", "OPENS": "key-secret-value",
+        "FILE_PASSWORD": "file-secret-value", "PLAIN": "plain-value",
     }  # fmt: skip
-    assert worker.secret == {"TAGGED", "LOOKED", "FILE_PASSWORD"}
+    assert worker.env["EXPANDED"] == "x-key-secret-value"
+    assert worker.secret == {"TAGGED", "LOOKED", "OPENS", "EXPANDED", "FILE_PASSWORD"}
     spec = json.dumps(worker.spec) + " ".join(worker.argv)
     assert "plain-value" in spec
     outputs = [run_command(capsys, *words) for words in (

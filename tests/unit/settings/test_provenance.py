@@ -85,6 +85,21 @@ def test_all_values_and_defaults_are_listed(ask: Ask) -> None:
     assert "hunter22" not in "".join(shown)
 
 
+def test_a_value_differs_from_task_to_task_if_a_variable_in_it_does(ask: Ask) -> None:
+    places = '    place: "{{ task.index }}"\n    master: "{{ chief_address }}"\n    data_root: /data\n'
+    flags = '{a: "{{ place }}", b: "{{ master }}", c: "{{ data_root }}/rank", '
+    text = INVENTORY.replace("    data_root: /data\n", places).replace(
+        "flags: {train_steps: 2000", f"flags: {flags}d: 2"
+    )
+    Path("inventory.yml").write_text(text)
+    shown = [line.partition(" inventory.yml")[0] for line in lines(ask("node2", "tfprov.flags"))]
+    assert [line for line in shown if line.startswith("tfprov.flags.")][:3] == [
+        "tfprov.flags.a (differs from task to task)",
+        "tfprov.flags.b (differs from task to task)",
+        "tfprov.flags.c /data/rank",
+    ]
+
+
 def test_a_scalar_overrides_a_whole_mapping(ask: Ask) -> None:
     shown = lines(ask("node4", "tfprov.flags"))
     assert shown[0] == "tfprov.flags 5 inventory.yml:16:72 (host)"

@@ -166,6 +166,8 @@ def test_the_value_of_a_short_option_may_be_the_next_word(letter: str) -> None:
         ("-p 2x", "has the port `2x`", "give one from 1 to 65535"),
         ("-J a,b@", "has the gateway `a,b@`", "write `[user@]host[:port]`"),
         ("-F /no/such", "names the file `/no/such`, which does not exist", "correct the path behind `-F`"),
+        (f"-F {'x' * 256}", f"names the file `{'x' * 57}...`, which cannot be read: file name too long",
+         "correct the path behind `-F`"),
         ("-o UserKnownHostsFile=/dev/null", "has UserKnownHostsFile=/dev/null, which stores no host keys",
          "remove it, or name a file"),
         ("-o UserKnownHostsFile=None", "has UserKnownHostsFile=None, which stores no host keys",

@@ -48,6 +48,8 @@ def test_a_stored_order_has_no_secrets_and_says_so(tmp_path: Path) -> None:
     assert stored is not None
     assert (list(stored.extra), stored.left_out) == (["steps=5", "@vars.yml", "@token.yml"], True)
     assert (stored.may_start, stored.discard, stored.secrets) == (False, True, ())
+    replace(ORDER, extra=["tfprov.env.WANDB_API_KEY=letmein"]).store(run)
+    assert "letmein" not in run.supervisor_file.read_text()
     replace(ORDER, extra=["steps=5"]).store(run)
     assert (again := SupervisorOrder.stored(run)) is not None
     assert not again.left_out

@@ -1,6 +1,8 @@
 """The messages of filters, tests and names in templates, and their limits."""
 
+from collections.abc import Callable
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -122,6 +124,9 @@ def test_an_error_is_reported_in_words(text: str, message: str) -> None:
         ("{{ range(3) | map('string') }}", ["0", "1", "2"]),
         ("{{ range(999999) | list | length }}", 999_999),
         ("{{ omit | string }}", "omit"),
+        ("{{ 'inf' | float }}", float("inf")),
+        ("{{ [nope | default('-inf' | float), 1] | min }}", float("-inf")),
+        ("{{ {'a': 'nan' | float}['a'] is nan }}", True),
         ("{{ 'x' | ansible.builtin.quote }}", "x"),
     ],
 )
@@ -189,6 +194,10 @@ def test_an_unsupported_filter_of_ansible_is_reported_as_such(name: str) -> None
          "is unsafe; use plain variables and filters")),
         ("{{ range(1000001) }}", ("the template renders to a value of more than 1,000,000 characters or elements; "
          "make it smaller")),
+        ("{{ 'a: 1\nb: c: d' | from_yaml }}", ("the template failed: from_yaml: line 2: a second `: ` on one line; "
+         "quote the value")),
+        ("{{ ('f' * 4000) | int(base=16) }}", "the template renders to a number that is too large; make it smaller"),
+        ("{{ {('f' * 4000) | int(base=16): 1} }}", "the template renders to a number that is too large; make it smaller"),
         ("{{ omit }}", "the template renders to `omit`, which is not a value; write `default('')`"),
         ("{{ l.append }}", "no `append` in the list; correct the name or the number"),
         ("{{ l | random }}", ("the template failed: chance would make another plan of every run: "
@@ -235,6 +244,32 @@ def test_a_lookup_names_the_file_it_cannot_read(tmp_path: Path) -> None:
     look = "{{ lookup('file', 'text', %s) }}"
     assert render_value(look % "lstrip=true", inventory_dir=str(tmp_path)) == "two"
     assert render_value(look % "rstrip=false", inventory_dir=str(tmp_path)) == "  two  \n\n"
+
+
+def test_renderings_in_several_threads_have_variables_of_their_own(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "name").write_text(name)
+    begun, over = Event(), Event()
+    values: list[str] = []
+
+    def render(name: str, meanwhile: Callable[[], bool]) -> None:
+        text = "{{ meanwhile() and lookup('file', 'name') }}"
+        values.append(render_value(text, inventory_dir=str(tmp_path / name), meanwhile=meanwhile))
+
+    def stay_in_the_middle() -> bool:
+        begun.set()
+        return over.wait(10)
+
+    def begin_the_other() -> bool:
+        other.start()
+        return begun.wait(10)
+
+    other = Thread(target=render, args=("two", stay_in_the_middle))
+    render("one", begin_the_other)
+    over.set()
+    other.join()
+    assert values == ["one", "two"]
 
 
 def test_the_value_of_a_template_has_a_limited_depth_and_size() -> None:

@@ -219,6 +219,7 @@ def test_a_missing_password_is_one_error_for_all_values() -> None:
 EXECUTABLE_FIX = "remove its executable bit if it holds the password itself"
 PASSWORD_ERRORS = {
     "missing": ("nowhere", "`nowhere` does not exist; correct the path"),
+    "of nobody": ("~nobody-here/pw", "`~nobody-here/pw` does not exist; correct the path"),
     "a directory": (".", "`.` cannot be read: is a directory; give a readable file"),
     "empty": ("empty", "`empty` has no password in it; write the password into it"),
     "no program": (
@@ -446,6 +447,17 @@ def test_connection_variables_may_be_encrypted(vault: Vault) -> None:
     assert f"{message}, or write it in plain" in problems(f"image: {{name: x}}\n{variables}", vault)
     assert problems(f"env: {{}}\n    ansible_port: {value(port, 6)}", vault) == [
         "`ansible_port` is secret, and invalid; for example `ansible_port: 22`"
+    ]
+
+
+def test_an_invalid_connection_variable_is_not_repeated_if_it_is_encrypted(vault: Vault) -> None:
+    user, args, key = encrypt("hunter2", "-p hunter2", "hunter2")  # too short to be masked in messages
+    variables = f"    ansible_become: true\n    ansible_become_user: {value(user, 6)}"
+    variables += f"    ansible_ssh_common_args: {value(args, 6)}    ansible_private_key_file: {value(key, 6)}"
+    assert problems(f"image: {{name: x}}\n{variables}", vault) == [
+        "`ansible_become_user` is secret, and invalid; use `root`, or remove it",
+        "`ansible_ssh_common_args` is secret, and invalid; give one from 1 to 65535",
+        "`ansible_private_key_file` is secret, and invalid; correct the path",
     ]
 
 

@@ -83,10 +83,15 @@ class _Adapter:
         raw = self.resolve(raw)
         default = None if is_needed or "Default:" in raw["description"] else raw.get("default")
         words = "" if default is None else f"`{_default_text(default)}`"
-        if _is_empty(raw) and not is_needed:
+        if not is_needed and (_is_empty(raw) or self.begins_empty(raw)):
             words = "none"
         about = {"default": default} if default is not None else {}
         return described(raw["description"], {**self.value(raw), **about}, examples=raw["examples"], default=words)
+
+    def begins_empty(self, raw: Schema) -> bool:
+        """Whether the default of a setting with several forms, of which one is a list, is an empty list."""
+        has_default = "default" in raw or "Default:" in raw["description"]
+        return not has_default and any(map(_is_empty, map(self.resolve, _alternatives(raw))))
 
     def value(self, raw: Schema, *, in_list: bool = False) -> Schema:
         """Return the schema of a value."""

@@ -10,6 +10,7 @@ import yaml
 from jinja2 import TemplateRuntimeError
 from jinja2.exceptions import SecurityError
 
+from tfprov.errors import InvalidInput
 from tfprov.model.yaml_node import plain
 from tfprov.templating.lazy_values import to_plain
 from tfprov.templating.limits import MAX_OUTPUT, TOO_LARGE
@@ -118,7 +119,12 @@ def _dump(value: Any, flow: bool | None, options: dict[str, Any]) -> str:
 
 def from_yaml(text: str | None) -> Any:
     """Parse YAML."""
-    return None if text is None or not text.strip() else plain(parse(text, "from_yaml"))
+    try:
+        return None if text is None or not text.strip() else plain(parse(text, "from_yaml"))
+    except InvalidInput as error:  # the line to correct is that of the template
+        first = error.problems[0]
+        line = f"line {first.at.line}: " if first.at.line else ""
+        raise TemplateRuntimeError(f"from_yaml: {line}{first.what}; {first.fix}") from None
 
 
 def _check_indent(options: dict[str, Any]) -> None:

@@ -15,13 +15,15 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote_plus, urlsplit
 
-from jinja2 import Environment, TemplateRuntimeError, Undefined, pass_environment
+from jinja2 import Environment, TemplateRuntimeError, Undefined, pass_context, pass_environment
 from jinja2.exceptions import SecurityError
+from jinja2.runtime import Context
 
 from tfprov.templating.filters import lists as filters_lists
 from tfprov.templating.filters import numbers as filters_numbers
 from tfprov.templating.lazy_values import to_plain
 from tfprov.templating.limits import MAX_OUTPUT, TOO_LARGE
+from tfprov.templating.lookups import note_variable
 
 _NAMESPACE = uuid.UUID("361E6D51-FAEC-444A-9079-341386DA8E2E")
 """The namespace of Ansible's UUIDs."""
@@ -192,6 +194,14 @@ def url_parts(value: str, query: str = "") -> Any:
 # -- paths ------------------------------------------------------------------------------------------------------------
 
 
+@pass_context  # Jinja2 calls a filter without the context when it compiles a template, once for all renderings
+def expandvars(context: Context, path: str) -> str:
+    """Return a path with environment variables expanded; the secrets among them are those of `lookup('env', …)`."""
+    for name in re.findall(r"\$\{?(\w+)", path):
+        note_variable(context.environment, name)
+    return posixpath.expandvars(path)
+
+
 def path_join(paths: Any) -> str:
     """Join the parts of a path."""
     return paths if isinstance(paths, str) else posixpath.join(*map(str, paths))
@@ -234,7 +244,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "commonpath": commonpath,
     "dirname": posixpath.dirname,
     "expanduser": posixpath.expanduser,
-    "expandvars": posixpath.expandvars,
+    "expandvars": expandvars,
     "extract": extract,
     "hash": digest,
     "mandatory": mandatory,

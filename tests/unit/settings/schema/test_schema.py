@@ -43,6 +43,7 @@ from tfprov.settings.pydantic_errors import to_flow_yaml
 from tfprov.settings.role_settings import INTERPRETER
 from tfprov.settings.schema.ansible_variables import VARIABLES
 from tfprov.settings.schema.inventory_schema import inventory_schema, playbook_schema, variables_schema
+from tfprov.settings.schema.reference_page import reference_page
 from tfprov.settings.schema.settings_schema import arguments_schema, settings_schema
 from tfprov.templating.host_values import is_template
 from tfprov.yamltext.load import load_file, parse
@@ -189,6 +190,11 @@ def test_the_schemas_ship_with_tfprov() -> None:
     assert names == {"inventory.schema.json", "vars.schema.json", "playbook.schema.json", "events.schema.json"}
     included = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert included["force-include"]["schemas"] == "tfprov/schemas"
+
+
+def test_the_page_calls_required_what_is_required() -> None:
+    required = re.findall(r"^\| \[`(\w+)`\].*it is required \|$", reference_page(), re.MULTILINE)
+    assert required == [name for name, field in Settings.model_fields.items() if field.is_required()]
 
 
 def test_the_page_has_every_setting_with_a_yaml_example() -> None:

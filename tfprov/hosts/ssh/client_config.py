@@ -71,7 +71,7 @@ _MAX_HOPS = 8
 class Hop:
     """One SSH server of a route; the last hop is the host itself. `label` names it in messages.
 
-    `host_key_alias` is its name in known_hosts, without the port. `identities_only`: offer only the agent's keys that
+    `host_key_alias` is its name in known_hosts, with `host_key_port`. `identities_only`: offer only the agent's keys that
     are also in a key file. `authentications` are the methods to try, in order; empty for the defaults.
     `host_key_algorithms` and `address_family` have the syntax of ssh_config.
     """
@@ -88,6 +88,12 @@ class Hop:
     authentications: tuple[str, ...] = ()
     host_key_algorithms: str | None = None
     address_family: str = "any"
+    has_alias: bool = False
+
+    @property
+    def host_key_port(self) -> int:
+        """The port that belongs to its name in known_hosts; ssh looks for a HostKeyAlias without one."""
+        return SSH_PORT if self.has_alias else self.port
 
     @property
     def endpoint(self) -> str:
@@ -171,6 +177,7 @@ class _Router:
             ),
             host_key_algorithms=options.get("hostkeyalgorithms"),
             address_family=str(options.get("addressfamily", "any")).lower(),
+            has_alias=bool(options.get("hostkeyalias")),
         )
 
 

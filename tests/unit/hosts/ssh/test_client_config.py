@@ -48,6 +48,7 @@ def test_the_file_supplies_options_missing_in_the_inventory(home: Path) -> None:
     """
     (hop,) = hops(home, text)
     assert (hop.address, hop.user, hop.port, hop.host_key_alias) == ("10.0.0.node1", "trainer", 2222, "the-node")
+    assert hop.host_key_port == 22  # as in ssh, an alias stands for the server whatever its port
     assert hop.key_files == (home / "keys/a", home / "keys/b")
     assert hop.known_hosts == (home / "known", Path("/with blank/known"))
     assert hop.identities_only
@@ -62,6 +63,7 @@ def test_the_inventory_overrides_the_file(home: Path) -> None:
         "known_hosts": (Path("/known"),),
     }
     (hop,) = hops(home, text, **settings)
+    assert hop.host_key_port == 2222
     assert (hop.user, hop.port, hop.known_hosts) == ("me", 2222, (Path("/known"),))
     assert hop.key_files == (Path("/a"), Path("/b"))
 

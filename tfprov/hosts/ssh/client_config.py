@@ -144,7 +144,7 @@ class _Router:
         }
         lines = [f"{key} {value}" for key, value in overrides.items() if value is not None]
         config = paramiko.SSHConfig.from_text("\n".join(["Host *", *lines, "Host *", *self.lines]))
-        return dict(config.lookup(name))
+        return _with_one_proxy(dict(config.lookup(name)))
 
     def _target_options(self) -> dict[str, Any]:
         """Return the options that apply to the target only: ssh does not pass them on to gateways."""
@@ -171,7 +171,7 @@ class _Router:
             key_files=tuple(dict.fromkeys(files)),
             known_hosts=self.target.known_hosts or _known_hosts_files(options),
             identities_only=str(options.get("identitiesonly")).lower() in ("yes", "true"),
-            proxy_command=None if options.get("proxyjump", "none").lower() != "none" else options.get("proxycommand"),
+            proxy_command=options.get("proxycommand"),
             authentications=tuple(
                 filter(None, re.split(r"[\s,]+", options.get("preferredauthentications", "").lower()))
             ),
@@ -179,6 +179,15 @@ class _Router:
             address_family=str(options.get("addressfamily", "any")).lower(),
             has_alias=bool(options.get("hostkeyalias")),
         )
+
+
+def _with_one_proxy(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options with the first of ProxyCommand and ProxyJump, which wins in ssh; paramiko keeps both, in order."""
+    if options.get("proxyjump", "").lower() == "none":  # `ProxyCommand none` wins over a later ProxyJump, this does not
+        del options["proxyjump"]
+    for later in [key for key in options if key in ("proxycommand", "proxyjump")][1:]:
+        del options[later]
+    return options
 
 
 def _known_hosts_files(options: dict[str, Any]) -> tuple[Path, ...]:

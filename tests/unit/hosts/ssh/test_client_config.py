@@ -111,6 +111,13 @@ def test_a_proxy_command_gets_the_final_values(home: Path) -> None:
     assert hops(home, "Host node1\n ProxyJump gw\nHost *\n ProxyCommand x\n")[-1].proxy_command is None
 
 
+def test_the_first_of_proxy_command_and_proxy_jump_wins(home: Path) -> None:
+    text = "Host *\n ProxyJump bastion\n"
+    assert [hop.where for hop in hops(home, text, proxy_command="mine")] == ["node1:22 (through `mine`)"]
+    assert [hop.where for hop in hops(home, f"Host node1\n ProxyCommand none\n{text}")] == ["node1:22"]
+    assert [hop.where for hop in hops(home, "ProxyJump none\nHost *\n ProxyCommand x\n")] == ["node1:22 (through `x`)"]
+
+
 def test_includes_are_read_and_do_not_end_the_stanza(home: Path) -> None:
     (home / "conf.d").mkdir()
     (home / "conf.d" / "a").write_text("Host other\n User wrong\nHost node1\n Port 2222\n")

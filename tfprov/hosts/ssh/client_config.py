@@ -169,7 +169,7 @@ class _Router:
             user=options.get("user") or getpass.getuser(),
             host_key_alias=options.get("hostkeyalias") or options["hostname"],
             key_files=tuple(dict.fromkeys(files)),
-            known_hosts=self.target.known_hosts or _known_hosts_files(options),
+            known_hosts=self.target.known_hosts or _known_hosts_files(name, options),
             identities_only=str(options.get("identitiesonly")).lower() in ("yes", "true"),
             proxy_command=options.get("proxycommand"),
             authentications=tuple(
@@ -190,9 +190,17 @@ def _with_one_proxy(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _known_hosts_files(options: dict[str, Any]) -> tuple[Path, ...]:
+def _known_hosts_files(name: str, options: dict[str, Any]) -> tuple[Path, ...]:
     user, system = options.get("userknownhostsfile", _USER_KNOWN_HOSTS), options.get("globalknownhostsfile")
-    return tuple(_expand(item) for item in shlex.split(f"{user} {system or _GLOBAL_KNOWN_HOSTS}") if item != "none")
+    host = options["hostname"]
+    tokens = {
+        "%%": "%", "%d": "~", "%h": host, "%k": options.get("hostkeyalias") or host, "%n": name,
+        "%p": str(options.get("port", SSH_PORT)), "%r": options.get("user") or getpass.getuser(), "%u": getpass.getuser(),
+    }  # fmt: skip
+    # paramiko has no tokens there; only the user's files have them.
+    files = [re.sub("%.", lambda token: tokens.get(token[0], token[0]), item) for item in shlex.split(user)]
+    files += shlex.split(system or _GLOBAL_KNOWN_HOSTS)
+    return tuple(_expand(item) for item in files if item != "none")
 
 
 def _expand(text: str) -> Path:

@@ -68,6 +68,14 @@ def test_the_inventory_overrides_the_file(home: Path) -> None:
     assert hop.key_files == (Path("/a"), Path("/b"))
 
 
+def test_tokens_in_the_names_of_known_hosts_files_are_replaced(home: Path) -> None:
+    text = "HostName 10.0.0.9\nPort 2222\nUser me\nUserKnownHostsFile ~/kh/%k %d/%n-%h-%p-%r-%% ~/alias/%k\n"
+    text += "GlobalKnownHostsFile /g/%h\n"
+    expected = (home / "kh/10.0.0.9", home / "node1-10.0.0.9-2222-me-%", home / "alias/10.0.0.9", Path("/g/%h"))
+    assert hops(home, text)[-1].known_hosts == expected
+    assert hops(home, f"HostKeyAlias web\n{text}")[-1].known_hosts[0] == home / "kh/web"
+
+
 def test_gateways_come_first_and_have_their_own_stanzas(home: Path) -> None:
     text = """
     Host node1

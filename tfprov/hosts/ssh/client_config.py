@@ -230,6 +230,10 @@ def _parse_jump(item: str) -> tuple[str | None, str, int | None]:
     return user or None, name, int(port) if port else None
 
 
+_LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*)")
+"""A keyword and its arguments, with blanks, tabs or an equals sign in between."""
+
+
 def _read_lines(path: Path, depth: int) -> Iterator[str]:
     """Yield the lines of a configuration file and of its includes; nothing for a missing file."""
     try:
@@ -238,13 +242,14 @@ def _read_lines(path: Path, depth: int) -> Iterator[str]:
         return
     stanza = "Host *"
     for line in lines:
-        key, _, value = line.strip().replace("=", " ", 1).partition(" ")
-        if key.lower() == "include" and depth:
+        match = _LINE.match(line)
+        key, value = (match[1].lower(), match[2]) if match else ("", "")
+        if key == "include" and depth:
             for included in _included_files(value, path):
                 yield from _read_lines(included, depth - 1)
             yield stanza  # the next lines belong to this stanza, not to the last one of the included file
             continue
-        if key.lower() in ("host", "match"):
+        if key in ("host", "match"):
             stanza = line
         yield line
 

@@ -134,6 +134,14 @@ def test_includes_are_read_and_do_not_end_the_stanza(home: Path) -> None:
     assert (hop.port, hop.user, hop.key_files) == (2222, "right", (Path("/k"),))
 
 
+def test_a_tab_may_follow_a_keyword(home: Path) -> None:
+    (home / "other").write_text("Host other\n User wrong\n")
+    (hop,) = hops(home, "Host\tnode2\n\tInclude\tother\n\tPort\t1\nHost\tnode1\n\tInclude\tother\n\tUser\tright\n")
+    assert (hop.user, hop.port) == ("right", 22)
+    (home / "all").write_text("Port 2222\n")
+    assert hops(home, "Include\tall\n")[0].port == 2222
+
+
 def test_circular_includes_end(home: Path) -> None:
     assert hops(home, "Include config\nUser me\n")[0].user == "me"
 

@@ -258,4 +258,5 @@ def _included_files(value: str, path: Path) -> Iterator[Path]:
     """Yield the files that an `Include` matches, relative to the directory of the file, as in ssh."""
     for pattern in shlex.split(value):
         path_pattern = path.expanduser().parent / Path(pattern).expanduser()
-        yield from map(Path, sorted(glob.glob(str(path_pattern))))  # noqa: PTH207  the pattern may be absolute
+        matches = map(Path, sorted(glob.glob(str(path_pattern))))  # noqa: PTH207  the pattern may be absolute
+        yield from (match for match in matches if not match.is_dir())  # a directory is an empty file for ssh

@@ -142,6 +142,12 @@ def test_a_tab_may_follow_a_keyword(home: Path) -> None:
     assert hops(home, "Include\tall\n")[0].port == 2222
 
 
+def test_a_directory_among_the_includes_is_skipped(home: Path) -> None:
+    (home / "conf.d" / "old").mkdir(parents=True)
+    (home / "conf.d" / "a").write_text("Port 2222\n")
+    assert hops(home, "Include conf.d/*\n")[0].port == 2222
+
+
 def test_circular_includes_end(home: Path) -> None:
     assert hops(home, "Include config\nUser me\n")[0].user == "me"
 

@@ -241,17 +241,37 @@ def _read_lines(path: Path, depth: int) -> Iterator[str]:
     except FileNotFoundError:
         return
     stanza = "Host *"
-    for line in lines:
-        match = _LINE.match(line)
+    for text in lines:
+        line, match = text, _LINE.match(text)
         key, value = (match[1].lower(), match[2]) if match else ("", "")
         if key == "include" and depth:
             for included in _included_files(value, path):
                 yield from _read_lines(included, depth - 1)
             yield stanza  # the next lines belong to this stanza, not to the last one of the included file
             continue
+        if key == "match":
+            line = _normalized_match(value)
         if key in ("host", "match"):
             stanza = line
         yield line
+
+
+_CRITERIA = ("all", "canonical", "final", "exec", "host", "localuser", "originalhost", "user")
+
+
+def _normalized_match(value: str) -> str:
+    """Return a Match for paramiko, which takes keywords with capitals, and those that it lacks, for fulfilled."""
+    criteria, words = [], shlex.split(value)
+    while words and not words[0].startswith("#"):
+        keyword = words.pop(0).lower()
+        if keyword.lstrip("!") not in _CRITERIA:
+            raise ValueError(f"`Match {printable(keyword)}` is not supported")
+        criteria.append(keyword)
+        if keyword.lstrip("!") not in ("all", "canonical", "final"):
+            criteria += words[:1]
+            del words[:1]
+    # ssh allows `final all`, and paramiko `all` alone.
+    return f"Match {shlex.join(criteria[:-1] if criteria[1:] == ['all'] else criteria)}"
 
 
 def _included_files(value: str, path: Path) -> Iterator[Path]:

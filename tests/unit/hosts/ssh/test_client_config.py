@@ -134,6 +134,13 @@ def test_includes_are_read_and_do_not_end_the_stanza(home: Path) -> None:
     assert (hop.port, hop.user, hop.key_files) == (2222, "right", (Path("/k"),))
 
 
+def test_keywords_of_match_may_have_capitals(home: Path) -> None:
+    text = "Match Host other\n Port 1\nMatch !Host node1 User x\n Port 2\nMatch OriginalHost node1 # mine\n Port 3\n"
+    assert hops(home, text)[0].port == 3
+    assert hops(home, "Match Final all\n Port 4\n")[0].port == 4
+    assert hops(home, "Match ALL\n Port 5\n")[0].port == 5
+
+
 def test_a_tab_may_follow_a_keyword(home: Path) -> None:
     (home / "other").write_text("Host other\n User wrong\n")
     (hop,) = hops(home, "Host\tnode2\n\tInclude\tother\n\tPort\t1\nHost\tnode1\n\tInclude\tother\n\tUser\tright\n")
@@ -157,6 +164,8 @@ def test_circular_includes_end(home: Path) -> None:
     [
         ("User\n", "Unparsable line User"),
         ("Port many\n", "invalid literal"),
+        ("Match localnetwork 10.0.0.0/8\n Port 1\n", "`Match localnetwork` is not supported"),
+        ("Match host\n Port 1\n", "Missing parameter"),
         ("ProxyJump :22\n", "ProxyJump :22 is not [user@]host[:port]"),
         ("ProxyJump gw:ssh\n", "is not [user@]host[:port]"),
         ("Host node1\n ProxyJump a\nHost a\n ProxyJump b\nHost b\n ProxyJump a\n", "in a circle"),

@@ -234,35 +234,44 @@ _LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*)")
 """A keyword and its arguments, with blanks, tabs or an equals sign in between."""
 
 
-def _read_lines(path: Path, depth: int) -> Iterator[str]:
-    """Yield the lines of a configuration file and of its includes; nothing for a missing file."""
+def _read_lines(path: Path, depth: int, within: str = "") -> Iterator[str]:
+    """Yield the lines of a configuration file and of its includes; nothing for a missing file.
+
+    `within` are the criteria of the block that includes the file: its own blocks apply where these are fulfilled, too.
+    """
     try:
         lines = path.expanduser().read_text(errors="replace").splitlines()
     except FileNotFoundError:
         return
-    stanza = "Host *"
-    for text in lines:
-        line, match = text, _LINE.match(text)
+    criteria, block = within, f"Match {within}" if within else "Host *"
+    for line in lines:
+        match = _LINE.match(line)
         key, value = (match[1].lower(), match[2]) if match else ("", "")
         if key == "include" and depth:
             for included in _included_files(value, path):
-                yield from _read_lines(included, depth - 1)
-            yield stanza  # the next lines belong to this stanza, not to the last one of the included file
-            continue
-        if key == "match":
-            line = _normalized_match(value)
-        if key in ("host", "match"):
-            stanza = line
-        yield line
+                yield from _read_lines(included, depth - 1, criteria)
+                yield block  # what follows belongs to this block, not to the last one of the included file
+        elif key in ("host", "match"):
+            criteria = " ".join(filter(None, (within, _criteria(key, value))))
+            block = line if key == "host" and not within else f"Match {criteria or 'all'}"
+            yield block
+        else:
+            yield line
 
 
 _CRITERIA = ("all", "canonical", "final", "exec", "host", "localuser", "originalhost", "user")
 
 
-def _normalized_match(value: str) -> str:
-    """Return a Match for paramiko, which takes keywords with capitals, and those that it lacks, for fulfilled."""
-    criteria, words = [], shlex.split(value)
-    while words and not words[0].startswith("#"):
+def _criteria(key: str, value: str) -> str:
+    """Return the criteria of a Host or a Match as those of a Match; empty for every host.
+
+    paramiko takes keywords with capitals, and those that it lacks, for fulfilled.
+    """
+    criteria: list[str] = []
+    words = shlex.split(value)
+    if key == "host":
+        return "" if words == ["*"] else f"originalhost {shlex.quote(','.join(words))}"
+    while words and not words[0].startswith("#"):  # a comment
         keyword = words.pop(0).lower()
         if keyword.lstrip("!") not in _CRITERIA:
             raise ValueError(f"`Match {printable(keyword)}` is not supported")
@@ -270,8 +279,8 @@ def _normalized_match(value: str) -> str:
         if keyword.lstrip("!") not in ("all", "canonical", "final"):
             criteria += words[:1]
             del words[:1]
-    # ssh allows `final all`, and paramiko `all` alone.
-    return f"Match {shlex.join(criteria[:-1] if criteria[1:] == ['all'] else criteria)}"
+    # `all` stands alone, or behind `final`, and excludes nothing; paramiko allows it alone.
+    return shlex.join(criteria[:-1] if criteria[-1:] == ["all"] else criteria)
 
 
 def _included_files(value: str, path: Path) -> Iterator[Path]:

@@ -155,6 +155,19 @@ def test_a_directory_among_the_includes_is_skipped(home: Path) -> None:
     assert hops(home, "Include conf.d/*\n")[0].port == 2222
 
 
+def test_an_include_in_a_block_applies_to_its_hosts_only(home: Path) -> None:
+    (home / "gpus").write_text("Port 2222\nHost *\n User gpu\nHost node1 node2\n IdentityFile /k\nInclude deep\n")
+    (home / "deep").write_text("Match all\n IdentityFile /deep\nMatch originalhost node2\n IdentityFile /no\n")
+    (home / "last").write_text("Host other\n Port 1\n")
+    (home / "more").write_text("IdentitiesOnly yes\n")
+    for block in ("Host node1", "Match localuser * originalhost n*1", "Match host node1"):
+        text = f"{block}\n Include gpus last more\nHost *\n User me\n Port 22\n"
+        (hop,), (other,) = hops(home, text), hops(home, text, "node2")
+        assert (hop.port, hop.user, hop.key_files) == (2222, "gpu", (Path("/k"), Path("/deep")))
+        assert (other.port, other.user, other.key_files) == (22, "me", ())
+        assert (hop.identities_only, other.identities_only) == (True, False)
+
+
 def test_circular_includes_end(home: Path) -> None:
     assert hops(home, "Include config\nUser me\n")[0].user == "me"
 

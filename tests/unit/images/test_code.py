@@ -158,6 +158,26 @@ def test_ignore_patterns_match_as_in_docker(patterns: str, name: str, left_out: 
     assert Ignore(patterns.splitlines()).matches(name) is left_out
 
 
+@pytest.mark.parametrize("pattern", ["[]", "[z-a]", "lib/[^]/a"])
+def test_a_pattern_that_is_none_is_an_error_at_its_line(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / ".dockerignore").write_text(f"# caches\n{pattern}\n")
+    with pytest.raises(InvalidInput) as caught:
+        pack(tmp_path, AT)
+    assert str(caught.value).startswith(f"{tmp_path}/.dockerignore:2:0: error: `{pattern}` is no pattern: ")
+
+
+@pytest.mark.filterwarnings("error")
+def test_only_a_dash_has_a_meaning_in_a_character_class() -> None:
+    for pattern, matching, other in (
+        ("[[&&b]", "&", "a"),
+        ("[^[a]", "x", "["),
+        ("[\\d-f]", "e", "1"),
+        ("[\\]]", "]", "a"),
+    ):
+        assert Ignore([pattern]).matches(matching)
+        assert not Ignore([pattern]).matches(other)
+
+
 def test_an_ignored_directory_is_entered_only_for_exceptions() -> None:
     assert Ignore(["data"]).prunes("data")
     assert not Ignore(["data", "!data/keep"]).prunes("data")

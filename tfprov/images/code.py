@@ -156,7 +156,13 @@ def _files(
     ignore_file = directory / ".dockerignore"
     ignore = Ignore([*_ALWAYS_IGNORED, *_read_patterns(ignore_file), *left_out])
     entries: list[tuple[str, Path]] = []
-    for parent, folders, files in os.walk(directory):
+
+    def refuse(error: OSError) -> None:
+        """Raise the error of a directory that cannot be read: os.walk leaves it out without a word."""
+        if not ignore.matches(_relative_name(Path(error.filename), directory)):
+            raise error
+
+    for parent, folders, files in os.walk(directory, onerror=refuse):
         base = Path(parent)
         below = {name: _relative_name(base / name, directory) for name in (*folders, *files)}
         folders[:] = [name for name in folders if below[name] not in never and not _prunes(ignore, below[name], kept)]

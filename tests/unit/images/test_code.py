@@ -1,10 +1,12 @@
 """The training program as a reproducible archive."""
 
+import errno
 import io
 import os
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,6 +108,24 @@ def test_a_path_that_is_no_directory_is_an_error_at_its_line(tmp_path: Path, nam
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInput, match=rf"inventory.yml:5:7: error: `code`: .*{name} {reason}"):
         pack(tmp_path / name, AT)
+
+
+def test_a_directory_that_cannot_be_read_is_an_error_unless_it_is_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scandir = os.scandir
+    write(tmp_path, {"main.py": "", "secret/a.py": ""})
+
+    def refusing(path: str) -> Any:
+        if Path(path).name == "secret":  # root, who runs these tests in containers, may read any directory
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(InvalidInput, match=f"`code`: Permission denied: {tmp_path}/secret; make it readable"):
+        pack(tmp_path, AT)
+    (tmp_path / ".dockerignore").write_text("secret\n!main.py\n")
+    assert names(pack(tmp_path, AT)) == [".dockerignore", "main.py"]
 
 
 def test_an_empty_directory_is_code_too(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tfprov.cli.options import cluster_option, source_options, vault_of
+from tfprov.cli.options import cluster_option, source_options, sources_of, vault_of
 from tfprov.cli.output import Printer
 from tfprov.cli.printing.json_events import JsonEvents, events_option
 from tfprov.errors import INTERRUPTED, TfprovError, Usage
@@ -65,9 +65,7 @@ def _newest(history: RunHistory, cluster: str | None) -> str:
 
 def _supervise(directory: RunDir, options: dict[str, Any]) -> None:
     """Start a new supervisor with the options of the old one, and with passwords of now."""
-    order = SupervisorOrder.stored(directory) or SupervisorOrder.of_options(
-        options, [*options["sources"]] or ["inventory.yml"], time.time()
-    )
+    order = SupervisorOrder.stored(directory) or SupervisorOrder.of_options(options, sources_of(options), time.time())
     if options["sources"]:
         order = replace(order, sources=tuple(options["sources"]))
     if options["extra"]:

@@ -62,3 +62,14 @@ def test_the_inventory_of_a_run_without_an_order_is_that_of_the_environment(
     assert supervise().sources == ("inventory.yml",)
     monkeypatch.setenv("TFPROV_INVENTORY", "/lab/lab.yml")
     assert (supervise().sources, supervise().directory) == (("/lab/lab.yml",), os.getcwd())  # noqa: PTH109
+
+
+def test_files_of_the_options_are_those_of_the_working_directory(supervise: Supervise, tmp_path: Path) -> None:
+    stored = SupervisorOrder("/of/run", ["lab.yml"], 1.0, extra=["@lab-vars.yml"])
+    assert (supervise(stored).sources, supervise(stored).extra) == (["lab.yml"], ["@lab-vars.yml"])
+    (tmp_path / "other.yml").touch()
+    (tmp_path / "vars.yml").touch()
+    order = supervise(stored, sources=("other.yml", "node1,node2"), extra=("@vars.yml", "steps=5"))
+    assert (order.directory, order.begun) == ("/of/run", 1.0)
+    assert order.sources == (f"{tmp_path}/other.yml", "node1,node2")
+    assert order.extra == (f"@{tmp_path}/vars.yml", "steps=5")

@@ -151,6 +151,8 @@ def _copy_to_local(remote: Stream, local: socket.socket) -> None:
         while data := remote.recv(_PIECE):
             local.sendall(data)
         local.shutdown(socket.SHUT_WR)
+        return
+    _shut_down(local)  # the host is lost, or the browser has gone: what waits for either of them ends
 
 
 def _is_open(end: Stream | socket.socket) -> bool:

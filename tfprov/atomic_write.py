@@ -6,6 +6,7 @@ import functools
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -53,12 +54,13 @@ def _write_flushed(descriptor: int, data: bytes, path: Path) -> None:
 
 
 def replace_output(path: Path, data: bytes) -> None:
-    """Replace a file that a user named: a symlink still leads to it, and a device or a pipe takes the data."""
+    """Replace a file that a user named: it keeps its mode, a symlink leads to it, and a device or a pipe takes the data."""
     if path.exists() and not path.is_file():
         with path.open("wb") as sink:
             sink.write(data)
     else:
-        replace(Path(os.path.realpath(path)), data)
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+        replace(Path(os.path.realpath(path)), data, mode=mode)
 
 
 def write_whole(descriptor: int, data: bytes) -> None:

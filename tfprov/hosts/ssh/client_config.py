@@ -232,6 +232,9 @@ def _parse_jump(item: str) -> tuple[str | None, str, int | None]:
 
 _LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*)")
 """A keyword and its arguments, with blanks, tabs or an equals sign in between."""
+_COMMENT = re.compile(r'(\s*\w(?:"[^"]*"|[^"])*?)\s+#.*')
+_RAW = re.compile(r"\s*(proxy|local|remote|knownhosts)command\b", re.IGNORECASE)
+"""These take the rest of the line as it is."""
 
 
 def _read_lines(path: Path, depth: int, within: str = "") -> Iterator[str]:
@@ -244,7 +247,9 @@ def _read_lines(path: Path, depth: int, within: str = "") -> Iterator[str]:
     except FileNotFoundError:
         return
     criteria, block = within, f"Match {within}" if within else "Host *"
-    for line in lines:
+    for text in lines:
+        comment = _COMMENT.fullmatch(text)
+        line = comment[1] if comment and not _RAW.match(text) else text
         match = _LINE.match(line)
         key, value = (match[1].lower(), match[2]) if match else ("", "")
         if key == "include" and depth:
@@ -271,7 +276,7 @@ def _criteria(key: str, value: str) -> str:
     words = shlex.split(value)
     if key == "host":
         return "" if words == ["*"] else f"originalhost {shlex.quote(','.join(words))}"
-    while words and not words[0].startswith("#"):  # a comment
+    while words:
         keyword = words.pop(0).lower()
         if keyword.lstrip("!") not in _CRITERIA:
             raise ValueError(f"`Match {printable(keyword)}` is not supported")

@@ -141,6 +141,23 @@ def test_keywords_of_match_may_have_capitals(home: Path) -> None:
     assert hops(home, "Match ALL\n Port 5\n")[0].port == 5
 
 
+def test_a_comment_may_follow_an_option(home: Path) -> None:
+    text = """
+    Host other # not node1
+      User wrong
+    # Host node1 # none
+    Host node1  # the GPU
+      User me # not you
+      IdentityFile "/a # b" # mine
+      IdentityFile /c#d
+      Port 2222 # x
+      ProxyCommand nc %h %p # it has a shell
+    """
+    (hop,) = hops(home, text)
+    assert (hop.user, hop.port, hop.key_files) == ("me", 2222, (Path("/a # b"), Path("/c#d")))
+    assert hop.proxy_command == "nc node1 2222 # it has a shell"
+
+
 def test_a_tab_may_follow_a_keyword(home: Path) -> None:
     (home / "other").write_text("Host other\n User wrong\n")
     (hop,) = hops(home, "Host\tnode2\n\tInclude\tother\n\tPort\t1\nHost\tnode1\n\tInclude\tother\n\tUser\tright\n")

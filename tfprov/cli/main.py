@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from tfprov import __version__
-from tfprov.cli.escape_sequences import Screened
+from tfprov.cli.escape_sequences import Screened, write_any_text
 from tfprov.cli.printing.colour import add_colour_option
 from tfprov.errors import (
     HUNG_UP,
@@ -146,6 +146,7 @@ def main() -> NoReturn:
         from tfprov.cli.shells.answer import VARIABLE, answer  # noqa: PLC0415  a shell asks for it at a TAB only
 
         sys.exit(answer(tfprov, os.environ[VARIABLE]))
+    write_any_text(sys.stdout)
     sys.stdout, sys.stderr = Screened(sys.stdout), Screened(sys.stderr)
     terminated: list[int] = []
 

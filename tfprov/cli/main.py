@@ -27,6 +27,7 @@ from tfprov.errors import (
     CombinedError,
     HangUp,
     InvalidInput,
+    Terminated,
     TfprovError,
     mask_secrets,
 )
@@ -153,7 +154,7 @@ def main() -> NoReturn:
     def terminate(number: int, _frame: FrameType | None) -> NoReturn:
         """Drain as after Ctrl-C."""
         terminated.append(number)
-        raise KeyboardInterrupt
+        raise Terminated
 
     signal.signal(signal.SIGTERM, terminate)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it

@@ -1,7 +1,8 @@
-"""The forward of a local port: what a browser sees when the host is lost."""
+"""The forward of a local port: many connections, and what a browser sees when the host is lost."""
 
 import socket
 import threading
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -55,3 +56,15 @@ def test_a_request_ends_when_the_host_is_lost() -> None:
         assert channel.asked.wait(5)
         channel.lost.set()
         assert browser.recv(1) == b""
+
+
+def test_a_notebook_with_many_open_kernels_is_still_answered() -> None:
+    channels, gate = [Channel() for _ in range(33)], TokenGate()
+    connections: list[Any] = [Lost(channel) for channel in channels]
+    forward = LocalForward(lambda: cast(Connection, connections.pop(0)), "127.0.0.1", 8888, gate=gate)
+    with ExitStack() as stack:
+        stack.enter_context(forward)
+        for channel in channels[1:]:  # each of them stays open, as the websocket of a kernel does
+            browser = stack.enter_context(socket.create_connection(("127.0.0.1", forward.port), 5))
+            browser.sendall(f"GET / HTTP/1.1\r\nAuthorization: Bearer {gate.token}\r\n\r\n".encode())
+            assert channel.asked.wait(5)

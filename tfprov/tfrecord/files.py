@@ -122,6 +122,8 @@ class _LocalPart:
 
     def __init__(self, path: str) -> None:
         self._target = Path(os.path.realpath(path))  # a link still leads to the file
+        if self._target.exists() and not self._target.is_file():  # the file would take the place of /dev/null
+            raise FileError(f"{one_line(path)}: it is no file", "name another destination")
         self._target.parent.mkdir(parents=True, exist_ok=True)
         descriptor, self._name = tempfile.mkstemp(
             prefix=f".{self._target.name[:200]}.", suffix=".part", dir=self._target.parent

@@ -6,6 +6,7 @@ whose own stanzas have a ProxyJump.
 
 import getpass
 import glob
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -204,6 +205,7 @@ def _known_hosts_files(name: str, options: dict[str, Any]) -> tuple[Path, ...]:
 
 
 def _expand(text: str) -> Path:
+    text = re.sub(r"\$\{(\w+)\}", lambda variable: os.environ.get(variable[1], variable[0]), text)
     return Path(text.replace("%d", "~")).expanduser()
 
 

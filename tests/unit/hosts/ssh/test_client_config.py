@@ -76,6 +76,16 @@ def test_tokens_in_the_names_of_known_hosts_files_are_replaced(home: Path) -> No
     assert hops(home, f"HostKeyAlias web\n{text}")[-1].known_hosts[0] == home / "kh/web"
 
 
+def test_variables_of_the_environment_are_replaced_in_names_of_files(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEYS", "/keys")
+    monkeypatch.delenv("NONE", raising=False)
+    (hop,) = hops(home, "IdentityFile ${KEYS}/a\nIdentityFile ${NONE}/$KEYS\nUserKnownHostsFile ${HOME}/known\n")
+    assert hop.key_files == (Path("/keys/a"), Path("${NONE}/$KEYS"))
+    assert hop.known_hosts[0] == home / "known"
+
+
 def test_gateways_come_first_and_have_their_own_stanzas(home: Path) -> None:
     text = """
     Host node1

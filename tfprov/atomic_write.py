@@ -6,6 +6,7 @@ import functools
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,10 +30,11 @@ def replace(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     beside.replace(path)
 
 
-def replace_shared(path: Path, data: bytes) -> None:
-    """Replace `path`, of mode 0600, as `replace` does; other processes may do so at the same time."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+def replace_shared(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Replace `path` as `replace` does, where other processes may do so, or may have files, at the same time."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:200]}.", suffix=".part", dir=path.parent)
     try:
+        os.fchmod(descriptor, mode)
         _write_flushed(descriptor, data, path)
         Path(name).replace(path)
     except BaseException:
@@ -53,12 +55,14 @@ def _write_flushed(descriptor: int, data: bytes, path: Path) -> None:
 
 
 def replace_output(path: Path, data: bytes) -> None:
-    """Replace a file that a user named: a symlink still leads to it, and a device or a pipe takes the data."""
+    """Replace a file that a user named: it keeps its mode, a symlink leads to it, and a device or a pipe takes the data."""
     if path.exists() and not path.is_file():
         with path.open("wb") as sink:
             sink.write(data)
     else:
-        replace(Path(os.path.realpath(path)), data)
+        os.umask(umask := os.umask(0))
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~umask
+        replace_shared(Path(os.path.realpath(path)), data, mode=mode)  # a FILE.part there may be the user's, too
 
 
 def write_whole(descriptor: int, data: bytes) -> None:

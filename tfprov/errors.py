@@ -43,6 +43,10 @@ class HangUp(BaseException):
     """
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which acts like Ctrl-C and has another exit code."""
+
+
 _HIDDEN: set[str] = set()
 _MIN_SECRET = 8
 """Minimum characters of a masked secret: a shorter one may be a word that messages need, such as `true`."""

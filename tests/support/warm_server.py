@@ -42,7 +42,7 @@ MAXIMUM = 1024 * 1024
 """Bytes of a request."""
 DECIDED_AT_START = ("LANG", "LC_", "PYTHON", "MALLOC_", "LD_", "OPENBLAS_", "OMP_")
 """Prefixes of variables that an interpreter, or TensorFlow's import, reads once."""
-DECIDED_LATER = ("PYTHONUNBUFFERED", "PYTHONPATH")
+DECIDED_LATER = ("PYTHONUNBUFFERED", "PYTHONPATH", "PYTHONSAFEPATH")
 """Exceptions to these, which a fork can follow."""
 
 
@@ -223,7 +223,7 @@ def run(argv: Sequence[str], interpreter: str) -> None:
     sys.path[:0] = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     first, *rest = argv
     if first == "-m":
-        sys.path.insert(0, str(Path.cwd()))
+        sys.path[:0] = [] if os.environ.get("PYTHONSAFEPATH") else [str(Path.cwd())]
         sys.argv = rest
         if rest[0] == "tfprov.hosts.process.supervisor":
             supervisor = importlib.import_module("tfprov.hosts.process.supervisor")

@@ -57,6 +57,30 @@ def test_a_symlink_still_leads_to_its_file(tmp_path: Path) -> None:
         assert (link.is_symlink(), file.read_bytes()) == (True, data)
 
 
+@pytest.mark.parametrize("kept", [0o600, 0o640, 0o755])
+def test_a_file_that_a_user_named_keeps_its_mode(tmp_path: Path, kept: int) -> None:
+    file = tmp_path / "job.sh"
+    file.touch()
+    file.chmod(kept)
+    before = os.umask(0o022)
+    replace_output(file, b"text")
+    os.umask(before)
+    assert (mode(file), file.read_bytes()) == (kept, b"text")
+
+
+def test_a_user_keeps_other_files_beside_an_output_and_gets_none(tmp_path: Path, umask: int) -> None:
+    (tmp_path / "lab.yml.part").write_bytes(b"a download")
+    for _ in range(2):
+        replace_output(tmp_path / "lab.yml", b"text")
+    with full_disk(2), pytest.raises(OSError, match="File too large") as caught:
+        replace_output(tmp_path / "lab.yml", b"more")
+    assert caught.value.filename == str(tmp_path / "lab.yml")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        "lab.yml": b"text", "lab.yml.part": b"a download",
+    }  # fmt: skip
+    assert mode(tmp_path / "lab.yml") == 0o666 & ~umask
+
+
 def test_the_error_of_a_full_disk_has_the_name_of_the_file(tmp_path: Path) -> None:
     replace(tmp_path / "file", b"before")
     with full_disk(2), pytest.raises(OSError, match="File too large") as caught:

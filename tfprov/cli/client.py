@@ -1,8 +1,10 @@
 """The verb `client`: the other end of `strategy: standalone`."""
 
 import os
+import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 import click
@@ -34,6 +36,30 @@ def client_command(address: str | None, port: int | None, command: Sequence[str]
             click.echo(config)
             return 0
         try:
-            return subprocess.run(argv, env={**os.environ, "TF_CONFIG": config}, check=False).returncode
+            code = _run(argv, {**os.environ, "TF_CONFIG": config})
         except OSError as error:
             raise Usage(f"cannot run {argv[0]}: {error.strerror}", "correct the command behind `--`") from None
+    return code if code >= 0 else 128 - code
+
+
+def _run(argv: Sequence[str], env: Mapping[str, str]) -> int:
+    """Run a program to its end, which is its own decision after Ctrl-C; return its code, -N after signal N.
+
+    A terminal sends Ctrl-C to both; SIGTERM and SIGHUP are passed on. subprocess.run() would kill it after 0.25 s.
+    """
+    started: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        for process in started:
+            process.send_signal(number)
+
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+            before[number] = signal.signal(number, pass_on)
+    try:
+        started.append(subprocess.Popen(argv, env=env))
+        return started[0].wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -5,9 +5,11 @@ write to the clipboard or have the terminal type a command. All output of tfprov
 the live line and documents that are written to a file or a pipe.
 """
 
+import codecs
 import os
 import re
 from collections.abc import Iterable, Mapping
+from io import TextIOWrapper
 from typing import Any, TextIO
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -104,8 +106,29 @@ def json_screened(text: str) -> str:
     return _JSON_ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+_ESCAPED = "tfprov.escaped"
+"""Error handler of streams: what an encoding such as Latin-1 lacks, say a progress bar, becomes an escape of JSON."""
+
+
+def _escape_unencodable(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)), error.end
+
+
+codecs.register_error(_ESCAPED, _escape_unencodable)
+
+
+def write_any_text(stream: TextIO) -> None:
+    """Have a stream take all text, whatever its encoding."""
+    if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+        stream.reconfigure(errors=_ESCAPED)
+
+
 def write_document(text: str, stream: TextIO | Screened) -> None:
     """Write a document, such as YAML: unchanged to a file or a pipe, screened to a terminal."""
     out = stream.raw if isinstance(stream, Screened) and not stream.isatty() else stream
+    if out.errors == _ESCAPED and not out.isatty():
+        text.encode(out.encoding)  # an error rather than a document with other text
     out.write(text)
     stream.flush()

@@ -255,9 +255,15 @@ def _write(directory: Path, wanted: "InitOptions", *, schema: bool) -> None:
     if schema:
         files[directory / _SCHEMA] = (shipped_directory("schemas") / _SCHEMA).read_text()
     _refuse_existing([*files])
-    for path, text in files.items():
-        _create(path, text)
-    _validate(directory / "inventory.yml", [*files])
+    written: list[Path] = []
+    try:
+        for path, text in files.items():
+            _create(path, text, written)
+        _validate(directory / "inventory.yml")
+    except (Usage, InvalidInput):  # a second try must not meet the files of the first
+        for path in written:
+            path.unlink()
+        raise
     for path in files:
         click.echo(f"wrote {path}")
     inside = "" if directory.resolve() == Path(os.curdir).resolve() else f"cd {shlex.quote(str(directory))} && "
@@ -266,23 +272,20 @@ def _write(directory: Path, wanted: "InitOptions", *, schema: bool) -> None:
     click.echo(f"next: {inside}tfprov {'check' if wanted.machines else 'run'}")
 
 
-def _create(path: Path, text: str) -> None:
+def _create(path: Path, text: str, written: list[Path]) -> None:
+    """Write a new file and add it to `written`, also one that is cut off by a full disk. Raises Usage."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
+            written.append(path)
             file.write(text)
     except OSError as error:
         raise Usage(f"{path} cannot be written: {error.strerror}", "choose another directory") from None
 
 
-def _validate(path: Path, written: list[Path]) -> None:
-    """Load the inventory that was written; if its command is invalid, remove the files again."""
+def _validate(path: Path) -> None:
+    """Load the inventory that was written. Raises InvalidInput, as for a command that cannot be one."""
     from tfprov.planning.tasks import assign_tasks  # noqa: PLC0415
     from tfprov.settings.load import load  # noqa: PLC0415
 
-    try:
-        assign_tasks(load(path)[1])
-    except InvalidInput:
-        for file in written:
-            file.unlink()
-        raise
+    assign_tasks(load(path)[1])

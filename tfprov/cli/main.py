@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from tfprov import __version__
-from tfprov.cli.escape_sequences import Screened
+from tfprov.cli.escape_sequences import Screened, write_any_text
 from tfprov.cli.printing.colour import add_colour_option
 from tfprov.errors import (
     HUNG_UP,
@@ -27,6 +27,7 @@ from tfprov.errors import (
     CombinedError,
     HangUp,
     InvalidInput,
+    Terminated,
     TfprovError,
     mask_secrets,
 )
@@ -146,13 +147,14 @@ def main() -> NoReturn:
         from tfprov.cli.shells.answer import VARIABLE, answer  # noqa: PLC0415  a shell asks for it at a TAB only
 
         sys.exit(answer(tfprov, os.environ[VARIABLE]))
+    write_any_text(sys.stdout)
     sys.stdout, sys.stderr = Screened(sys.stdout), Screened(sys.stderr)
     terminated: list[int] = []
 
     def terminate(number: int, _frame: FrameType | None) -> NoReturn:
         """Drain as after Ctrl-C."""
         terminated.append(number)
-        raise KeyboardInterrupt
+        raise Terminated
 
     signal.signal(signal.SIGTERM, terminate)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it

@@ -68,7 +68,14 @@ def overview(history: RunHistory, page: int = 0) -> dict[str, str]:
 
 
 def run_page(record: RunRecord, query: LogQuery) -> dict[str, str]:
-    """Return the sections of a run's page, by their id."""
+    """Return the sections of a run's page, by their id. Usage for a run whose files have been damaged."""
+    try:
+        return _run_sections(record, query)
+    except (TypeError, AttributeError, LookupError, ValueError, ArithmeticError) as error:  # as for `runs show`
+        raise record.damaged(f"a field of run.json or end.json has another form: {error}") from None
+
+
+def _run_sections(record: RunRecord, query: LogQuery) -> dict[str, str]:
     tasks = record.tasks
     return {
         "summary": render("summary.html", run=record.summary, percent=_percent(record.summary)),

@@ -21,6 +21,8 @@ def copy_from(runtime: Runtime, task: str, path: str, to: Path) -> Path:
     tree = runtime.outside.tree(task, path)
     name = PurePosixPath(tree.path).name or task.replace("/", "-")
     target = to / name if to.is_dir() else to
+    if target.is_symlink():  # a link still leads to the copy
+        target = Path(os.path.realpath(target))
     _check_target(target)
     part = target.with_name(f".{target.name}.tfprov-part")
     _remove(part)
@@ -62,6 +64,8 @@ def _check_target(target: Path) -> None:
         raise Usage(f"no such directory: {target.parent}", "make it first, or choose another")
     if target.is_dir():
         raise Usage(f"{target} is a directory already", "remove it first, or choose another name")
+    if target.exists() and not target.is_file():  # the copy would take the place of /dev/null
+        raise Usage(f"{target} is neither a file nor a directory", "choose another name")
 
 
 def _inside(host: str, top: Path, below: str) -> Path:

@@ -11,10 +11,12 @@ from tfprov.errors import (
     HUNG_UP,
     INTERRUPTED,
     OWN_CODES,
+    TERMINATED,
     CombinedError,
     DeadlineExceeded,
     HangUp,
     TaskFailed,
+    Terminated,
     TfprovError,
     mask_secrets,
 )
@@ -151,6 +153,8 @@ def exit_code(error: BaseException | None) -> int:
             return error.exit_code
         case HangUp():
             return HUNG_UP
+        case Terminated():
+            return TERMINATED
         case KeyboardInterrupt():
             return INTERRUPTED
     return 1

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfprov.atomic_write import private_directory, replace
-from tfprov.errors import InvalidInput, Position, Problem
+from tfprov.errors import InvalidInput, Position, Problem, one_line, printable
 
 
 class Ignore:
@@ -52,13 +52,18 @@ def _rule(line: str) -> tuple[re.Pattern[str], bool] | None:
 
 
 def _translate(glob: str) -> str:
-    pieces = re.findall(r"\*\*/?|\*|\?|\[[^\]]*\]|\\.|.", glob)
+    pieces = re.findall(r"\*\*/?|\*|\?|\[(?:\\.|[^\]\\])*\]|\\.|.", glob)
     special = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return "".join(
-        special.get(piece)
-        or (piece if piece.startswith("[") and len(piece) > 1 else re.escape(piece.removeprefix("\\") or "\\"))
-        for piece in pieces
-    )
+    return "".join(special.get(piece) or _expression(piece) for piece in pieces)
+
+
+def _expression(piece: str) -> str:
+    """Return a character, or a class such as `[^a-z]`, in which only the dash has a meaning of its own."""
+    if len(piece) == 1 or piece[0] != "[":
+        return re.escape(piece.removeprefix("\\") or "\\")
+    negation, text = ("^", piece[2:-1]) if piece[1] == "^" else ("", piece[1:-1])
+    escaped = re.sub(r"\\(.)|([^-])", lambda match: re.escape(match[1] or match[2]), text)
+    return f"[{negation}{escaped}]"
 
 
 MAX_BYTES = 512 * 1024 * 1024
@@ -149,16 +154,33 @@ def _files(
     directory: Path, left_out: Collection[str], kept: Collection[str], never: Collection[str]
 ) -> Iterator[tuple[str, Path]]:
     ignore_file = directory / ".dockerignore"
-    patterns = ignore_file.read_text(errors="replace").splitlines() if ignore_file.is_file() else []
-    ignore = Ignore([*_ALWAYS_IGNORED, *patterns, *left_out])
+    ignore = Ignore([*_ALWAYS_IGNORED, *_read_patterns(ignore_file), *left_out])
     entries: list[tuple[str, Path]] = []
-    for parent, folders, files in os.walk(directory):
+
+    def refuse(error: OSError) -> None:
+        """Raise the error of a directory that cannot be read: os.walk leaves it out without a word."""
+        if not ignore.matches(_relative_name(Path(error.filename), directory)):
+            raise error
+
+    for parent, folders, files in os.walk(directory, onerror=refuse):
         base = Path(parent)
         below = {name: _relative_name(base / name, directory) for name in (*folders, *files)}
         folders[:] = [name for name in folders if below[name] not in never and not _prunes(ignore, below[name], kept)]
         links = [name for name in folders if (base / name).is_symlink()]
         entries.extend((below[name], base / name) for name in (*files, *links) if below[name] not in never)
     yield from sorted((name, path) for name, path in entries if name in kept or not ignore.matches(name))
+
+
+def _read_patterns(ignore_file: Path) -> list[str]:
+    """Return the lines of a .dockerignore. InvalidInput, at its line, for one that is no pattern."""
+    lines = ignore_file.read_text(errors="replace").splitlines() if ignore_file.is_file() else []
+    for number, line in enumerate(lines, 1):
+        try:
+            _rule(line)
+        except re.error as error:
+            what = f"`{printable(line)}` is no pattern: {one_line(error.msg)}"
+            raise InvalidInput([Problem(Position(str(ignore_file), number), what, "correct it")]) from None
+    return lines
 
 
 def _prunes(ignore: Ignore, folder: str, kept: Collection[str]) -> bool:

@@ -8,6 +8,8 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
 from urllib.parse import urlsplit
 
 from tfprov.errors import one_line
@@ -47,7 +49,7 @@ def _words(target: Notify) -> Sequence[str]:
 def _run(argv: Sequence[str], message: Message, seconds: float) -> None:
     text = json.dumps(message.to_dict()).encode()
     environment = {**os.environ, **message.environment()}
-    with tempfile.TemporaryFile() as printed:  # a pipe would be read into memory, however much it is
+    with _output() as printed:
         try:
             code = subprocess.run(
                 argv,
@@ -67,6 +69,14 @@ def _run(argv: Sequence[str], message: Message, seconds: float) -> None:
         last = one_line(printed.read().decode("utf-8", "replace").strip().rpartition("\n")[2])
     if code:
         raise NotSent(f"it ended with exit code {code}{f': {last}' if last else ''}")
+
+
+def _output() -> IO[bytes]:
+    """Return a file for what a command prints: a pipe would be read into memory, however much it is."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:  # the disk is full, of which the user is to be notified
+        return Path(os.devnull).open("w+b", buffering=0)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -11,6 +11,7 @@ from typing import NoReturn
 import pytest
 
 from tests.support.command_output import CommandResult, run_command
+from tests.support.full_disk import full_disk
 from tests.support.paths import ROOT
 from tests.support.waiting import until
 from tfprov.cli.main import run
@@ -94,6 +95,14 @@ WRONG = [
 def test_a_file_that_cannot_be_written(argv: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(capsys, "init", *argv) == CommandResult(2, (expected,))
     assert not list(Path().iterdir())
+
+
+def test_a_file_that_cannot_be_written_leaves_none(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("program").touch()
+    assert "program/linear.py cannot be written: File exists" in run_command(capsys, "init").lines[0]
+    with full_disk(10):
+        assert "cannot be written: File too large" in run_command(capsys, "init", "other").lines[0]
+    assert sorted(Path().rglob("*")) == [Path("other"), Path("program")]
 
 
 @pytest.mark.parametrize("name", ["inventory.yml", "program/linear.py"])

@@ -39,3 +39,20 @@ def test_a_verb_ends_quietly_whatever_becomes_of_its_streams(tmp_path: Path) -> 
                 wrong[name] = done.returncode, done.stderr
     os.close(unread)
     assert wrong == {}
+
+
+def test_text_that_the_encoding_of_the_output_lacks_is_escaped_and_a_document_is_refused(tmp_path: Path) -> None:
+    name = "größe ━ \N{GRINNING FACE}"
+    (tmp_path / "i.yml").write_text(INVENTORY.replace("t.py", name), encoding="utf-8")
+
+    def printed(words: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "tfprov", *words.split(), "-i", "i.yml"]
+        env = {**os.environ, "PYTHONIOENCODING": "latin-1", "XDG_STATE_HOME": str(tmp_path)}
+        done = subprocess.run(command, capture_output=True, check=False, cwd=tmp_path, env=env, encoding="latin-1")
+        assert "Traceback" not in done.stderr
+        return done
+
+    assert "größe \\u2501 \\ud83d\\ude00" in printed("inventory explain localhost tfprov.command").stdout
+    refused = printed("inventory list")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("error: UnicodeEncodeError: 'latin-1' codec")

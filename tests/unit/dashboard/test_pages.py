@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.run_history import record_run, run_id, scripted
 from tfprov.dashboard.pages import LogQuery, run_page
+from tfprov.errors import Usage
 from tfprov.history.reader import RunHistory
 
 BOARD = {"task": "tensorboard/0", "host": "h1", "role": "tensorboard", "address": "127.0.0.1:6006"}
@@ -23,3 +24,12 @@ def test_only_a_tensorboard_of_this_machine_is_a_link(tmp_path: Path, runtime: s
     run.write(run.end_file, {**(end := run.read(run.end_file)), "tasks": {**end["tasks"], "tensorboard/0": {}}})
     record = RunHistory(tmp_path, tmp_path / "runs.sqlite").load(run_id(1))
     assert shown in run_page(record, LogQuery())["tasks"]
+
+
+@pytest.mark.parametrize("tasks", [5, [5]])
+def test_a_run_with_damaged_fields_is_an_error_of_one_line(tmp_path: Path, tasks: object) -> None:
+    run = record_run(tmp_path / "lab" / "runs", 1, scripted())
+    run.write(run.run_file, {**run.read(run.run_file), "tasks": tasks})
+    record = RunHistory(tmp_path, tmp_path / "runs.sqlite").load(run_id(1))
+    with pytest.raises(Usage, match=r"a field of run\.json or end\.json has another form"):
+        run_page(record, LogQuery())

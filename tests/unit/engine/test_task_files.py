@@ -1,6 +1,7 @@
 """`cp`: copies are whole or not there, stay where they belong, and say what is wrong in one line."""
 
 import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -52,6 +53,20 @@ def test_what_cannot_be_copied_is_one_line(
     with pytest.raises(TfprovError, match=message):
         copy_from(host, "worker/0", path, tmp_path / to)
     assert names(tmp_path) == []
+
+
+def test_a_device_or_a_pipe_is_not_replaced_and_a_link_leads_to_the_copy(host: MemoryRuntime, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "to pipe").symlink_to("pipe")
+    (tmp_path / "to file").symlink_to("file")
+    for name in ("pipe", "to pipe"):
+        with pytest.raises(Usage, match="pipe is neither a file nor a directory; choose another name"):
+            copy_from(host, "worker/0", "out/a", tmp_path / name)
+    for _ in range(2):  # first it leads nowhere
+        assert copy_from(host, "worker/0", "out/a", tmp_path / "to file") == tmp_path / "file"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "pipe", "to file", "to pipe"]
+    assert (tmp_path / "pipe").is_fifo()
+    assert ((tmp_path / "to file").is_symlink(), (tmp_path / "file").read_bytes()) == (True, b"1")
 
 
 class Hostile(MemoryRuntime):

@@ -113,6 +113,21 @@ def test_a_tasks_own_python_runs_it_and_imports_the_runtime(tmp_path: Path) -> N
         bench.close()
 
 
+def test_a_module_of_the_working_directory_takes_no_place_of_pythons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('a module of the user')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    bench = ProcessBench(tmp_path / "host")
+    try:
+        bench.start(container("worker/0", argv=["sh", "-c", "echo trained, ${PYTHONSAFEPATH-as before}"]))
+        bench.becomes(State.EXITED, "worker/0")
+        assert list(bench.runtime.logs("worker/0")) == ["trained, as before"]
+    finally:
+        bench.close()
+
+
 def test_an_ended_task_can_be_started_again_and_keeps_its_checkpoints_and_log(bench: AnyBench) -> None:
     bench.run_to_end(3, ["first"])
     bench.save("worker/0", "model.ckpt-1.index", b"12345")

@@ -1,10 +1,12 @@
 """The training program as a reproducible archive."""
 
+import errno
 import io
 import os
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,6 +110,24 @@ def test_a_path_that_is_no_directory_is_an_error_at_its_line(tmp_path: Path, nam
         pack(tmp_path / name, AT)
 
 
+def test_a_directory_that_cannot_be_read_is_an_error_unless_it_is_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scandir = os.scandir
+    write(tmp_path, {"main.py": "", "secret/a.py": ""})
+
+    def refusing(path: str) -> Any:
+        if Path(path).name == "secret":  # root, who runs these tests in containers, may read any directory
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(InvalidInput, match=f"`code`: Permission denied: {tmp_path}/secret; make it readable"):
+        pack(tmp_path, AT)
+    (tmp_path / ".dockerignore").write_text("secret\n!main.py\n")
+    assert names(pack(tmp_path, AT)) == [".dockerignore", "main.py"]
+
+
 def test_an_empty_directory_is_code_too(tmp_path: Path) -> None:
     assert names(pack(tmp_path, AT)) == []
 
@@ -156,6 +176,26 @@ IGNORED = [
 @pytest.mark.parametrize(("patterns", "name", "left_out"), IGNORED)
 def test_ignore_patterns_match_as_in_docker(patterns: str, name: str, left_out: bool) -> None:
     assert Ignore(patterns.splitlines()).matches(name) is left_out
+
+
+@pytest.mark.parametrize("pattern", ["[]", "[z-a]", "lib/[^]/a"])
+def test_a_pattern_that_is_none_is_an_error_at_its_line(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / ".dockerignore").write_text(f"# caches\n{pattern}\n")
+    with pytest.raises(InvalidInput) as caught:
+        pack(tmp_path, AT)
+    assert str(caught.value).startswith(f"{tmp_path}/.dockerignore:2:0: error: `{pattern}` is no pattern: ")
+
+
+@pytest.mark.filterwarnings("error")
+def test_only_a_dash_has_a_meaning_in_a_character_class() -> None:
+    for pattern, matching, other in (
+        ("[[&&b]", "&", "a"),
+        ("[^[a]", "x", "["),
+        ("[\\d-f]", "e", "1"),
+        ("[\\]]", "]", "a"),
+    ):
+        assert Ignore([pattern]).matches(matching)
+        assert not Ignore([pattern]).matches(other)
 
 
 def test_an_ignored_directory_is_entered_only_for_exceptions() -> None:

@@ -3,6 +3,7 @@
 import gc
 import gzip
 import json
+import os
 import struct
 import sys
 from datetime import datetime
@@ -303,3 +304,14 @@ def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(t
     dropped: list[Any] = []
     assert tfrecord.convert(tmp_path / "cut.tfrecord", tmp_path / "o.jsonl", salvage=dropped.append).records == 1
     assert len(dropped) == 1
+
+
+@pytest.mark.parametrize("destination_format", ["tfrecord", "csv", "parquet"])
+def test_a_device_or_a_pipe_is_not_replaced(tmp_path: Path, destination_format: str) -> None:
+    tfrecord.write(tmp_path / "x.tfrecord", NUMBERS)
+    os.mkfifo(tmp_path / "pipe")
+    options: dict[str, Any] = {"destination_format": destination_format, "overwrite": True}
+    with pytest.raises(TfprovError, match="pipe: it is no regular file; name another destination"):
+        tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / "pipe", **options)
+    assert (tmp_path / "pipe").is_fifo()
+    assert len(list(tmp_path.iterdir())) == 2

@@ -13,7 +13,7 @@ import click
 
 from tfprov.cli.escape_sequences import Screened, json_screened
 from tfprov.engine.events import Event
-from tfprov.errors import INTERRUPTED, TfprovError, mask_secrets
+from tfprov.errors import HUNG_UP, INTERRUPTED, TERMINATED, HangUp, Terminated, TfprovError, mask_secrets
 from tfprov.formats.event_file import EventProgress
 from tfprov.model.incident import IncidentKind
 from tfprov.model.plan import Action
@@ -35,7 +35,7 @@ class Result(Protocol):
 class JsonEvents:
     """Prints each event as a line of JSON; used where a Printer prints for people. `wall` returns seconds since the epoch.
 
-    As a context manager it prints the event `error` for an error that ends the block, and `interrupted` after Ctrl-C.
+    As a context manager it prints the event `error` for an error that ends the block, and `interrupted` after a signal.
     """
 
     def __init__(self, out: TextIO | None = None, wall: Callable[[], float] = time.time) -> None:
@@ -54,8 +54,10 @@ class JsonEvents:
     ) -> None:
         if isinstance(error, TfprovError):
             self.emit("error", message=str(error), exit_code=error.exit_code)
+        elif isinstance(error, HangUp):
+            self.emit("interrupted", exit_code=HUNG_UP)
         elif isinstance(error, KeyboardInterrupt):
-            self.emit("interrupted", exit_code=INTERRUPTED)
+            self.emit("interrupted", exit_code=TERMINATED if isinstance(error, Terminated) else INTERRUPTED)
 
     def emit(self, event: str, **fields: Any) -> None:
         """Print one event with the time; secrets are masked, and control characters are escapes of JSON."""

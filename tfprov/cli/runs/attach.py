@@ -4,11 +4,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 
-from tfprov.cli.options import cluster_option, source_options, vault_of
+from tfprov.cli.options import cluster_option, source_options, sources_of, vault_of
 from tfprov.cli.output import Printer
 from tfprov.cli.printing.json_events import JsonEvents, events_option
 from tfprov.errors import INTERRUPTED, TfprovError, Usage
@@ -65,18 +66,22 @@ def _newest(history: RunHistory, cluster: str | None) -> str:
 
 def _supervise(directory: RunDir, options: dict[str, Any]) -> None:
     """Start a new supervisor with the options of the old one, and with passwords of now."""
-    order = SupervisorOrder.stored(directory) or SupervisorOrder.of_options(
-        options, [*options["sources"]] or ["inventory.yml"], time.time()
-    )
+    order = SupervisorOrder.stored(directory) or SupervisorOrder.of_options(options, sources_of(options), time.time())
     if options["sources"]:
-        order = replace(order, sources=tuple(options["sources"]))
+        order = replace(order, sources=tuple(map(_from_here, options["sources"])))
     if options["extra"]:
-        order = replace(order, extra=tuple(options["extra"]), left_out=False)
+        extra = (f"@{_from_here(text[1:])}" if text.startswith("@") else text for text in options["extra"])
+        order = replace(order, extra=tuple(extra), left_out=False)
     if order.left_out:
         raise Usage("variables of `-e` with names of secrets were not stored", "name them again: `tfprov attach -e …`")
     launched = launch(directory, replace(order, secrets=_passwords(order, options)))
     launched.begin()
     launched.wait()
+
+
+def _from_here(source: str) -> str:
+    """Return the path of a file of this working directory: the supervisor works in that of `run`."""
+    return str(Path(source).absolute()) if Path(source).exists() else source
 
 
 def _passwords(order: SupervisorOrder, options: dict[str, Any]) -> tuple[tuple[str, bytes], ...]:

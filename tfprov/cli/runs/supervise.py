@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from tfprov.errors import CombinedError, TfprovError, mask_secrets
+from tfprov.errors import CombinedError, Terminated, TfprovError, mask_secrets
 from tfprov.file_locks import open_lock, take_lock
 from tfprov.history.run_dir import RunDir
 from tfprov.history.session import exit_code
@@ -64,7 +64,7 @@ def _supervise(directory: RunDir, order: SupervisorOrder, environ: Mapping[str, 
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
+    raise Terminated
 
 
 if __name__ == "__main__":

@@ -109,9 +109,11 @@ def show_command(shell: str | None) -> None:
 def install_command(shell: str | None) -> None:
     """Without a name: for the login shell. bash and zsh get one line in ~/.bashrc or ~/.zshrc, fish a file of its own."""
     name = shell_of(shell, os.environ)
+    where = installation(name, Path.home(), os.environ)
     try:
-        changed = install(name, installation(name, Path.home(), os.environ))
+        changed = install(name, where)
     except OSError as error:
+        error.filename = error.filename or where.startup  # of a file that must not be replaced
         fix = f"put the output of `tfprov completion show {name}` where your shell reads it"
         raise Usage(f"cannot write {error.filename}: {error.strerror}", fix) from None
     for path in changed:

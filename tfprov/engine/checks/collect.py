@@ -38,7 +38,7 @@ def trust_key(unknown: UnknownHostKey) -> None:
     """Add the key to the file that `ssh` would use. Raises HostError if that fails or another key was added meanwhile."""
     hop = unknown.hop
     try:
-        status, _ = add_key(hop.known_hosts[0], hop.host_key_alias, hop.port, unknown.key_type, unknown.data)
+        status, _ = add_key(hop.known_hosts[0], hop.host_key_alias, hop.host_key_port, unknown.key_type, unknown.data)
     except OSError as error:
         raise HostError(hop.label, f"its key could not be recorded: {error.strerror}: {error.filename}") from error
     if status is not KeyStatus.KNOWN:
@@ -225,7 +225,7 @@ def _trust(error: HostError | None, answers: dict[tuple[str, int, bytes], bool],
     """Ask about the key of an UnknownHostKey, and record it; return whether to connect again."""
     if not isinstance(error, UnknownHostKey):
         return False
-    server = error.hop.host_key_alias, error.hop.port, error.data
+    server = error.hop.host_key_alias, error.hop.host_key_port, error.data
     if server not in answers:
         answers[server] = ask(error)
         if answers[server]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from tfprov.atomic_write import private_directory, sync
 from tfprov.errors import HostError
 from tfprov.hosts.data_download import PROGRAM, FetchOutput, FetchProgress, fetch_command, fetch_request
+from tfprov.hosts.process.spec import SAFE_PATH
 from tfprov.hosts.process.task_dir import complete_entries
 from tfprov.model.state import DATA_PREFIX, DataSet, dataset_key
 
@@ -52,6 +53,7 @@ class DataDirs:
             # In its own session, so that Ctrl-C does not reach it; it ends with its input.
             child = subprocess.Popen(
                 fetch_command(data, [sys.executable, "-I"], str(PROGRAM), str(directory)),
+                env={**os.environ, **SAFE_PATH},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

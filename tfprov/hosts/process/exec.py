@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tfprov.errors import Terminated
 from tfprov.hosts.terminal import ExecMode, kept_terminal
 
 _KEYS = (signal.SIGINT, signal.SIGQUIT)
@@ -19,8 +20,21 @@ def run(argv: Sequence[str], env: Mapping[str, str], directory: Path, mode: Exec
             stack.enter_context(kept_terminal(0, raw=False))
             stack.enter_context(_left_to_the_program())
         stdin = None if mode.stdin or mode.tty else subprocess.DEVNULL
-        code = subprocess.run(list(argv), env=dict(env), cwd=directory, stdin=stdin, check=False).returncode
+        code = _wait(subprocess.Popen(list(argv), env=dict(env), cwd=directory, stdin=stdin))
     return code if code >= 0 else 128 - code
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> int:
+    """Return the code of a program, which after Ctrl-C or SIGTERM ends by itself: subprocess.run() would kill it."""
+    try:
+        return process.wait()
+    except KeyboardInterrupt as interrupt:
+        if isinstance(interrupt, Terminated):  # a terminal sends Ctrl-C to both
+            process.terminate()
+        process.wait()
+        raise
+    finally:
+        process.kill()  # after a second Ctrl-C; nothing if it has ended
 
 
 @contextmanager

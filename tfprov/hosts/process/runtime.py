@@ -28,7 +28,7 @@ from tfprov.hosts.process.copy_in import put_beside
 from tfprov.hosts.process.data_dirs import DataDirs
 from tfprov.hosts.process.files import ProcessOutsideFiles, SparseFile
 from tfprov.hosts.process.proc import is_alive, port_owner, signal_handlers
-from tfprov.hosts.process.spec import task_order
+from tfprov.hosts.process.spec import SAFE_PATH, task_order
 from tfprov.hosts.process.stop import stop_task
 from tfprov.hosts.process.task_dir import TaskDir, complete_entries, observe_task, os_errors
 from tfprov.hosts.process.usage import ProcessUsage
@@ -141,8 +141,9 @@ class ProcessRuntime:
         command = [sys.executable, "-m", "tfprov.hosts.process.supervisor", str(directory.path)]
         with traced(self.host, f"start {task}"):
             completed = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, check=False
-            )
+                command, env={**os.environ, **SAFE_PATH}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                start_new_session=True, check=False,
+            )  # fmt: skip
         if completed.returncode:
             reason = (completed.stderr.strip().splitlines() or ["no reason reported"])[-1]
             raise HostError(self.host, f"{task} could not be started: {reason}")

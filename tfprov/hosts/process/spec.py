@@ -14,6 +14,9 @@ RUN = "TFPROV_RUN"
 PYTHON = ("python", "python3")
 """Program names in a command that stand for the task's Python."""
 
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+"""The environment of tfprov's own programs: the working directory is the user's, and may have a `json.py`."""
+
 
 def task_order(container: Container, run: str, runtime: Path | None = None) -> dict[str, Any]:
     """Return the order for `container` in the training `run`.

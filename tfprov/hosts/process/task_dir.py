@@ -189,6 +189,9 @@ def os_errors(method: Method) -> Method:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return method(self, *args, **kwargs)
+        except shutil.Error as error:  # of copytree(): source, target and reason for every file, as text
+            _, target, reason = error.args[0][0]
+            raise HostError(self.host, f"{reason.partition('] ')[2].partition(': ')[0] or reason}: {target}") from error
         except OSError as error:
             where = f": {error.filename}" if error.filename else ""
             raise HostError(self.host, f"{error.strerror or error}{where}") from error

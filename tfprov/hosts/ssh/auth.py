@@ -111,17 +111,22 @@ class Login:
         try:
             yield str(path), _read_key(path.expanduser())
         except FileNotFoundError:
-            self.unusable.append(f"{path} does not exist")
+            yield from self._agent_key(path, agent, f"{path} does not exist")
         except OSError as error:
             self.unusable.append(f"{path}: {error.strerror}")
         except (TypeError, paramiko.PasswordRequiredException):  # cryptography raises TypeError for an encrypted key
-            public = _public_key(path)
-            in_agent = [key for key in agent if key.asbytes() == public]
-            yield from ((f"{path} of the agent", key) for key in in_agent)
-            if not in_agent:
-                self.unusable.append(f"{path} is encrypted and not in the agent (ssh-add)")
+            yield from self._agent_key(path, agent, f"{path} is encrypted and not in the agent (ssh-add)")
         except Exception as error:
-            self.unusable.append(f"{path} is not a usable private key ({one_line(str(error))[:80]})")
+            problem = f"{path} is not a usable private key ({one_line(str(error))[:80]})"
+            yield from self._agent_key(path, agent, problem)
+
+    def _agent_key(self, path: Path, agent: Sequence[Any], problem: str) -> Iterator[tuple[str, Any]]:
+        """Yield the agent's key that belongs to a public key in `path` or PATH.pub; without one, remember the problem."""
+        public = _public_key(path), _public_key(Path(f"{path}.pub"))
+        in_agent = [key for key in agent if key.asbytes() in public]
+        yield from ((f"{path} of the agent", key) for key in in_agent)
+        if not in_agent:
+            self.unusable.append(problem)
 
     def _refusal(self, reason: str = "") -> Unreachable:
         omitted = len(self.tried) - _MAX_NAMED_ATTEMPTS
@@ -165,8 +170,8 @@ class _Agent:
 
 
 def _public_key(path: Path) -> bytes:
-    """Return the public key in `PATH.pub`; b"" if it is missing or malformed."""
+    """Return the public key in a file; b"" if it is missing or malformed."""
     try:
-        return base64.b64decode(Path(f"{path.expanduser()}.pub").read_text().split()[1])
+        return base64.b64decode(path.expanduser().read_text().split()[1])
     except (OSError, ValueError, IndexError):
         return b""

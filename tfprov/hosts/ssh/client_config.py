@@ -6,6 +6,7 @@ whose own stanzas have a ProxyJump.
 
 import getpass
 import glob
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -71,7 +72,7 @@ _MAX_HOPS = 8
 class Hop:
     """One SSH server of a route; the last hop is the host itself. `label` names it in messages.
 
-    `host_key_alias` is its name in known_hosts, without the port. `identities_only`: offer only the agent's keys that
+    `host_key_alias` is its name in known_hosts, with `host_key_port`. `identities_only`: offer only the agent's keys that
     are also in a key file. `authentications` are the methods to try, in order; empty for the defaults.
     `host_key_algorithms` and `address_family` have the syntax of ssh_config.
     """
@@ -88,6 +89,12 @@ class Hop:
     authentications: tuple[str, ...] = ()
     host_key_algorithms: str | None = None
     address_family: str = "any"
+    has_alias: bool = False
+
+    @property
+    def host_key_port(self) -> int:
+        """The port that belongs to its name in known_hosts; ssh looks for a HostKeyAlias without one."""
+        return SSH_PORT if self.has_alias else self.port
 
     @property
     def endpoint(self) -> str:
@@ -138,7 +145,7 @@ class _Router:
         }
         lines = [f"{key} {value}" for key, value in overrides.items() if value is not None]
         config = paramiko.SSHConfig.from_text("\n".join(["Host *", *lines, "Host *", *self.lines]))
-        return dict(config.lookup(name))
+        return _with_one_proxy(dict(config.lookup(name)))
 
     def _target_options(self) -> dict[str, Any]:
         """Return the options that apply to the target only: ssh does not pass them on to gateways."""
@@ -163,23 +170,42 @@ class _Router:
             user=options.get("user") or getpass.getuser(),
             host_key_alias=options.get("hostkeyalias") or options["hostname"],
             key_files=tuple(dict.fromkeys(files)),
-            known_hosts=self.target.known_hosts or _known_hosts_files(options),
+            known_hosts=self.target.known_hosts or _known_hosts_files(name, options),
             identities_only=str(options.get("identitiesonly")).lower() in ("yes", "true"),
-            proxy_command=None if options.get("proxyjump", "none").lower() != "none" else options.get("proxycommand"),
+            proxy_command=options.get("proxycommand"),
             authentications=tuple(
                 filter(None, re.split(r"[\s,]+", options.get("preferredauthentications", "").lower()))
             ),
             host_key_algorithms=options.get("hostkeyalgorithms"),
             address_family=str(options.get("addressfamily", "any")).lower(),
+            has_alias=bool(options.get("hostkeyalias")),
         )
 
 
-def _known_hosts_files(options: dict[str, Any]) -> tuple[Path, ...]:
+def _with_one_proxy(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options with the first of ProxyCommand and ProxyJump, which wins in ssh; paramiko keeps both, in order."""
+    if options.get("proxyjump", "").lower() == "none":  # `ProxyCommand none` wins over a later ProxyJump, this does not
+        del options["proxyjump"]
+    for later in [key for key in options if key in ("proxycommand", "proxyjump")][1:]:
+        del options[later]
+    return options
+
+
+def _known_hosts_files(name: str, options: dict[str, Any]) -> tuple[Path, ...]:
     user, system = options.get("userknownhostsfile", _USER_KNOWN_HOSTS), options.get("globalknownhostsfile")
-    return tuple(_expand(item) for item in shlex.split(f"{user} {system or _GLOBAL_KNOWN_HOSTS}") if item != "none")
+    host = options["hostname"]
+    tokens = {
+        "%%": "%", "%d": "~", "%h": host, "%k": options.get("hostkeyalias") or host, "%n": name,
+        "%p": str(options.get("port", SSH_PORT)), "%r": options.get("user") or getpass.getuser(), "%u": getpass.getuser(),
+    }  # fmt: skip
+    # paramiko has no tokens there; only the user's files have them.
+    files = [re.sub("%.", lambda token: tokens.get(token[0], token[0]), item) for item in shlex.split(user)]
+    files += shlex.split(system or _GLOBAL_KNOWN_HOSTS)
+    return tuple(_expand(item) for item in files if item != "none")
 
 
 def _expand(text: str) -> Path:
+    text = re.sub(r"\$\{(\w+)\}", lambda variable: os.environ.get(variable[1], variable[0]), text)
     return Path(text.replace("%d", "~")).expanduser()
 
 
@@ -206,27 +232,67 @@ def _parse_jump(item: str) -> tuple[str | None, str, int | None]:
     return user or None, name, int(port) if port else None
 
 
-def _read_lines(path: Path, depth: int) -> Iterator[str]:
-    """Yield the lines of a configuration file and of its includes; nothing for a missing file."""
+_LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*)")
+"""A keyword and its arguments, with blanks, tabs or an equals sign in between."""
+_COMMENT = re.compile(r'(\s*\w(?:"[^"]*"|[^"])*?)\s+#.*')
+_RAW = re.compile(r"\s*(proxy|local|remote|knownhosts)command\b", re.IGNORECASE)
+"""These take the rest of the line as it is."""
+
+
+def _read_lines(path: Path, depth: int, within: str = "") -> Iterator[str]:
+    """Yield the lines of a configuration file and of its includes; nothing for a missing file.
+
+    `within` are the criteria of the block that includes the file: its own blocks apply where these are fulfilled, too.
+    """
     try:
         lines = path.expanduser().read_text(errors="replace").splitlines()
     except FileNotFoundError:
         return
-    stanza = "Host *"
-    for line in lines:
-        key, _, value = line.strip().replace("=", " ", 1).partition(" ")
-        if key.lower() == "include" and depth:
+    criteria, block = within, f"Match {within}" if within else "Host *"
+    for text in lines:
+        comment = _COMMENT.fullmatch(text)
+        line = comment[1] if comment and not _RAW.match(text) else text
+        match = _LINE.match(line)
+        key, value = (match[1].lower(), match[2]) if match else ("", "")
+        if key == "include" and depth:
             for included in _included_files(value, path):
-                yield from _read_lines(included, depth - 1)
-            yield stanza  # the next lines belong to this stanza, not to the last one of the included file
-            continue
-        if key.lower() in ("host", "match"):
-            stanza = line
-        yield line
+                yield from _read_lines(included, depth - 1, criteria)
+                yield block  # what follows belongs to this block, not to the last one of the included file
+        elif key in ("host", "match"):
+            criteria = " ".join(filter(None, (within, _criteria(key, value))))
+            block = line if key == "host" and not within else f"Match {criteria or 'all'}"
+            yield block
+        else:
+            yield line
+
+
+_CRITERIA = ("all", "canonical", "final", "exec", "host", "localuser", "originalhost", "user")
+
+
+def _criteria(key: str, value: str) -> str:
+    """Return the criteria of a Host or a Match as those of a Match; empty for every host.
+
+    paramiko takes keywords with capitals, and those that it lacks, for fulfilled.
+    """
+    criteria: list[str] = []
+    words = shlex.split(value)
+    if key == "host":
+        return "" if words == ["*"] else f"originalhost {shlex.quote(','.join(words))}"
+    while words:
+        keyword = words.pop(0).lower()
+        if keyword.lstrip("!") not in _CRITERIA:
+            raise ValueError(f"`Match {printable(keyword)}` is not supported")
+        criteria.append(keyword)
+        if keyword.lstrip("!") not in ("all", "canonical", "final"):
+            criteria += words[:1]
+            del words[:1]
+    # `all` stands alone, or behind `final`, and excludes nothing; paramiko allows it alone.
+    return shlex.join(criteria[:-1] if criteria[-1:] == ["all"] else criteria)
 
 
 def _included_files(value: str, path: Path) -> Iterator[Path]:
     """Yield the files that an `Include` matches, relative to the directory of the file, as in ssh."""
     for pattern in shlex.split(value):
         path_pattern = path.expanduser().parent / Path(pattern).expanduser()
-        yield from map(Path, sorted(glob.glob(str(path_pattern))))  # noqa: PTH207  the pattern may be absolute
+        matches = map(Path, sorted(glob.glob(str(path_pattern))))  # noqa: PTH207  the pattern may be absolute
+        yield from (match for match in matches if not match.is_dir())  # a directory is an empty file for ssh

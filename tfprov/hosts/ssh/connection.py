@@ -66,7 +66,11 @@ class ProxySocket:
             descriptor = proxy_end.fileno()
             command_line = ["/bin/sh", "-c", f"exec {command}"]
             self._process = subprocess.Popen(
-                command_line, stdin=descriptor, stdout=descriptor, stderr=subprocess.DEVNULL
+                command_line,
+                stdin=descriptor,
+                stdout=descriptor,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for tfprov: running actions go on over this connection
             )
 
     def __getattr__(self, name: str) -> Any:

@@ -54,12 +54,12 @@ class HostKeyPolicy(paramiko.MissingHostKeyPolicy):
     @property
     def key_types(self) -> tuple[str, ...]:
         """The key types listed for the hop."""
-        return known_key_types(self.known, self.hop.host_key_alias, self.hop.port)
+        return known_key_types(self.known, self.hop.host_key_alias, self.hop.host_key_port)
 
     def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
         """Return if the key is trusted, else raise Unreachable with the fingerprint and the fix. Called by paramiko."""
         key_type, data = key.get_name(), key.asbytes()
-        status, entry = check_key(self.known, self.hop.host_key_alias, self.hop.port, key_type, data)
+        status, entry = check_key(self.known, self.hop.host_key_alias, self.hop.host_key_port, key_type, data)
         if status is KeyStatus.UNKNOWN and self.accept_new:
             status, entry = self._add_key(key_type, data)
         if status is not KeyStatus.KNOWN:
@@ -67,13 +67,13 @@ class HostKeyPolicy(paramiko.MissingHostKeyPolicy):
 
     def _add_key(self, key_type: str, data: bytes) -> tuple[KeyStatus, HostKeyLine | None]:
         try:
-            return add_key(self.hop.known_hosts[0], self.hop.host_key_alias, self.hop.port, key_type, data)
+            return add_key(self.hop.known_hosts[0], self.hop.host_key_alias, self.hop.host_key_port, key_type, data)
         except OSError as error:
             problem = f"its key could not be recorded: {error.strerror}: {error.filename}"
             raise Unreachable(self.hop.label, problem) from error
 
     def _refuse(self, status: KeyStatus, entry: HostKeyLine | None, key_type: str, data: bytes) -> NoReturn:
-        known_hosts, name = self.hop.known_hosts[0], known_hosts_name(self.hop.host_key_alias, self.hop.port)
+        known_hosts, name = self.hop.known_hosts[0], known_hosts_name(self.hop.host_key_alias, self.hop.host_key_port)
         shown_key = f"{key_type} {fingerprint(data)}"
         scan_command = f"ssh-keyscan {_port_option(self.hop)}{self.hop.address} >> {known_hosts}"
         hint = compare_hint(key_type)

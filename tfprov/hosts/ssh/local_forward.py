@@ -13,7 +13,7 @@ from tfprov.errors import HostError
 from tfprov.hosts.ssh.connection import Connection
 from tfprov.hosts.ssh.errors import ForwardingForbidden, channel_errors
 from tfprov.hosts.ssh.http_gate import TokenGate, read_request_head
-from tfprov.hosts.ssh.remote_forward import FORWARDING_FIX, MAX_SERVED
+from tfprov.hosts.ssh.remote_forward import FORWARDING_FIX, MAX_CONNECTIONS
 from tfprov.hosts.ssh.stream import Stream
 
 _LOOPBACK = "127.0.0.1"
@@ -35,7 +35,7 @@ class LocalForward:
         self, connect: Callable[[], Connection], address: str, remote_port: int, local_port: int = 0, *, gate: TokenGate
     ) -> None:
         self._connect, self._destination, self._gate = connect, (address, remote_port), gate
-        self._slots = threading.BoundedSemaphore(MAX_SERVED)
+        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._lock = threading.Lock()
         self._open_ends: set[Stream | socket.socket] = set()
         self._closed = False
@@ -151,6 +151,8 @@ def _copy_to_local(remote: Stream, local: socket.socket) -> None:
         while data := remote.recv(_PIECE):
             local.sendall(data)
         local.shutdown(socket.SHUT_WR)
+        return
+    _shut_down(local)  # the host is lost, or the browser has gone: what waits for either of them ends
 
 
 def _is_open(end: Stream | socket.socket) -> bool:

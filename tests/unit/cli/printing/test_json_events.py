@@ -14,8 +14,9 @@ from tests.support.paths import ROOT
 from tfprov.api import Cluster
 from tfprov.cli.printing.json_events import JsonEvents
 from tfprov.engine import events
-from tfprov.errors import HostError, Unreachable, hide_secret
+from tfprov.errors import HangUp, HostError, Terminated, Unreachable, hide_secret
 from tfprov.formats.event_file import EventProgress
+from tfprov.history.session import exit_code
 from tfprov.hosts.memory import MemoryHosts
 from tfprov.model.incident import IncidentKind
 from tfprov.model.plan import Action, ActionKind
@@ -71,6 +72,15 @@ def test_every_event_has_a_line_that_the_schema_knows() -> None:
     progress = next(line for line in lines if line["event"] == "progress")
     assert (progress["loss"], progress["steps_per_second"], progress["time"]) == (None, None, 12.5)
     assert lines[-2]["exit_code"] == 4
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt, 130), (Terminated, 143), (HangUp, 129)])
+def test_the_event_of_an_interrupt_has_the_exit_code_of_its_signal(error: type[BaseException], code: int) -> None:
+    out = io.StringIO()
+    with pytest.raises(error), JsonEvents(out):
+        raise error
+    assert [(line["event"], line["exit_code"]) for line in checked(out.getvalue())] == [("interrupted", code)]
+    assert exit_code(error()) == code
 
 
 def test_a_wait_is_one_event_and_a_transfer_two_a_second() -> None:

@@ -133,6 +133,18 @@ def test_a_home_that_cannot_be_written_is_one_line(
     assert "tfprov completion show bash" in result.lines[0]
 
 
+def test_a_start_up_file_that_must_not_be_replaced_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    (tmp_path / ".bashrc").write_text("# mine\n")
+    (tmp_path / "dotfiles").hardlink_to(tmp_path / ".bashrc")
+    result = run_command(capsys, "completion", "install", "bash")
+    assert result.code == 2
+    assert result.lines[0].startswith(f"error: cannot write {tmp_path}/.bashrc: it has 2 names (hard links)")
+
+
 def test_help_of_verbs_and_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(capsys, "help", "gather").out == run_command(capsys, "gather", "--help").out
     assert run_command(capsys, "help", "inventory", "set").out == run_command(capsys, "inventory", "set", "-h").out

@@ -1,6 +1,8 @@
 """A supervisor lives on, and records the end of its task, while the disk is full."""
 
 import os
+import re
+import shutil
 import signal
 import sys
 import threading
@@ -8,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.files import write
+from tests.support.full_disk import full_disk
+from tfprov.errors import HostError
 from tfprov.hosts.process.stop import stop_task
 from tfprov.hosts.process.supervisor import Supervisor
-from tfprov.hosts.process.task_dir import TaskDir
+from tfprov.hosts.process.task_dir import TaskDir, os_errors
 
 
 @pytest.fixture
@@ -45,6 +50,23 @@ def test_a_task_is_stopped_also_where_its_grace_cannot_be_written(directory: Tas
     stop_task("h1", directory, "worker/0", 1.0)
     release.join()
     assert not directory.is_supervised()
+
+
+class Copies:
+    """Copies a directory, as the start of a task does."""
+
+    host = "h1"
+
+    @os_errors
+    def copy(self, source: Path, target: Path) -> None:
+        shutil.copytree(source, target)
+
+
+def test_a_program_that_does_not_fit_on_the_disk_is_one_short_error(tmp_path: Path) -> None:
+    write(tmp_path / "code", {f"{number}.py": "x" * 100 for number in range(50)})
+    with pytest.raises(HostError) as caught, full_disk(10):
+        Copies().copy(tmp_path / "code", tmp_path / "work")
+    assert re.fullmatch(rf"h1: File too large: {tmp_path}/work/\d+\.py", str(caught.value))
 
 
 def supervise(directory: TaskDir) -> None:

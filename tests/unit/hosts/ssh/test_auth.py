@@ -8,6 +8,7 @@ import paramiko
 import pytest
 
 from tfprov.errors import Unreachable
+from tfprov.hosts.ssh import auth
 from tfprov.hosts.ssh.auth import Login
 from tfprov.hosts.ssh.client_config import Hop
 
@@ -147,6 +148,28 @@ def test_the_error_names_the_reason_of_the_refusal(keys: list[Path], answer: Any
 def test_a_connection_closed_after_too_many_attempts_is_explained(keys: list[Path]) -> None:
     server = Server(paramiko.AuthenticationException("no"), active=False)
     assert "closed the connection after too many attempts" in refusal(login(*keys), server)
+
+
+class Agent:
+    """An agent with one key."""
+
+    def __init__(self, key: paramiko.PKey) -> None:
+        self.keys = [key]
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("named", ["id.pub", "id"])
+def test_a_public_key_chooses_a_key_of_the_agent(home: Path, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    key = paramiko.ECDSAKey.generate()
+    monkeypatch.setattr(auth, "_Agent", lambda: Agent(key))
+    (home / "id.pub").write_text(f"{key.get_name()} {key.get_base64()} a comment\n")
+    attempt, server = login(home / named, identities_only=True), Server([])
+    attempt.authenticate(server)
+    assert (server.offered, attempt.tried, attempt.unusable) == ([key], [f"{home / named} of the agent"], [])
+    (home / "id.pub").write_text(f"{key.get_name()} AAAA a comment\n")
+    assert f"({home / named} " in refusal(login(home / named, identities_only=True), Server())
 
 
 def test_unusable_key_files_are_skipped_and_named(home: Path, keys: list[Path]) -> None:

@@ -48,6 +48,7 @@ def test_the_file_supplies_options_missing_in_the_inventory(home: Path) -> None:
     """
     (hop,) = hops(home, text)
     assert (hop.address, hop.user, hop.port, hop.host_key_alias) == ("10.0.0.node1", "trainer", 2222, "the-node")
+    assert hop.host_key_port == 22  # as in ssh, an alias stands for the server whatever its port
     assert hop.key_files == (home / "keys/a", home / "keys/b")
     assert hop.known_hosts == (home / "known", Path("/with blank/known"))
     assert hop.identities_only
@@ -62,8 +63,27 @@ def test_the_inventory_overrides_the_file(home: Path) -> None:
         "known_hosts": (Path("/known"),),
     }
     (hop,) = hops(home, text, **settings)
+    assert hop.host_key_port == 2222
     assert (hop.user, hop.port, hop.known_hosts) == ("me", 2222, (Path("/known"),))
     assert hop.key_files == (Path("/a"), Path("/b"))
+
+
+def test_tokens_in_the_names_of_known_hosts_files_are_replaced(home: Path) -> None:
+    text = "HostName 10.0.0.9\nPort 2222\nUser me\nUserKnownHostsFile ~/kh/%k %d/%n-%h-%p-%r-%% ~/alias/%k\n"
+    text += "GlobalKnownHostsFile /g/%h\n"
+    expected = (home / "kh/10.0.0.9", home / "node1-10.0.0.9-2222-me-%", home / "alias/10.0.0.9", Path("/g/%h"))
+    assert hops(home, text)[-1].known_hosts == expected
+    assert hops(home, f"HostKeyAlias web\n{text}")[-1].known_hosts[0] == home / "kh/web"
+
+
+def test_variables_of_the_environment_are_replaced_in_names_of_files(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEYS", "/keys")
+    monkeypatch.delenv("NONE", raising=False)
+    (hop,) = hops(home, "IdentityFile ${KEYS}/a\nIdentityFile ${NONE}/$KEYS\nUserKnownHostsFile ${HOME}/known\n")
+    assert hop.key_files == (Path("/keys/a"), Path("${NONE}/$KEYS"))
+    assert hop.known_hosts[0] == home / "known"
 
 
 def test_gateways_come_first_and_have_their_own_stanzas(home: Path) -> None:
@@ -109,12 +129,70 @@ def test_a_proxy_command_gets_the_final_values(home: Path) -> None:
     assert hops(home, "Host node1\n ProxyJump gw\nHost *\n ProxyCommand x\n")[-1].proxy_command is None
 
 
+def test_the_first_of_proxy_command_and_proxy_jump_wins(home: Path) -> None:
+    text = "Host *\n ProxyJump bastion\n"
+    assert [hop.where for hop in hops(home, text, proxy_command="mine")] == ["node1:22 (through `mine`)"]
+    assert [hop.where for hop in hops(home, f"Host node1\n ProxyCommand none\n{text}")] == ["node1:22"]
+    assert [hop.where for hop in hops(home, "ProxyJump none\nHost *\n ProxyCommand x\n")] == ["node1:22 (through `x`)"]
+
+
 def test_includes_are_read_and_do_not_end_the_stanza(home: Path) -> None:
     (home / "conf.d").mkdir()
     (home / "conf.d" / "a").write_text("Host other\n User wrong\nHost node1\n Port 2222\n")
     (home / "conf.d" / "b").write_text("Host node1\n IdentityFile /k\n")
     (hop,) = hops(home, "Include conf.d/* none\nInclude = ~/missing\nUser right\nHost x\n User no\n")
     assert (hop.port, hop.user, hop.key_files) == (2222, "right", (Path("/k"),))
+
+
+def test_keywords_of_match_may_have_capitals(home: Path) -> None:
+    text = "Match Host other\n Port 1\nMatch !Host node1 User x\n Port 2\nMatch OriginalHost node1 # mine\n Port 3\n"
+    assert hops(home, text)[0].port == 3
+    assert hops(home, "Match Final all\n Port 4\n")[0].port == 4
+    assert hops(home, "Match ALL\n Port 5\n")[0].port == 5
+
+
+def test_a_comment_may_follow_an_option(home: Path) -> None:
+    text = """
+    Host other # not node1
+      User wrong
+    # Host node1 # none
+    Host node1  # the GPU
+      User me # not you
+      IdentityFile "/a # b" # mine
+      IdentityFile /c#d
+      Port 2222 # x
+      ProxyCommand nc %h %p # it has a shell
+    """
+    (hop,) = hops(home, text)
+    assert (hop.user, hop.port, hop.key_files) == ("me", 2222, (Path("/a # b"), Path("/c#d")))
+    assert hop.proxy_command == "nc node1 2222 # it has a shell"
+
+
+def test_a_tab_may_follow_a_keyword(home: Path) -> None:
+    (home / "other").write_text("Host other\n User wrong\n")
+    (hop,) = hops(home, "Host\tnode2\n\tInclude\tother\n\tPort\t1\nHost\tnode1\n\tInclude\tother\n\tUser\tright\n")
+    assert (hop.user, hop.port) == ("right", 22)
+    (home / "all").write_text("Port 2222\n")
+    assert hops(home, "Include\tall\n")[0].port == 2222
+
+
+def test_a_directory_among_the_includes_is_skipped(home: Path) -> None:
+    (home / "conf.d" / "old").mkdir(parents=True)
+    (home / "conf.d" / "a").write_text("Port 2222\n")
+    assert hops(home, "Include conf.d/*\n")[0].port == 2222
+
+
+def test_an_include_in_a_block_applies_to_its_hosts_only(home: Path) -> None:
+    (home / "gpus").write_text("Port 2222\nHost *\n User gpu\nHost node1 node2\n IdentityFile /k\nInclude deep\n")
+    (home / "deep").write_text("Match all\n IdentityFile /deep\nMatch originalhost node2\n IdentityFile /no\n")
+    (home / "last").write_text("Host other\n Port 1\n")
+    (home / "more").write_text("IdentitiesOnly yes\n")
+    for block in ("Host node1", "Match localuser * originalhost n*1", "Match host node1"):
+        text = f"{block}\n Include gpus last more\nHost *\n User me\n Port 22\n"
+        (hop,), (other,) = hops(home, text), hops(home, text, "node2")
+        assert (hop.port, hop.user, hop.key_files) == (2222, "gpu", (Path("/k"), Path("/deep")))
+        assert (other.port, other.user, other.key_files) == (22, "me", ())
+        assert (hop.identities_only, other.identities_only) == (True, False)
 
 
 def test_circular_includes_end(home: Path) -> None:
@@ -126,6 +204,8 @@ def test_circular_includes_end(home: Path) -> None:
     [
         ("User\n", "Unparsable line User"),
         ("Port many\n", "invalid literal"),
+        ("Match localnetwork 10.0.0.0/8\n Port 1\n", "`Match localnetwork` is not supported"),
+        ("Match host\n Port 1\n", "Missing parameter"),
         ("ProxyJump :22\n", "ProxyJump :22 is not [user@]host[:port]"),
         ("ProxyJump gw:ssh\n", "is not [user@]host[:port]"),
         ("Host node1\n ProxyJump a\nHost a\n ProxyJump b\nHost b\n ProxyJump a\n", "in a circle"),

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfprov.hosts.ssh.host_keys import order_algorithms
+from tfprov.errors import Unreachable
+from tfprov.hosts.ssh.client_config import SSHTarget, route
+from tfprov.hosts.ssh.host_keys import HostKeyPolicy, order_algorithms
 from tfprov.hosts.ssh.known_hosts import (
     KeyStatus,
     KnownHosts,
@@ -29,6 +31,17 @@ KEY, OTHER = b"\0\0\0\x0bssh-ed25519key", b"\0\0\0\x0bssh-ed25519other"
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,20}", fullmatch=True)
 PORTS = st.integers(1, 65535)
 KEYS = st.binary(min_size=1, max_size=60)
+
+
+class Key:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def get_name(self) -> str:
+        return KIND
+
+    def asbytes(self) -> bytes:
+        return self.data
 
 
 def line(names: str, key: bytes = KEY, kind: str = KIND, marker: str = "") -> str:
@@ -97,6 +110,17 @@ def test_patterns(pattern: str, address: str, port: int, matches: bool) -> None:
 
 def test_a_key_at_another_port_is_not_changed_by_a_line_without_port() -> None:
     assert status(line("h1"), "h1", 2222, OTHER) is KeyStatus.UNKNOWN
+
+
+def test_a_changed_key_is_refused_under_an_alias_at_any_port(tmp_path: Path) -> None:
+    (tmp_path / "known").write_text(f"{line('web')}\n")
+    (tmp_path / "config").write_text("Host h1\n HostKeyAlias web\n Port 2222\n")
+    (hop,) = route(SSHTarget("h1", "h1", ssh_config=tmp_path / "config", known_hosts=(tmp_path / "known",)))
+    policy = HostKeyPolicy.load(hop, accept_new=True)
+    policy.missing_host_key(None, "h1", Key(KEY))
+    with pytest.raises(Unreachable, match="THE HOST KEY HAS CHANGED"):
+        policy.missing_host_key(None, "h1", Key(OTHER))
+    assert (tmp_path / "known").read_text() == f"{line('web')}\n"
 
 
 def test_a_key_of_an_unlisted_type_counts_as_changed() -> None:

@@ -1,5 +1,6 @@
 """The effect of `-o IdentitiesOnly`, `PreferredAuthentications`, `HostKeyAlgorithms`, `-4` and `-6` on a connection."""
 
+import os
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from tfprov.engine.connect import prepare_connections
 from tfprov.errors import Unreachable
 from tfprov.hosts.ssh.client_config import Hop, SSHTarget, route
-from tfprov.hosts.ssh.connection import dial
+from tfprov.hosts.ssh.connection import ProxySocket, dial
 from tfprov.hosts.ssh.host_keys import host_key_algorithms
 from tfprov.settings.load import load
 
@@ -89,3 +90,12 @@ def test_a_socket_uses_the_configured_address_family() -> None:
             dial(replace(hop, address_family="inet6"), 1.0)
     with pytest.raises(ConnectionRefusedError):
         dial(replace(hop, address_family="inet"), 1.0)
+
+
+def test_signals_of_the_terminal_do_not_reach_a_proxy_command() -> None:
+    proxy = ProxySocket("sh -c 'ps -o sid= -p $$; cat'")
+    try:
+        session = int(proxy.recv(64))
+        assert session != os.getsid(0)
+    finally:
+        proxy.close()

@@ -1,0 +1,75 @@
+"""`tfprov attach` to a run without a supervisor: with which options the new one is started."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.run_history import run_id
+from tfprov.cli.runs import attach
+from tfprov.history.run_dir import RunDir
+from tfprov.supervision.order import SupervisorOrder
+
+NO_OPTIONS: dict[str, Any] = {
+    "sources": (),
+    "extra": (),
+    "ask_vault_pass": False,
+    "vault_ids": (),
+    "vault_files": (),
+}
+
+
+class Launched:
+    def begin(self) -> None:
+        pass
+
+    def wait(self) -> None:
+        pass
+
+
+Supervise = Callable[..., SupervisorOrder]
+
+
+@pytest.fixture
+def supervise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supervise:
+    """Return a function that returns the order of the new supervisor."""
+    run = RunDir(tmp_path / run_id(1))
+    run.create()
+    orders: list[SupervisorOrder] = []
+
+    def launch(_directory: RunDir, order: SupervisorOrder) -> Launched:
+        orders.append(order)
+        return Launched()
+
+    monkeypatch.setattr(attach, "launch", launch)
+    monkeypatch.chdir(tmp_path)
+
+    def started(stored: SupervisorOrder | None = None, **options: Any) -> SupervisorOrder:
+        if stored is not None:
+            stored.store(run)
+        attach._supervise(run, NO_OPTIONS | options)  # noqa: SLF001
+        return orders[-1]
+
+    return started
+
+
+def test_the_inventory_of_a_run_without_an_order_is_that_of_the_environment(
+    supervise: Supervise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TFPROV_INVENTORY", raising=False)
+    assert supervise().sources == ("inventory.yml",)
+    monkeypatch.setenv("TFPROV_INVENTORY", "/lab/lab.yml")
+    assert (supervise().sources, supervise().directory) == (("/lab/lab.yml",), os.getcwd())  # noqa: PTH109
+
+
+def test_files_of_the_options_are_those_of_the_working_directory(supervise: Supervise, tmp_path: Path) -> None:
+    stored = SupervisorOrder("/of/run", ["lab.yml"], 1.0, extra=["@lab-vars.yml"])
+    assert (supervise(stored).sources, supervise(stored).extra) == (["lab.yml"], ["@lab-vars.yml"])
+    (tmp_path / "other.yml").touch()
+    (tmp_path / "vars.yml").touch()
+    order = supervise(stored, sources=("other.yml", "node1,node2"), extra=("@vars.yml", "steps=5"))
+    assert (order.directory, order.begun) == ("/of/run", 1.0)
+    assert order.sources == (f"{tmp_path}/other.yml", "node1,node2")
+    assert order.extra == (f"@{tmp_path}/vars.yml", "steps=5")

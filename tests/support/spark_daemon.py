@@ -1,16 +1,12 @@
-"""Spark's daemon of Python workers, with what each of them imports: half a second, forty times.
+"""Spark's daemon of Python workers in an executor, with what each of them imports.
 
 python -m tests.support.spark_daemon WORKER_MODULE
 """
 
-import importlib
-
 from pyspark.daemon import manager
 
-PRELOADED = ("pandas", "pyarrow.compute", "pyspark.sql.pandas.serializers", "tfprov.spark.source", "tfprov.spark.save")
-"""What PySpark's workers and tfprov's data source import."""
+from tests.support.spark_preload import preload
 
 if __name__ == "__main__":
-    for name in PRELOADED:
-        importlib.import_module(name)
+    preload()
     manager()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.support.paths import ROOT
+from tests.support.paths import SPARK_PYTHONPATH
 from tests.support.waiting import LONG
 
 
@@ -20,7 +20,7 @@ def main(directory: Path) -> None:
     """Use everything of tfprov.spark once."""
     # SPARK_TESTING: the server listens on a free port of loopback, not on a fixed one.
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_TESTING": "1"}
-    os.environ |= {"SPARK_LOCAL_DIRS": str(directory / "scratch"), "PYTHONPATH": str(ROOT)}
+    os.environ |= {"SPARK_LOCAL_DIRS": str(directory / "scratch"), "PYTHONPATH": os.pathsep.join(SPARK_PYTHONPATH)}
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     spark = SparkSession.builder.remote("local[2]").getOrCreate()

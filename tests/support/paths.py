@@ -8,3 +8,5 @@ CASES = ROOT / "tests" / "cases"
 """Inventories and the like that tests read, a file each."""
 STANDIN = Path(__file__).parent / "standin"
 """A training program without TensorFlow, `task.sh`: a `code:` directory, and /bin/task in the tiny image."""
+SPARK_PYTHONPATH = (str(ROOT), str(Path(__file__).parent / "spark_site"))
+"""For a Spark: our own sources, and what its Python workers import before they are forked."""

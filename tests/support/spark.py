@@ -19,14 +19,12 @@ from typing import Any
 import pytest
 
 from tests.support.engine import cache_home
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, SPARK_PYTHONPATH
 from tests.support.waiting import until
 
 COMMANDS = ("java", "javac", "jar")
 """What `.ci/java.sh` looks for, and installs."""
 JAR, ARCHIVE, IN_USE = "tfprov-hadoop.jar", "spark.jsa", "in-use"
-SITE = Path(__file__).parent / "spark_site"
-"""Of the driver's Python processes."""
 EXECUTORS, MEMORY = 2, 512
 """How many, and the MB of each."""
 
@@ -58,7 +56,7 @@ def session(directory: Path) -> Iterator[Any]:
     dumped = None if archive.exists() else archive.with_suffix(f".{os.getpid()}")
     conf = SparkConf().setAppName("tfprov tests").setAll(_settings(directory, jar, archive, dumped).items())
     with pytest.MonkeyPatch.context() as patch:  # of the JVM, from which executors have it
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(SITE)]), prepend=os.pathsep)
+        patch.setenv("PYTHONPATH", os.pathsep.join(SPARK_PYTHONPATH), prepend=os.pathsep)
         gateway = launch_gateway(conf)
     try:
         with _cluster(gateway, directory / "work") as master:

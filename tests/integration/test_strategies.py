@@ -304,16 +304,16 @@ def on_hosts(remote_cluster: LabCluster, images: Images, case: Case) -> Trained:
 
     def progress() -> str:
         volume = f"tfprov-{case.name}-{case.chief.replace('/', '-')}-checkpoints"
-        return chief.run("sh", "-c", f"cat /var/lib/docker/volumes/{volume}/_data/progress.json 2>/dev/null || :")
+        path = chief.data_root / "volumes" / volume / "_data" / "progress.json"
+        try:
+            return path.read_text()
+        except FileNotFoundError:
+            return ""
 
     def saved() -> set[str]:
-        result = set()
-        for host in hosts.values():
-            # A saver's directory may go between the list in which it is and a look into it: that ends find with 1.
-            find = "find /var/lib/docker/volumes -name 'model.ckpt*' -not -path '*/best/*' 2>/dev/null || :"
-            names = host.run("sh", "-c", find)
-            result |= set(re.findall(rf"/tfprov-{case.name}-(\w+-\d+)-checkpoints/", names))
-        return {name.replace("-", "/") for name in result}
+        volumes = (host.data_root / "volumes" for host in hosts.values())
+        names = {path.parts[-3] for root in volumes for path in root.glob(f"tfprov-{case.name}-*/_data/model.ckpt*")}
+        return {re.sub(r"^.*-(\w+)-(\d+)-checkpoints$", r"\1/\2", name) for name in names}
 
     return Trained(case, remote_cluster, settings, kill, progress, saved)
 

@@ -445,7 +445,7 @@ def test_memory_does_not_grow_with_the_image(lab: Lab, tmp_path: Path) -> None:
     pulling, loading = lab.hosts[:2]
     loading.sshd_option("AllowTcpForwarding no")
     loading.wait()
-    arguments = [tmp_path / "images", lab.bed.key, lab.bed.known_hosts, 300 * 1024 * 1024 // 65536 * 65536]
+    arguments = [tmp_path / "images", lab.bed.key, lab.bed.known_hosts, 200 * 1024 * 1024 // 65536 * 65536]
     hosts = [f"{host.name},{host.address}" for host in (pulling, loading)]
     command = [sys.executable, "-c", MEMORY, *map(str, arguments), *hosts]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

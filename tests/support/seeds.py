@@ -7,6 +7,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+DRIVERS = ("overlay2", "fuse-overlayfs", "vfs")
+"""Storage drivers of engines whose layers are directories, each named as its directory below the data root."""
+
 
 def seed(store: Path, parts: tuple[str, ...], fill: Callable[[Path], None]) -> Path:
     """Return the directory in `store` that is made of `parts`; `fill` makes it where there is none, and others go.
@@ -33,4 +36,6 @@ def link_images(source: Path, target: Path) -> None:
     An engine never writes into the files of a layer, so that two can have the same. What it knows of its images is its own.
     """
     subprocess.run(["cp", "-a", str(source / "image"), str(target)], check=True)
-    subprocess.run(["cp", "-al", str(source / "overlay2"), str(target)], check=True)
+    for driver in DRIVERS:
+        if (source / driver).is_dir():
+            subprocess.run(["cp", "-al", str(source / driver), str(target)], check=True)

@@ -79,7 +79,9 @@ def recording(context: Context, verb: str, run: str = "") -> Iterator[Session]:
         recorder.handle(event)
         notifier.handle(event)
 
-    session = Session(replace(context, report=Callback(pass_on), new_run=run), recorder, notifier)
+    # A chief that moved does not go on with its run, whose checkpoints have higher steps than it will save.
+    anew = context.new_run or (new_run() if known else run)
+    session = Session(replace(context, report=Callback(pass_on), new_run=anew), recorder, notifier)
     if run == known:  # a new one is announced when its tasks start
         context.report.run_started(run)
     recorder.open(lambda: describe(context), refresh=verb in _STARTING)

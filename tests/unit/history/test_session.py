@@ -93,6 +93,17 @@ def test_up_begins_a_run_and_down_ends_it(cluster: tfprov.Cluster, hosts: Memory
     assert [summary.outcome for summary in runs()] == ["succeeded", "up"]
 
 
+def test_a_chief_that_moves_begins_another_run(hosts: MemoryHosts, directory: Path) -> None:
+    for workers in (("h2", "h3"), ("h3", "h2")):
+        listed = ", ".join(f"{host}: {{ansible_connection: local}}" for host in workers)
+        text = INVENTORY.replace('"h[2:3]": {ansible_connection: local}', listed)
+        (directory / "inventory.yml").write_text(text)
+        with tfprov.Cluster.load("inventory.yml", factory=hosts) as loaded:
+            loaded.up()
+    assert {one.run for one in runs()} >= {hosts["h3"].observe().containers[0].run}
+    assert hosts["h3"].observe().containers[0].run != hosts["h1"].observe().containers[0].run
+
+
 def test_a_training_that_nobody_followed_has_the_logs_that_were_kept(
     cluster: tfprov.Cluster, hosts: MemoryHosts
 ) -> None:

@@ -151,9 +151,12 @@ class Recorder:
             return
         before, description = self.directory, self.directory.read(self.directory.run_file)
         lines = [*read_lines(before.events)] if self._fresh else []
+        if not self._fresh:  # it was left running, as after `up`, and nobody was killed
+            self._append({"at": round(self._wall(), 3), "event": "verb_ended", "verb": self._verb})
         self._close_files()
         self.directory, self._fresh = other, not other.path.exists()
         other.create()
+        self.totals.goes_on(read_lines(other.events))
         self._writer = other.hold()
         self._events, self._progress = Appender(other.events), Appender(other.progress)
         for line in lines:

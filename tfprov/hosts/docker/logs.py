@@ -75,8 +75,9 @@ def _with_time(stamped: str) -> Line:
 
 
 def _restarts(api: "docker.APIClient", container: str) -> int:
-    restarts: int = api.inspect_container(container)["RestartCount"]
-    return restarts
+    """Return the restarts before the run whose log is read; one for which the engine is waiting comes after it."""
+    facts = api.inspect_container(container)
+    return int(facts["RestartCount"]) - int(facts["State"]["Status"] == "restarting")
 
 
 def _last_end(api: "docker.APIClient", container: str, restarts: int) -> float | None:

@@ -144,6 +144,22 @@ def test_the_log_of_a_removed_container_ends(engine: Callable[[Responses], Engin
     assert list(docker_logs.read_lines(engine(not_found).api, "c1", None, follow=True)) == []
 
 
+def test_a_log_that_is_followed_before_a_restart_goes_on_after_it(engine: Callable[[Responses], Engine]) -> None:
+    statuses = iter(["restarting", "restarting", "running", "running", "exited", "exited"])
+    prints = iter([b"first run\n", b"second run\n", b""])
+
+    def respond(path: str) -> Answer:
+        if not path.endswith("/json"):
+            return 200, framed(1, next(prints, b""))
+        facts = inspect_answer(next(statuses, "exited"))
+        facts["State"]["FinishedAt"] = "2026-01-02T03:04:05Z"
+        return 200, json.dumps({**facts, "RestartCount": 1}).encode()
+
+    with (scripted := engine(respond)).errors():
+        lines = list(docker_logs.read_lines(scripted.api, "c1", None, follow=True))
+    assert lines == ["first run", "second run"]
+
+
 LINES = [f"2026-01-02T03:04:0{n // 2}.{n % 2}00000000Z line {n}" for n in range(8)]
 
 

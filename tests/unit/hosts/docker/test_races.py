@@ -160,6 +160,28 @@ def test_a_log_that_is_followed_before_a_restart_goes_on_after_it(engine: Callab
     assert lines == ["first run", "second run"]
 
 
+def test_what_an_engine_reads_after_the_end_of_a_run_is_not_shown_again(engine: Callable[[Responses], Engine]) -> None:
+    stamped = {"2026-01-02T03:04:05.001Z": "last words", "2026-01-02T03:04:05.200Z": "second run"}
+    statuses = iter(["running", "restarting", "running", "exited", "exited"])
+    looks = 0
+
+    def respond(path: str) -> Answer:
+        nonlocal looks
+        if path.endswith("/json"):
+            status = next(statuses, "exited")
+            facts = {**inspect_answer(status), "RestartCount": int(looks > 0)}
+            facts["State"] |= {"StartedAt": "2026-01-02T03:04:05.200Z", "FinishedAt": "2026-01-02T03:04:05Z"}
+            return 200, json.dumps(facts).encode()
+        since = float(parse_qs(path.partition("?")[2]).get("since", ["0"])[0])
+        looks += 1
+        lines = [text for time, text in stamped.items() if (parse_time(time) or 0) >= since][:looks]
+        return 200, b"".join(framed(1, f"{line}\n".encode()) for line in lines)
+
+    with (scripted := engine(respond)).errors():
+        lines = list(docker_logs.read_lines(scripted.api, "c1", None, follow=True))
+    assert lines == ["last words", "second run"]
+
+
 LINES = [f"2026-01-02T03:04:0{n // 2}.{n % 2}00000000Z line {n}" for n in range(8)]
 
 

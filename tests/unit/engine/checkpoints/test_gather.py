@@ -303,6 +303,15 @@ def test_a_checkpoint_that_is_removed_meanwhile_is_passed_over(tmp_path: Path) -
     assert chief.latest() == "model.ckpt-200"
 
 
+def test_what_is_copied_again_after_a_removal_is_counted_once(tmp_path: Path) -> None:
+    chief = Fixture(tmp_path, Vanishing("h1"))
+    for step in (100, 200, 300):
+        chief.saves(step)
+    gathered = gather(chief.context, lambda _: {})
+    size = sum(path.stat().st_size for path in chief.target.glob("model.ckpt-*"))
+    assert (gathered.files, gathered.size) == (4, size)
+
+
 class Rotating(MemoryRuntime):
     """A chief that keeps one checkpoint, and saves the next whenever one is about to be read."""
 

@@ -169,11 +169,9 @@ class Recorder:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
-        """Record an event."""
+        """Record an event; after an error it counts still, as the end of the run depends on it."""
         with self._lock:
-            if self._failed:
-                return
-            if isinstance(event, RunStarted):
+            if isinstance(event, RunStarted) and not self._failed:
                 self.moved(event.run)
                 self._guarded(lambda: self.directory.end_file.unlink(missing_ok=True))  # it goes on: `run --resume`
             self._guarded(lambda: self._record(event))
@@ -185,7 +183,7 @@ class Recorder:
                 self._log(at, task, line)
                 return
             case TrainingProgress():
-                if self.totals.progress(event, at) and self._open:
+                if self.totals.progress(event, at) and self._open and not self._failed:
                     self._progress.append({"at": round(at, 3), **progress_json(event)})
                 return
             case ActionsPlanned(actions):
@@ -200,6 +198,8 @@ class Recorder:
             self._append({"at": round(at, 3), **record})
 
     def _append(self, record: dict[str, Any]) -> None:
+        if self._failed:
+            return
         if self._open:
             self._events.append(record)
         else:
@@ -214,7 +214,7 @@ class Recorder:
     # -- logs ---------------------------------------------------------------------------------------------------------
 
     def _log(self, at: float, task: str, line: str) -> None:
-        if not self._open or not self._may_log():
+        if self._failed or not self._open or not self._may_log():
             return
         if task not in self._logs:
             self._logs[task] = TaskLog(self.directory.logs, task, limit_for(self._tasks))

@@ -1,5 +1,6 @@
 """Which verbs make a run, which go on with it, and how it ends: with the whole API, on hosts in memory."""
 
+import errno
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from tests.support.memory_cluster import make_context
 from tests.support.reporters import RecordingReporter
 from tests.support.user_directory import enter
 from tfprov.errors import DeadlineExceeded, HostError, Locked, TaskFailed, TfprovError
+from tfprov.history.json_lines import Appender
 from tfprov.history.reader import RunHistory, RunRecord
 from tfprov.history.session import recording
 from tfprov.history.summary import RunSummary
@@ -209,6 +211,21 @@ def test_a_run_beyond_its_deadline_is_gathered_taken_down_and_told_of(hosts: Mem
     assert hosts["h2"].observe().containers == ()
     (one,) = runs()
     assert (one.outcome, one.exit_code) == ("deadline", 124)
+    assert sent.read_text() == "failed deadline\n"
+
+
+def test_the_end_of_a_run_that_a_full_disk_keeps_from_being_recorded_is_notified(
+    hosts: MemoryHosts, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_file: Appender, _record: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    sent, clock = directory / "sent", ManualClock()
+    settings = f"deadline: 1h, notify: [{{command: [sh, -c, 'echo $TFPROV_EVENT $TFPROV_OUTCOME >> {sent}']}}]"
+    (directory / "inventory.yml").write_text(INVENTORY.replace("checkpoints: none", f"checkpoints: none, {settings}"))
+    clock.at(60, lambda: monkeypatch.setattr(Appender, "append", full))
+    with tfprov.Cluster.load("inventory.yml", factory=hosts) as cluster, pytest.raises(DeadlineExceeded):
+        verbs.run(replace(cluster.prepare(), clock=clock), partial=False, discard=False)
     assert sent.read_text() == "failed deadline\n"
 
 

@@ -16,6 +16,7 @@ from tfprov.errors import HostError
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker import listing
 from tfprov.hosts.docker import logs as docker_logs
+from tfprov.hosts.docker.copy_in import put_into
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.answers import parse_time
 from tfprov.hosts.docker.runtime import DockerRuntime
@@ -40,6 +41,11 @@ def engine(tmp_path: Path) -> Iterator[Callable[[Responses], Engine]]:
                 self.wfile.write(head.encode() + body)
 
             def do_POST(self) -> None:
+                self.do_GET()
+
+            def do_PUT(self) -> None:
+                while size := int(self.rfile.readline() or b"0", 16):  # an archive, in chunks
+                    self.rfile.read(size + 2)
                 self.do_GET()
 
             def do_DELETE(self) -> None:
@@ -88,6 +94,26 @@ def test_output_that_arrives_with_the_headers_is_read(engine: Callable[[Response
     with (scripted := engine(respond)).errors():
         assert docker_exec.run(scripted, "c1", ["ls"], lambda *piece: printed.append(piece)) == 3
     assert printed == [(1, b"all of it"), (2, b"a word")]
+
+
+def test_a_copy_that_does_not_fit_into_a_container_leaves_nothing_there(
+    engine: Callable[[Responses], Engine], tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def respond(path: str) -> Answer:
+        asked.append(path.partition("?")[0])
+        if asked[-1].endswith("/archive"):
+            return 500, b'{"message": "write /code/.model.tfprov-part: no space left on device"}'
+        if asked[-1].endswith("/start"):
+            return 200, framed(1, b"0\n0\nnothing\ndirectory\nnothing\n")
+        return 200, b'{"ExitCode": 0, "Id": "e1"}'
+
+    (tmp_path / "model").write_bytes(b"weights")
+    facts = {"Id": "c1", "State": {"Running": True}, "Config": {"WorkingDir": "/code"}}
+    with pytest.raises(HostError, match="no space left on its disk"):
+        put_into(engine(respond), facts, "model", tmp_path / "model")
+    assert asked.index("/containers/c1/archive") < len(asked) - 1 - asked[::-1].index("/containers/c1/exec")
 
 
 def test_a_restarting_container_is_queried_again_and_one_without_programs_is_not(

@@ -106,6 +106,26 @@ def test_a_chief_that_moves_begins_another_run(hosts: MemoryHosts, directory: Pa
     assert hosts["h3"].observe().containers[0].run != hosts["h1"].observe().containers[0].run
 
 
+def test_what_a_new_chief_saves_is_gathered_although_a_worker_saved_more_steps_before(
+    hosts: MemoryHosts, directory: Path
+) -> None:
+    text = INVENTORY.replace("checkpoints: none", "wiring: tf_config")
+    chief = "  children:\n    chief: {hosts: {h4: {ansible_connection: local}}}\n"
+    for host, task, step in (("h2", "worker/0", 2000), ("h4", "chief/0", 50)):
+        (directory / "inventory.yml").write_text(text)
+        with tfprov.Cluster.load("inventory.yml", factory=hosts, verify=lambda _prefixes: {}) as loaded:
+            loaded.up()
+            for extension in ("data-00000-of-00001", "index"):
+                hosts[host].saves(task, f"model.ckpt-{step}.{extension}", b"bytes")
+            hosts[host].saves(task, "checkpoint", f'model_checkpoint_path: "model.ckpt-{step}"\n'.encode())
+        text = text.replace("  children:\n", chief)
+    with tfprov.Cluster.load("inventory.yml", factory=hosts, verify=lambda _prefixes: {}) as loaded:
+        loaded.down()
+    gathered = directory / "checkpoints"
+    assert [path.name for path in gathered.glob("lab/*.index")] == ["model.ckpt-50.index"]
+    assert [path.name for path in gathered.glob("lab.1/*.index")] == ["model.ckpt-2000.index"]
+
+
 def test_a_training_that_nobody_followed_has_the_logs_that_were_kept(
     cluster: tfprov.Cluster, hosts: MemoryHosts
 ) -> None:

@@ -20,6 +20,7 @@ from tfprov.hosts.docker.copy_in import put_into
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.answers import parse_time
 from tfprov.hosts.docker.runtime import DockerRuntime
+from tfprov.hosts.docker.state import parse_container
 
 Answer = tuple[int, bytes]
 Responses = Callable[[str], Answer]
@@ -149,6 +150,14 @@ def test_a_container_removed_after_the_listing_is_not_observed(engine: Callable[
     runtime = DockerRuntime(engine(respond), "lab", lambda *_: False, lambda _: (0, ""), lambda _: b"")
     assert runtime.observe().containers == ()
     assert list(runtime.logs("ps/0", follow=True)) == []
+
+
+@pytest.mark.parametrize(("code", "ending"), [(0, "exited with code 0"), (137, "it was killed: out of memory")])
+def test_a_task_that_outlives_a_process_that_lacked_memory_was_not_killed(code: int, ending: str) -> None:
+    """With cgroups of version 2, an engine reports it whichever process of a container was killed."""
+    facts = inspect_answer("exited")
+    facts["State"] |= {"OOMKilled": True, "ExitCode": code}
+    assert parse_container(facts, "h1").ending == ending
 
 
 def test_a_container_that_removes_itself_is_waited_for(engine: Callable[[Responses], Engine]) -> None:

@@ -197,6 +197,16 @@ def test_a_verb_on_machines_that_does_nothing_leaves_no_run_and_no_warning(direc
     assert report.notes == []
 
 
+def test_a_verb_that_changes_nothing_leaves_no_directory_beside_the_checkpoints(
+    cluster: tfprov.Cluster, directory: Path
+) -> None:
+    (directory / "book.yml").write_text("- {hosts: all, tasks: [command: clean]}")
+    gathered = directory / "checkpoints" / "lab"
+    gathered.mkdir(parents=True)
+    cluster.play(str(directory / "book.yml"))
+    assert list(gathered.iterdir()) == []
+
+
 def test_no_secret_is_recorded(cluster: tfprov.Cluster, directory: Path) -> None:
     cluster.up()
     cluster.down()

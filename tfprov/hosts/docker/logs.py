@@ -61,9 +61,9 @@ def _read(
 
 
 def _engine_range(times: LogTimes | None) -> dict[str, float]:
-    """Return the options with which the engine leaves out most of the lines that are not asked for."""
+    """Return the options with which the engine leaves out most of the lines that are not asked for; 0 is none for it."""
     bounds = {"since": times.since, "until": times.until} if times is not None else {}
-    return {name: bound for name, bound in bounds.items() if bound is not None}
+    return {name: bound for name, bound in bounds.items() if bound}
 
 
 def _with_time(stamped: str) -> Line:

@@ -21,6 +21,7 @@ from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.answers import parse_time
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.docker.state import parse_container
+from tfprov.hosts.log_lines import LogTimes
 
 Answer = tuple[int, bytes]
 Responses = Callable[[str], Answer]
@@ -177,6 +178,16 @@ def test_a_container_that_removes_itself_is_waited_for(engine: Callable[[Respons
 
 def test_the_log_of_a_removed_container_ends(engine: Callable[[Responses], Engine]) -> None:
     assert list(docker_logs.read_lines(engine(not_found).api, "c1", None, follow=True)) == []
+
+
+@pytest.mark.parametrize(("times", "shown"), [(LogTimes(since=0.0), ["a line"]), (LogTimes(until=0.0), [])])
+def test_a_log_can_be_asked_for_from_the_epoch_on(
+    engine: Callable[[Responses], Engine], times: LogTimes, shown: list[str]
+) -> None:
+    """`--since 60000d` is then; the SDK takes no such time."""
+    printed = framed(1, b"2026-01-02T03:04:05Z a line\n")
+    with (scripted := engine(lambda _path: (200, printed))).errors():
+        assert list(docker_logs.read_lines(scripted.api, "c1", None, follow=False, times=times)) == shown
 
 
 def test_a_log_that_is_followed_before_a_restart_goes_on_after_it(engine: Callable[[Responses], Engine]) -> None:

@@ -21,7 +21,7 @@ from tfprov.errors import (
     mask_secrets,
 )
 from tfprov.formats.event_file import EventProgress
-from tfprov.history.describe import describe
+from tfprov.history.describe import describe, with_image_ids
 from tfprov.history.ending import end_record, fill_logs, keep_beside_checkpoints
 from tfprov.history.event_json import progress_json
 from tfprov.history.json_lines import Appender, last_line
@@ -109,8 +109,10 @@ def _close(session: Session, verb: str, begun: int, error: BaseException | None)
         recorder.discard()
     try:
         if not isinstance(error, HangUp) and _has_ended(context, recorder, verb, begun, error):
-            if context.machines:  # the ids of its images are known by now
-                recorder.describe(describe(context))
+            if context.machines:  # the inventory and the code may be others by now
+                with suppress(OSError, ValueError, LookupError, TypeError):
+                    began = recorder.directory.read(recorder.directory.run_file)
+                    recorder.describe(with_image_ids(context, began))
             fill_logs(context, recorder)
             record = end_record(context, recorder.directory, recorder.totals, verb, outcome)
             recorder.end(record)

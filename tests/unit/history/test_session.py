@@ -197,6 +197,17 @@ def test_a_verb_on_machines_that_does_nothing_leaves_no_run_and_no_warning(direc
     assert report.notes == []
 
 
+def test_the_end_of_a_run_on_machines_changes_nothing_of_its_description(directory: Path) -> None:
+    machines = {"h1": cast("Machine", None)}
+    for verb, text in (("up", INVENTORY), ("down", INVENTORY.replace("train_steps: 100", "train_steps: 999"))):
+        made = replace(make_context(text), home=directory, history=directory / "runs", machines=machines)
+        with recording(made, verb, "20260101T000000Z-abcdef") as session:
+            session.context.report.observed([Observed("worker/0", "h2", State.EXITED, {}, exit_code=0)])
+    (one,) = (directory / "runs").iterdir()
+    assert (one / "end.json").exists()
+    assert json.loads((one / "run.json").read_text())["steps"] == 100
+
+
 def test_a_verb_that_changes_nothing_leaves_no_directory_beside_the_checkpoints(
     cluster: tfprov.Cluster, directory: Path
 ) -> None:

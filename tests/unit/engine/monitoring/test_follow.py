@@ -105,3 +105,18 @@ def test_a_host_that_a_gather_could_not_reach_and_that_is_back_is_taken_down_wit
         lambda: memory_lab.hosts["h2"].exits("worker/0", 0),
     )
     assert "h1" in observe(replace(memory_lab.context, tolerant=True)).hosts
+
+
+def test_a_task_that_somebody_has_removed_is_reported_and_one_that_is_replaced_is_not() -> None:
+    memory_lab = MemoryLab()
+    places = memory_lab.hosts["h1"].places
+    replaced = places["ps/0"]
+    follow_with_steps(
+        memory_lab.context,
+        places.clear,
+        lambda: places.update({"ps/0": replaced}),
+        *(lambda: None for _ in range(40)),
+        lambda: memory_lab.hosts["h2"].exits("worker/0", 0),
+    )
+    gone = [note for note in memory_lab.report.notes if "not there any more" in note]
+    assert gone == ["ps/1 on h1 is not there any more: somebody has removed it"]

@@ -153,12 +153,14 @@ class Recorder:
         lines = [*read_lines(before.events)] if self._fresh else []
         if not self._fresh:  # it was left running, as after `up`, and nobody was killed
             self._append({"at": round(self._wall(), 3), "event": "verb_ended", "verb": self._verb})
-        self._close_files()
-        self.directory, self._fresh = other, not other.path.exists()
+        fresh = not other.path.exists()
         other.create()
+        # Before the others are closed, as it may fail: their descriptors would be closed twice.
+        opened = other.hold(), Appender(other.events), Appender(other.progress)
+        self._close_files()
+        self.directory, self._fresh = other, fresh
+        self._writer, self._events, self._progress = opened
         self.totals.goes_on(read_lines(other.events))
-        self._writer = other.hold()
-        self._events, self._progress = Appender(other.events), Appender(other.progress)
         for line in lines:
             self._events.append(line)
         if lines:

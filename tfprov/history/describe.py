@@ -3,7 +3,7 @@
 import os
 import platform
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,13 @@ def describe(context: Context, *, with_code: bool = True) -> dict[str, Any]:
     }
     plain: dict[str, Any] = masked(data)
     return plain
+
+
+def with_image_ids(context: Context, description: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run's `description` with the ids of its images, which are known once these were delivered."""
+    known = {image["name"]: image["id"] for image in _images(context)}
+    images = [{**image, "id": image["id"] or known.get(image["name"])} for image in description["images"]]
+    return {**description, "images": images}
 
 
 def _task(container: Container) -> dict[str, Any]:

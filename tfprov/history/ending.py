@@ -136,7 +136,7 @@ def fill_logs(context: Context, recorder: Recorder) -> None:
 
 def keep_beside_checkpoints(context: Context, directory: RunDir) -> None:
     """Copy the record of the run, without its logs, beside the gathered checkpoints, if there are any."""
-    if context.logs is None or not context.target.is_dir():
+    if context.logs is None or not context.target.is_dir() or not directory.run_file.exists():
         return
     with suppress(OSError):
         to = context.logs / directory.id

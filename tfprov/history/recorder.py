@@ -151,11 +151,16 @@ class Recorder:
             return
         before, description = self.directory, self.directory.read(self.directory.run_file)
         lines = [*read_lines(before.events)] if self._fresh else []
-        self._close_files()
-        self.directory, self._fresh = other, not other.path.exists()
+        if not self._fresh:  # it was left running, as after `up`, and nobody was killed
+            self._append({"at": round(self._wall(), 3), "event": "verb_ended", "verb": self._verb})
+        fresh = not other.path.exists()
         other.create()
-        self._writer = other.hold()
-        self._events, self._progress = Appender(other.events), Appender(other.progress)
+        # Before the others are closed, as it may fail: their descriptors would be closed twice.
+        opened = other.hold(), Appender(other.events), Appender(other.progress)
+        self._close_files()
+        self.directory, self._fresh = other, fresh
+        self._writer, self._events, self._progress = opened
+        self.totals.goes_on(read_lines(other.events))
         for line in lines:
             self._events.append(line)
         if lines:
@@ -166,11 +171,9 @@ class Recorder:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
-        """Record an event."""
+        """Record an event; after an error it counts still, as the end of the run depends on it."""
         with self._lock:
-            if self._failed:
-                return
-            if isinstance(event, RunStarted):
+            if isinstance(event, RunStarted) and not self._failed:
                 self.moved(event.run)
                 self._guarded(lambda: self.directory.end_file.unlink(missing_ok=True))  # it goes on: `run --resume`
             self._guarded(lambda: self._record(event))
@@ -182,7 +185,7 @@ class Recorder:
                 self._log(at, task, line)
                 return
             case TrainingProgress():
-                if self.totals.progress(event, at) and self._open:
+                if self.totals.progress(event, at) and self._open and not self._failed:
                     self._progress.append({"at": round(at, 3), **progress_json(event)})
                 return
             case ActionsPlanned(actions):
@@ -197,6 +200,8 @@ class Recorder:
             self._append({"at": round(at, 3), **record})
 
     def _append(self, record: dict[str, Any]) -> None:
+        if self._failed:
+            return
         if self._open:
             self._events.append(record)
         else:
@@ -211,7 +216,7 @@ class Recorder:
     # -- logs ---------------------------------------------------------------------------------------------------------
 
     def _log(self, at: float, task: str, line: str) -> None:
-        if not self._open or not self._may_log():
+        if self._failed or not self._open or not self._may_log():
             return
         if task not in self._logs:
             self._logs[task] = TaskLog(self.directory.logs, task, limit_for(self._tasks))

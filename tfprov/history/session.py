@@ -21,7 +21,7 @@ from tfprov.errors import (
     mask_secrets,
 )
 from tfprov.formats.event_file import EventProgress
-from tfprov.history.describe import describe
+from tfprov.history.describe import describe, with_image_ids
 from tfprov.history.ending import end_record, fill_logs, keep_beside_checkpoints
 from tfprov.history.event_json import progress_json
 from tfprov.history.json_lines import Appender, last_line
@@ -79,7 +79,9 @@ def recording(context: Context, verb: str, run: str = "") -> Iterator[Session]:
         recorder.handle(event)
         notifier.handle(event)
 
-    session = Session(replace(context, report=Callback(pass_on), new_run=run), recorder, notifier)
+    # A chief that moved does not go on with its run, whose checkpoints have higher steps than it will save.
+    anew = context.new_run or (new_run() if known else run)
+    session = Session(replace(context, report=Callback(pass_on), new_run=anew), recorder, notifier)
     if run == known:  # a new one is announced when its tasks start
         context.report.run_started(run)
     recorder.open(lambda: describe(context), refresh=verb in _STARTING)
@@ -107,8 +109,10 @@ def _close(session: Session, verb: str, begun: int, error: BaseException | None)
         recorder.discard()
     try:
         if not isinstance(error, HangUp) and _has_ended(context, recorder, verb, begun, error):
-            if context.machines:  # the ids of its images are known by now
-                recorder.describe(describe(context))
+            if context.machines:  # the inventory and the code may be others by now
+                with suppress(OSError, ValueError, LookupError, TypeError):
+                    began = recorder.directory.read(recorder.directory.run_file)
+                    recorder.describe(with_image_ids(context, began))
             fill_logs(context, recorder)
             record = end_record(context, recorder.directory, recorder.totals, verb, outcome)
             recorder.end(record)

@@ -74,6 +74,12 @@ class Totals:
             elif record.get("kind") == IncidentKind.WENT_BACK and isinstance(record.get("values"), dict):
                 self.went_back.append({"at": record.get("at"), **record["values"]})
 
+    def goes_on(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Go on as another run, of which `events` were recorded; the tasks that run are the same."""
+        other = Totals()
+        other.add_lines(events)
+        self.went_back, self.last = other.went_back, None
+
     @property
     def restarts(self) -> int:
         """The number of restarts of all tasks by their restart policies."""

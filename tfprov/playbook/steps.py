@@ -6,7 +6,14 @@ from typing import Any
 
 from tfprov.engine.checkpoints.gather import Gathered, gather
 from tfprov.engine.checkpoints.model_files import NothingSaved, nothing_saved
-from tfprov.engine.checkpoints.ungathered import TaskOnHost, gathered_of, holders, savers, unsaved_among
+from tfprov.engine.checkpoints.ungathered import (
+    TaskOnHost,
+    former_chiefs,
+    gathered_of,
+    holders,
+    savers,
+    unsaved_among,
+)
 from tfprov.engine.command_checks import refuse_start
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
@@ -102,8 +109,13 @@ def _of_module(whole: Plan, module: str) -> Plan:
 
 
 def _gather_before_removal(context: Context, part: Plan, observation: Observation) -> bool:
-    """Gather the checkpoints of containers that the plan removes; return whether any was stopped for that."""
+    """Gather the checkpoints of containers that the plan removes, and of former chiefs that go on in another run.
+
+    Return whether any was stopped for that.
+    """
     gone = {(action.subject, action.host) for action in part.actions if action.kind == ActionKind.REMOVE}
+    starting = {(action.subject, action.host) for action in part.actions if action.kind == ActionKind.START}
+    gone |= starting & former_chiefs(context, observation)
     if not gone:  # the next call lists every chief's directory
         return False
     held = unsaved_among(context, observation, lambda holder: (holder.task, holder.host) in gone)

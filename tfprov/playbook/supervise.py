@@ -44,7 +44,7 @@ def supervise(context: Context, run: str, options: SupervisedRun) -> RunResult:
     starts = starts or (options.may_start and chief is not None and chief.state is State.RUNNING)
     with recording(context, "run", run) as session:
         play_shipped(session.context, PlayOptions("run", discard=options.discard), starts=starts)
-    return run_result(session.context, begun)
+    return run_result(session.context, session.run, begun)
 
 
 def _has_ended(context: Context, run: str) -> bool:

@@ -98,7 +98,7 @@ def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
     with recording(context, "run", chief_run(context, observation)) as session:
         _announce(session.context, result)
         play_shipped(session.context, PlayOptions("run", partial=partial, discard=discard))
-    return run_result(session.context, begun)
+    return run_result(session.context, session.run, begun)
 
 
 def with_deadline(context: Context, passed: float = 0.0) -> Context:
@@ -107,14 +107,13 @@ def with_deadline(context: Context, passed: float = 0.0) -> Context:
     return replace(context, deadline=context.clock.now() + span_seconds(limit) - passed) if limit else context
 
 
-def run_result(context: Context, begun: float) -> RunResult:
-    """Return the result of a run that ended well: its newest gathered checkpoint; the verb began at `begun`."""
+def run_result(context: Context, run: str, begun: float) -> RunResult:
+    """Return the result of `run`, which ended well: its newest gathered checkpoint; the verb began at `begun`."""
     from tfprov.engine.checkpoints.manifest import read  # noqa: PLC0415
 
     manifest = read(context.target)
     saved = manifest.newest if manifest is not None else None
     newest = checkpoint(context.target, saved) if saved is not None else None
-    run = context.new_run if context.history is not None else ""
     return RunResult(context.cluster.name, context.target, newest, run, context.clock.now() - begun)
 
 

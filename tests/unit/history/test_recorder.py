@@ -205,6 +205,45 @@ def test_an_earlier_run_is_not_renamed_when_the_chief_begins_a_new_one(tmp_path:
     assert (tmp_path / run_id(2) / "run.json").exists()
 
 
+def test_a_run_that_another_takes_the_place_of_is_lost_and_keeps_its_lost_steps(tmp_path: Path) -> None:
+    runs = tmp_path / "lab" / "runs"
+    record_run(runs, 1, scripted())
+    recorder = Recorder(RunDir(runs / run_id(1)), "up")
+    recorder.open(description)
+    recorder.handle(RunStarted(run_id(2)))
+    recorder.close()
+    assert [one.outcome for one in history(tmp_path).summaries()] == ["lost", "up"]
+    assert (recorder.totals.went_back, recorder.totals.last) == ([], None)
+
+
+def test_a_disk_that_is_full_when_another_run_begins_ends_the_recording_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_directory: RunDir) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    record_run(tmp_path, 1, iter([Note("first")]))
+    warnings: list[str] = []
+    recorder = Recorder(RunDir(tmp_path / run_id(1)), "up", warn=warnings.append)
+    recorder.open(description)
+    monkeypatch.setattr(RunDir, "create", full)
+    recorder.handle(RunStarted(run_id(2)))
+    others = [os.open("/dev/null", os.O_RDONLY) for _ in range(3)]  # such as connections, with the next descriptors
+    recorder.close()
+    for other in others:
+        os.close(other)
+    assert warnings == [f"the run is not recorded any more: {tmp_path / run_id(1)}: No space left on device"]
+
+
+def test_a_run_that_is_resumed_has_its_earlier_lost_steps(tmp_path: Path) -> None:
+    record_run(tmp_path, 1, scripted())
+    recorder = Recorder(RunDir(tmp_path / run_id(2)), "up")
+    recorder.open(description)
+    recorder.handle(RunStarted(run_id(1)))
+    recorder.close()
+    assert [one["lost"] for one in recorder.totals.went_back] == [90]
+
+
 def test_a_full_disk_ends_the_recording_with_one_warning_and_not_the_verb(tmp_path: Path) -> None:
     warnings: list[str] = []
 

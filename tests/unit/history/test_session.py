@@ -1,5 +1,6 @@
 """Which verbs make a run, which go on with it, and how it ends: with the whole API, on hosts in memory."""
 
+import errno
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from tests.support.memory_cluster import make_context
 from tests.support.reporters import RecordingReporter
 from tests.support.user_directory import enter
 from tfprov.errors import DeadlineExceeded, HostError, Locked, TaskFailed, TfprovError
+from tfprov.history.json_lines import Appender
 from tfprov.history.reader import RunHistory, RunRecord
 from tfprov.history.session import recording
 from tfprov.history.summary import RunSummary
@@ -93,6 +95,37 @@ def test_up_begins_a_run_and_down_ends_it(cluster: tfprov.Cluster, hosts: Memory
     assert [summary.outcome for summary in runs()] == ["succeeded", "up"]
 
 
+def test_a_chief_that_moves_begins_another_run(hosts: MemoryHosts, directory: Path) -> None:
+    for workers in (("h2", "h3"), ("h3", "h2")):
+        listed = ", ".join(f"{host}: {{ansible_connection: local}}" for host in workers)
+        text = INVENTORY.replace('"h[2:3]": {ansible_connection: local}', listed)
+        (directory / "inventory.yml").write_text(text)
+        with tfprov.Cluster.load("inventory.yml", factory=hosts) as loaded:
+            loaded.up()
+    assert {one.run for one in runs()} >= {hosts["h3"].observe().containers[0].run}
+    assert hosts["h3"].observe().containers[0].run != hosts["h1"].observe().containers[0].run
+
+
+def test_what_a_new_chief_saves_is_gathered_although_a_worker_saved_more_steps_before(
+    hosts: MemoryHosts, directory: Path
+) -> None:
+    text = INVENTORY.replace("checkpoints: none", "wiring: tf_config")
+    chief = "  children:\n    chief: {hosts: {h4: {ansible_connection: local}}}\n"
+    for host, task, step in (("h2", "worker/0", 2000), ("h4", "chief/0", 50)):
+        (directory / "inventory.yml").write_text(text)
+        with tfprov.Cluster.load("inventory.yml", factory=hosts, verify=lambda _prefixes: {}) as loaded:
+            loaded.up()
+            for extension in ("data-00000-of-00001", "index"):
+                hosts[host].saves(task, f"model.ckpt-{step}.{extension}", b"bytes")
+            hosts[host].saves(task, "checkpoint", f'model_checkpoint_path: "model.ckpt-{step}"\n'.encode())
+        text = text.replace("  children:\n", chief)
+    with tfprov.Cluster.load("inventory.yml", factory=hosts, verify=lambda _prefixes: {}) as loaded:
+        loaded.down()
+    gathered = directory / "checkpoints"
+    assert [path.name for path in gathered.glob("lab/*.index")] == ["model.ckpt-50.index"]
+    assert [path.name for path in gathered.glob("lab.1/*.index")] == ["model.ckpt-2000.index"]
+
+
 def test_a_training_that_nobody_followed_has_the_logs_that_were_kept(
     cluster: tfprov.Cluster, hosts: MemoryHosts
 ) -> None:
@@ -164,6 +197,27 @@ def test_a_verb_on_machines_that_does_nothing_leaves_no_run_and_no_warning(direc
     assert report.notes == []
 
 
+def test_the_end_of_a_run_on_machines_changes_nothing_of_its_description(directory: Path) -> None:
+    machines = {"h1": cast("Machine", None)}
+    for verb, text in (("up", INVENTORY), ("down", INVENTORY.replace("train_steps: 100", "train_steps: 999"))):
+        made = replace(make_context(text), home=directory, history=directory / "runs", machines=machines)
+        with recording(made, verb, "20260101T000000Z-abcdef") as session:
+            session.context.report.observed([Observed("worker/0", "h2", State.EXITED, {}, exit_code=0)])
+    (one,) = (directory / "runs").iterdir()
+    assert (one / "end.json").exists()
+    assert json.loads((one / "run.json").read_text())["steps"] == 100
+
+
+def test_a_verb_that_changes_nothing_leaves_no_directory_beside_the_checkpoints(
+    cluster: tfprov.Cluster, directory: Path
+) -> None:
+    (directory / "book.yml").write_text("- {hosts: all, tasks: [command: clean]}")
+    gathered = directory / "checkpoints" / "lab"
+    gathered.mkdir(parents=True)
+    cluster.play(str(directory / "book.yml"))
+    assert list(gathered.iterdir()) == []
+
+
 def test_no_secret_is_recorded(cluster: tfprov.Cluster, directory: Path) -> None:
     cluster.up()
     cluster.down()
@@ -198,6 +252,21 @@ def test_a_run_beyond_its_deadline_is_gathered_taken_down_and_told_of(hosts: Mem
     assert hosts["h2"].observe().containers == ()
     (one,) = runs()
     assert (one.outcome, one.exit_code) == ("deadline", 124)
+    assert sent.read_text() == "failed deadline\n"
+
+
+def test_the_end_of_a_run_that_a_full_disk_keeps_from_being_recorded_is_notified(
+    hosts: MemoryHosts, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_file: Appender, _record: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    sent, clock = directory / "sent", ManualClock()
+    settings = f"deadline: 1h, notify: [{{command: [sh, -c, 'echo $TFPROV_EVENT $TFPROV_OUTCOME >> {sent}']}}]"
+    (directory / "inventory.yml").write_text(INVENTORY.replace("checkpoints: none", f"checkpoints: none, {settings}"))
+    clock.at(60, lambda: monkeypatch.setattr(Appender, "append", full))
+    with tfprov.Cluster.load("inventory.yml", factory=hosts) as cluster, pytest.raises(DeadlineExceeded):
+        verbs.run(replace(cluster.prepare(), clock=clock), partial=False, discard=False)
     assert sent.read_text() == "failed deadline\n"
 
 

@@ -246,7 +246,8 @@ class _Gather:
         after = self.write_manifest(kept, saved)
         if self.damaged:
             raise GatherError(self.damaged, "the newest whole one was gathered" if saved else "nothing was gathered")
-        return Gathered(self.target, after.newest, tuple(saved), self.staging.copied, self.staging.size)
+        placed = self.staging.placed  # some were copied more than once, others not taken
+        return Gathered(self.target, after.newest, tuple(saved), len(placed), sum(one.size for one in placed.values()))
 
     def write_manifest(self, kept: Manifest, saved: Sequence[GatheredCheckpoint] = ()) -> Manifest:
         """Write the manifest of the files in place so far, and return it: an interrupted gather continues from there."""

@@ -147,7 +147,11 @@ def set_aside(target: Path, before: Manifest, staged: Path) -> str:
         staged.rename(beside)
     moved = _free_name(real) if target.is_symlink() else earlier
     real.rename(moved)
-    real.mkdir()
+    try:
+        real.mkdir()
+    except BaseException:  # a disk that has become full, or Ctrl-C: nothing would be in its place
+        moved.rename(real)
+        raise
     if target.is_symlink():
         earlier.symlink_to(moved)
     if beside.exists():

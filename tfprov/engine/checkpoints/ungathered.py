@@ -111,9 +111,19 @@ def _unsaved(context: Context, observation: Observation) -> Iterator[Ungathered]
     yield from filter(None, (unsaved(context, one, observation) for one in _saving(observation)))
 
 
+def former_chiefs(context: Context, observation: Observation) -> set[TaskOnHost]:
+    """Return the containers that saved before an edit of the inventory gave the cluster another chief."""
+    chief = context.cluster.chief.name
+    return {(one.task, one.host) for one in _saving(observation) if one.task in _CHIEFS and one.task != chief}
+
+
 def _saving(observation: Observation) -> Iterator[Observed]:
-    """Yield the containers that save, and the ps of runs without one, which may have shards."""
+    """Yield the containers that save, and the ps of runs without one, which may have shards.
+
+    Beside a chief of its run, a worker saves nothing: it may have files of when it was the chief, of an earlier run.
+    """
     chiefs = [one for one in observation.containers() if one.task in _CHIEFS]
-    yield from chiefs
+    led = {one.run for one in chiefs if one.task == _CHIEFS[0]}
+    yield from (one for one in chiefs if one.task == _CHIEFS[0] or one.run not in led)
     runs = {one.run for one in chiefs}
     yield from (one for one in observation.containers() if one.task.startswith("ps/") and one.run not in runs)

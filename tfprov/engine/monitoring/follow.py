@@ -92,6 +92,9 @@ PATIENCE = 300.0
 """Seconds the chief's host may be unreachable: a restart of a switch, or a laptop's change of networks, takes a minute or
 two, and the training runs on without the controller."""
 
+_GONE = 30.0
+"""Seconds after which a task that is not there any more is reported: `up` in another terminal replaces one in less."""
+
 _INDISPENSABLE = {
     "ps": "its variables",
     "dispatcher": "its data",
@@ -154,6 +157,8 @@ class _Training:
     next_progress: float = 0.0
     standstill: Standstill = field(default_factory=Standstill)
     step_drops: StepDrops = field(default_factory=StepDrops)
+    present: dict[tuple[str, str], float] = field(default_factory=dict)
+    """When each task was there last, by its name and its host; without those that were reported as gone."""
 
     def look(self) -> bool:
         """Look once; return whether the training is done."""
@@ -162,6 +167,7 @@ class _Training:
         if chief is None:
             return False
         self.check_failures(chief)
+        self.report_gone()
         for observed in [chief] if chief.finished else self.seen.containers():
             if line := idle_end(self.context, observed):
                 self.context.report.note(line)
@@ -194,6 +200,16 @@ class _Training:
         names = join_names([one.task for one in new], len(new))
         text = f"{error}\nthe training goes on without {names}"
         self.context.report.incident(IncidentKind.TASK_FAILED, text, task=error.task)
+
+    def report_gone(self) -> None:
+        """Report the tasks whose containers somebody else has removed: nothing tells how they ended."""
+        now = self.context.clock.now()
+        self.present |= {(one.task, one.host): now for one in self.seen.containers()}
+        for (task, host), at in list(self.present.items()):
+            if host in self.seen.hosts and now - at >= _GONE:
+                del self.present[task, host]
+                text = f"{task} on {host} is not there any more: somebody has removed it"
+                self.context.report.incident(IncidentKind.TASK_FAILED, text, task=task, host=host)
 
     def end_of_training(self, error: TaskFailed) -> TaskFailed:
         """Return `error` with what the training has lost for good, where that is not its chief."""

@@ -64,7 +64,7 @@ class HostAnswers:
 
 
 class Looks:
-    """Looks at the hosts of `context`. Changes and reports nothing. Close it with `close`.
+    """Looks at the hosts of `context`. Changes nothing there, and reports nothing. Close it with `close`.
 
     Hosts that report changes are asked where something has happened, others at every look. A host that has not answered
     yet is neither in `hosts` nor in `unreachable` of an observation; `is_complete` says whether there is none.
@@ -84,6 +84,8 @@ class Looks:
                 self._running[host] = self._pool.submit(self._observe, host, self._context.runtimes[host])
         done, _ = wait(self._running.values(), timeout=_ANSWER)
         answered, failed = self._take([host for host, future in self._running.items() if future in done])
+        for host in answered:  # one that a gather could not reach meanwhile: the end of the run needs it
+            self._context.unresponsive.pop(host, None)
         incidents = self._answers.update(answered, failed, self._context.clock.now())
         self._states = {host: state for host, state in (self._states | answered).items() if host not in failed}
         silent = {host: silence.error for host, silence in self._answers.silent.items()}

@@ -4,6 +4,7 @@ import posixpath
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,9 +42,15 @@ def put_into(engine: Engine, facts: Mapping[str, Any], path: str, source: Path) 
     with tempfile.SpooledTemporaryFile(_SPOOLED) as archive:
         _pack(archive, source, part, (int(user), int(group)))
         archive.seek(0)
-        with engine.errors():
-            if not engine.api.put_archive(container, directory, _chunks(archive)):
-                raise HostError(engine.host, f"{target} was not copied")
+        try:
+            with engine.errors():
+                is_there = engine.api.put_archive(container, directory, _chunks(archive))
+        except BaseException:  # also Ctrl-C: a part takes room, and the next copy would have its files, too
+            with suppress(HostError):
+                docker_exec.run_program(engine, container, ["rm", "-rf", posixpath.join(directory, part)])
+            raise
+    if not is_there:
+        raise HostError(engine.host, f"{target} was not copied")
     _give_name(engine, container, posixpath.join(directory, part), target)
     return target
 

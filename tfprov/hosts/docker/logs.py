@@ -61,9 +61,9 @@ def _read(
 
 
 def _engine_range(times: LogTimes | None) -> dict[str, float]:
-    """Return the options with which the engine leaves out most of the lines that are not asked for."""
+    """Return the options with which the engine leaves out most of the lines that are not asked for; 0 is none for it."""
     bounds = {"since": times.since, "until": times.until} if times is not None else {}
-    return {name: bound for name, bound in bounds.items() if bound is not None}
+    return {name: bound for name, bound in bounds.items() if bound}
 
 
 def _with_time(stamped: str) -> Line:
@@ -75,14 +75,15 @@ def _with_time(stamped: str) -> Line:
 
 
 def _restarts(api: "docker.APIClient", container: str) -> int:
-    restarts: int = api.inspect_container(container)["RestartCount"]
-    return restarts
+    """Return the restarts before the run whose log is read; one for which the engine is waiting comes after it."""
+    facts = api.inspect_container(container)
+    return int(facts["RestartCount"]) - int(facts["State"]["Status"] == "restarting")
 
 
 def _last_end(api: "docker.APIClient", container: str, restarts: int) -> float | None:
-    """Wait until a container has been restarted and return when its last run ended; None if it has ended for good.
+    """Wait until a container has been restarted, and return a time between its runs; None if it has ended for good.
 
-    Returns the first end observed: by the time it runs again, it may have ended a second time.
+    It is that of the first end observed: by the time it runs again, it may have ended a second time.
     """
     deadline = time.monotonic() + _SETTLE_SECONDS
     first: float | None = None
@@ -95,7 +96,9 @@ def _last_end(api: "docker.APIClient", container: str, restarts: int) -> float |
         if status != "running" or facts["RestartCount"] > restarts:
             first = first or ended
         if status != "restarting" and facts["RestartCount"] > restarts:
-            return first
+            started = parse_time(facts["State"]["StartedAt"]) if facts["RestartCount"] == restarts + 1 else None
+            # The last lines of a run may be read, and stamped, after its end; the next begins 0.1 s later or more.
+            return first if first is None or started is None or started < first else (first + started) / 2
         if status not in _LIVE_STATES or (status == "running" and time.monotonic() > deadline):
             return None
         time.sleep(_POLL_INTERVAL)

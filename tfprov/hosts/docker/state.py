@@ -61,7 +61,7 @@ def _parse_spec(text: str) -> Mapping[str, Any]:
 
 
 def _error_text(facts: Mapping[str, Any]) -> str:
-    if facts["State"].get("OOMKilled"):
+    if facts["State"].get("OOMKilled") and facts["State"]["ExitCode"]:  # of any process, with cgroups of version 2
         limit = facts["HostConfig"].get("Memory") or 0
         return f"it was killed: out of memory{f' (limit {limit // 1024**2}m)' if limit else ''}"
     return "; ".join(filter(None, explain(str(facts["State"].get("Error") or ""))))

@@ -1,5 +1,6 @@
 """What is gathered, what is refused, and what must still be there after something went wrong."""
 
+import errno
 import hashlib
 import io
 import json
@@ -303,6 +304,15 @@ def test_a_checkpoint_that_is_removed_meanwhile_is_passed_over(tmp_path: Path) -
     assert chief.latest() == "model.ckpt-200"
 
 
+def test_what_is_copied_again_after_a_removal_is_counted_once(tmp_path: Path) -> None:
+    chief = Fixture(tmp_path, Vanishing("h1"))
+    for step in (100, 200, 300):
+        chief.saves(step)
+    gathered = gather(chief.context, lambda _: {})
+    size = sum(path.stat().st_size for path in chief.target.glob("model.ckpt-*"))
+    assert (gathered.files, gathered.size) == (4, size)
+
+
 class Rotating(MemoryRuntime):
     """A chief that keeps one checkpoint, and saves the next whenever one is about to be read."""
 
@@ -414,6 +424,29 @@ def test_what_was_gathered_and_set_aside_for_another_run_is_still_saved(chief: F
     chief.new_run("run-1")
     chief.saves(100)
     assert unsaved(chief.context, seen) is None, "it lies in linear.1"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_an_earlier_run_stays_in_its_place_unless_there_is_a_directory_for_the_next(
+    chief: Fixture, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    chief.saves(100)
+    chief.gather()
+    chief.new_run("run-2")
+    chief.saves(50)
+    make = Path.mkdir
+
+    def refuse(path: Path, *args: Any, **options: Any) -> None:
+        if path == chief.target and not path.exists():
+            raise error
+        make(path, *args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "mkdir", refuse)
+        with pytest.raises((GatherError, KeyboardInterrupt)):
+            chief.gather()
+    assert chief.latest() == "model.ckpt-100"
+    assert chief.gather() == ["model.ckpt-50"]
 
 
 def test_a_checkpoint_without_a_step_is_brought_again_when_it_has_changed(chief: Fixture) -> None:

@@ -8,7 +8,8 @@ from tests.support.memory_lab import AGAIN, MemoryLab, follow_with_steps
 from tests.support.reporters import texts
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.watch import Restarts
-from tfprov.errors import TaskFailed
+from tfprov.engine.observe import observe
+from tfprov.errors import TaskFailed, Unreachable
 from tfprov.model.state import Observed, State
 
 
@@ -94,3 +95,28 @@ def test_a_worker_over_its_limit_ends_it_where_every_step_needs_every_worker(str
             with_strategy(memory_lab.context, strategy), lambda: over_its_limit(memory_lab, "h3", "worker/3", 4)
         )
     assert str(caught.value) == "worker/3: exited with code 4 after 2 restarts: the training cannot go on without it"
+
+
+def test_a_host_that_a_gather_could_not_reach_and_that_is_back_is_taken_down_with_the_others() -> None:
+    memory_lab = MemoryLab()
+    follow_with_steps(
+        memory_lab.context,
+        lambda: memory_lab.context.unresponsive.update(h1=Unreachable("h1", "no answer")),  # as its lock records it
+        lambda: memory_lab.hosts["h2"].exits("worker/0", 0),
+    )
+    assert "h1" in observe(replace(memory_lab.context, tolerant=True)).hosts
+
+
+def test_a_task_that_somebody_has_removed_is_reported_and_one_that_is_replaced_is_not() -> None:
+    memory_lab = MemoryLab()
+    places = memory_lab.hosts["h1"].places
+    replaced = places["ps/0"]
+    follow_with_steps(
+        memory_lab.context,
+        places.clear,
+        lambda: places.update({"ps/0": replaced}),
+        *(lambda: None for _ in range(40)),
+        lambda: memory_lab.hosts["h2"].exits("worker/0", 0),
+    )
+    gone = [note for note in memory_lab.report.notes if "not there any more" in note]
+    assert gone == ["ps/1 on h1 is not there any more: somebody has removed it"]

@@ -16,9 +16,12 @@ from tfprov.errors import HostError
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker import listing
 from tfprov.hosts.docker import logs as docker_logs
+from tfprov.hosts.docker.copy_in import put_into
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.answers import parse_time
 from tfprov.hosts.docker.runtime import DockerRuntime
+from tfprov.hosts.docker.state import parse_container
+from tfprov.hosts.log_lines import LogTimes
 
 Answer = tuple[int, bytes]
 Responses = Callable[[str], Answer]
@@ -40,6 +43,11 @@ def engine(tmp_path: Path) -> Iterator[Callable[[Responses], Engine]]:
                 self.wfile.write(head.encode() + body)
 
             def do_POST(self) -> None:
+                self.do_GET()
+
+            def do_PUT(self) -> None:
+                while size := int(self.rfile.readline() or b"0", 16):  # an archive, in chunks
+                    self.rfile.read(size + 2)
                 self.do_GET()
 
             def do_DELETE(self) -> None:
@@ -90,6 +98,26 @@ def test_output_that_arrives_with_the_headers_is_read(engine: Callable[[Response
     assert printed == [(1, b"all of it"), (2, b"a word")]
 
 
+def test_a_copy_that_does_not_fit_into_a_container_leaves_nothing_there(
+    engine: Callable[[Responses], Engine], tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def respond(path: str) -> Answer:
+        asked.append(path.partition("?")[0])
+        if asked[-1].endswith("/archive"):
+            return 500, b'{"message": "write /code/.model.tfprov-part: no space left on device"}'
+        if asked[-1].endswith("/start"):
+            return 200, framed(1, b"0\n0\nnothing\ndirectory\nnothing\n")
+        return 200, b'{"ExitCode": 0, "Id": "e1"}'
+
+    (tmp_path / "model").write_bytes(b"weights")
+    facts = {"Id": "c1", "State": {"Running": True}, "Config": {"WorkingDir": "/code"}}
+    with pytest.raises(HostError, match="no space left on its disk"):
+        put_into(engine(respond), facts, "model", tmp_path / "model")
+    assert asked.index("/containers/c1/archive") < len(asked) - 1 - asked[::-1].index("/containers/c1/exec")
+
+
 def test_a_restarting_container_is_queried_again_and_one_without_programs_is_not(
     engine: Callable[[Responses], Engine],
 ) -> None:
@@ -125,6 +153,14 @@ def test_a_container_removed_after_the_listing_is_not_observed(engine: Callable[
     assert list(runtime.logs("ps/0", follow=True)) == []
 
 
+@pytest.mark.parametrize(("code", "ending"), [(0, "exited with code 0"), (137, "it was killed: out of memory")])
+def test_a_task_that_outlives_a_process_that_lacked_memory_was_not_killed(code: int, ending: str) -> None:
+    """With cgroups of version 2, an engine reports it whichever process of a container was killed."""
+    facts = inspect_answer("exited")
+    facts["State"] |= {"OOMKilled": True, "ExitCode": code}
+    assert parse_container(facts, "h1").ending == ending
+
+
 def test_a_container_that_removes_itself_is_waited_for(engine: Callable[[Responses], Engine]) -> None:
     """Until it is gone, it uses the volumes that are removed next."""
     asked: list[str] = []
@@ -142,6 +178,54 @@ def test_a_container_that_removes_itself_is_waited_for(engine: Callable[[Respons
 
 def test_the_log_of_a_removed_container_ends(engine: Callable[[Responses], Engine]) -> None:
     assert list(docker_logs.read_lines(engine(not_found).api, "c1", None, follow=True)) == []
+
+
+@pytest.mark.parametrize(("times", "shown"), [(LogTimes(since=0.0), ["a line"]), (LogTimes(until=0.0), [])])
+def test_a_log_can_be_asked_for_from_the_epoch_on(
+    engine: Callable[[Responses], Engine], times: LogTimes, shown: list[str]
+) -> None:
+    """`--since 60000d` is then; the SDK takes no such time."""
+    printed = framed(1, b"2026-01-02T03:04:05Z a line\n")
+    with (scripted := engine(lambda _path: (200, printed))).errors():
+        assert list(docker_logs.read_lines(scripted.api, "c1", None, follow=False, times=times)) == shown
+
+
+def test_a_log_that_is_followed_before_a_restart_goes_on_after_it(engine: Callable[[Responses], Engine]) -> None:
+    statuses = iter(["restarting", "restarting", "running", "running", "exited", "exited"])
+    prints = iter([b"first run\n", b"second run\n", b""])
+
+    def respond(path: str) -> Answer:
+        if not path.endswith("/json"):
+            return 200, framed(1, next(prints, b""))
+        facts = inspect_answer(next(statuses, "exited"))
+        facts["State"]["FinishedAt"] = "2026-01-02T03:04:05Z"
+        return 200, json.dumps({**facts, "RestartCount": 1}).encode()
+
+    with (scripted := engine(respond)).errors():
+        lines = list(docker_logs.read_lines(scripted.api, "c1", None, follow=True))
+    assert lines == ["first run", "second run"]
+
+
+def test_what_an_engine_reads_after_the_end_of_a_run_is_not_shown_again(engine: Callable[[Responses], Engine]) -> None:
+    stamped = {"2026-01-02T03:04:05.001Z": "last words", "2026-01-02T03:04:05.200Z": "second run"}
+    statuses = iter(["running", "restarting", "running", "exited", "exited"])
+    looks = 0
+
+    def respond(path: str) -> Answer:
+        nonlocal looks
+        if path.endswith("/json"):
+            status = next(statuses, "exited")
+            facts = {**inspect_answer(status), "RestartCount": int(looks > 0)}
+            facts["State"] |= {"StartedAt": "2026-01-02T03:04:05.200Z", "FinishedAt": "2026-01-02T03:04:05Z"}
+            return 200, json.dumps(facts).encode()
+        since = float(parse_qs(path.partition("?")[2]).get("since", ["0"])[0])
+        looks += 1
+        lines = [text for time, text in stamped.items() if (parse_time(time) or 0) >= since][:looks]
+        return 200, b"".join(framed(1, f"{line}\n".encode()) for line in lines)
+
+    with (scripted := engine(respond)).errors():
+        lines = list(docker_logs.read_lines(scripted.api, "c1", None, follow=True))
+    assert lines == ["last words", "second run"]
 
 
 LINES = [f"2026-01-02T03:04:0{n // 2}.{n % 2}00000000Z line {n}" for n in range(8)]

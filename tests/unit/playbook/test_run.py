@@ -36,6 +36,11 @@ def test_steps_run_in_their_order_on_the_hosts_of_their_play(memory_lab: MemoryP
     assert memory_lab.ran == ["one h2", "two h2", "three h1", "three h2"]
 
 
+def test_a_gather_that_leaves_the_host_of_the_chief_out_does_not_call_it_gone(memory_lab: MemoryPlays) -> None:
+    memory_lab.play("- {hosts: all, tasks: [start]}\n- {hosts: h1, tasks: [gather]}")
+    assert memory_lab.report.notes == ["nothing to gather: worker/0 is on h2, which is left out here"]
+
+
 def test_a_failure_ends_the_plays_but_not_those_that_are_always_played(memory_lab: MemoryPlays) -> None:
     with pytest.raises(HostError, match="h1: `fail` ended with exit code 1"):
         memory_lab.play(

@@ -201,7 +201,7 @@ class Player:
             batch.before = observe(batch.context)
             self.run(replace(batch.context, seen=batch.before), step)
         else:
-            self.run(replace(batch.context, followed=self.followed), step)
+            self.run(replace(batch.context, followed=self.followed, interrupted=self.interrupted), step)
 
     def report_interrupt(self, error: TfprovError | KeyboardInterrupt) -> BaseException:
         """Return the error, unless it is the second Ctrl-C, which leaves at once."""

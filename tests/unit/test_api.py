@@ -91,7 +91,7 @@ def test_the_verbs_of_a_training(cluster: tfprov.Cluster, hosts: MemoryHosts, di
     states = {row["task"]: row["state"] for row in cluster.status().to_dict()["tasks"]}
     assert states == {"ps/0": "running", "worker/0": "running", "worker/1": "running"}
     hosts["h3"].prints("worker/1", "one", "two")
-    logs = cluster.logs("worker/1", tail=1)
+    logs = cluster.logs("worker/1", "worker/1", tail=1)
     assert (logs.tasks, [record.to_dict() for record in logs]) == (
         ("worker/1",),
         [{"task": "worker/1", "line": "two", "printed": 0.0}],

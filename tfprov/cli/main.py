@@ -95,6 +95,15 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"no {self.noun} `{name}`; {fix}", ctx)
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Invoke the command; an error of click's parser, which names no command, gets that one for its hint."""
+        try:
+            return super().invoke(ctx)
+        except click.BadOptionUsage as error:
+            if error.ctx is None and (name := ctx.invoked_subcommand):
+                error.ctx = click.Context(self._imported[name], ctx, name)
+            raise
+
 
 VERBS = {
     "init": ("init", "Write a commented inventory and a program to start from."),

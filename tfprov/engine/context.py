@@ -127,6 +127,8 @@ class Context:
     """Whether the program is expected to save checkpoints (`checkpoints: none` says that it is not)."""
     followed: bool = False
     """Whether the training was followed to its end by the same play, which then answers for a missing checkpoint."""
+    interrupted: bool = False
+    """Whether Ctrl-C has come already: the next one waits for nothing."""
     partial: bool = False
     """Whether started tasks stay if others cannot be started (`--partial`)."""
     tolerant: bool = False

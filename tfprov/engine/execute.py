@@ -118,7 +118,7 @@ def _carry_out(
             for future in finished:
                 _settle(context, running.pop(future), future, outcome)
         except KeyboardInterrupt as interrupt:  # at any point, and a second one during the note on the first
-            if interrupted is not None:
+            if interrupted is not None or context.interrupted:
                 raise SecondInterrupt from interrupt
             interrupted = interrupt
     return interrupted

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfprov.atomic_write import private_directory, replace
-from tfprov.errors import InvalidInput, Position, Problem, one_line, printable
+from tfprov.errors import InvalidInput, Position, Problem, TfprovError, one_line, printable
 
 
 class Ignore:
@@ -223,13 +223,17 @@ class CodeStore:
         return frozenset(f"sha256:{path.stem}" for path in self.directory.glob("*.tar"))
 
     def put(self, code: Code) -> None:
-        """Store `code`, and remove the least recently used archives."""
-        private_directory(self.directory)
-        with self._lock():
-            replace(self._path(code.digest), code.archive, mode=0o600)
-            by_age = sorted(self.directory.glob("*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
-            for path in by_age[MAX_ARCHIVES:]:
-                path.unlink()
+        """Store `code`, and remove the least recently used archives. Raises TfprovError."""
+        try:
+            private_directory(self.directory)
+            with self._lock():
+                replace(self._path(code.digest), code.archive, mode=0o600)
+                by_age = sorted(self.directory.glob("*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
+                for path in by_age[MAX_ARCHIVES:]:
+                    path.unlink()
+        except OSError as error:
+            what = f"the packed code cannot be stored: {error.filename or self.directory}: {error.strerror}"
+            raise TfprovError(what, "check its permissions, and the room on its disk") from None
 
     def get(self, digest: str) -> bytes:
         """Return the archive of `digest`."""

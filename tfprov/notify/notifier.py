@@ -75,25 +75,26 @@ class Notifier:
         except queue.Full:
             return
         self._thread.join(seconds)
+        if self._thread.is_alive():
+            self._warn(f"notify: {seconds:g} s were not enough for all messages: some are not sent")
 
     def _work(self) -> None:
         while (message := self._queue.get()) is not None:
-            for number, target in enumerate(self._targets):
-                if message.event in target.events:
-                    self._send_with_retries(number, target, message)
-
-    def _send_with_retries(self, number: int, target: Notify, message: Message) -> None:
-        for pause in (*self._pauses, None):
-            try:
-                self._send_to(target, message)
-            except NotSent as error:
-                if pause is None:
-                    self._warn_once(number, f"notify: `{message.event}` was not sent to {name_of(target)}: {error}")
-                else:
+            targets = [one for one in enumerate(self._targets) if message.event in one[1].events]
+            for pause in (*self._pauses, None):  # one that hangs holds up no other's first try
+                targets = [one for one in targets if not self._is_sent(*one, message, last=pause is None)]
+                if targets and pause is not None:
                     self._pause.wait(pause)
-            else:
-                self._failing.discard(number)
-                return
+
+    def _is_sent(self, number: int, target: Notify, message: Message, *, last: bool) -> bool:
+        try:
+            self._send_to(target, message)
+        except NotSent as error:
+            if last:
+                self._warn_once(number, f"notify: `{message.event}` was not sent to {name_of(target)}: {error}")
+            return False
+        self._failing.discard(number)
+        return True
 
     def _warn_once(self, number: int, text: str) -> None:
         if number not in self._failing:

@@ -91,7 +91,8 @@ class Player:
 
     def play(self, one: Play) -> Iterator[BaseException]:
         """Run the steps of a play and yield its first error, or all errors of an `always` play."""
-        if not _applies(self.context, one.when):
+        chosen = any(_tagged(self.options.tags, one.tags | step.tags) for step in one.steps)
+        if not chosen or not _applies(self.context, one.when):
             return
         context = replace(hosts_of(self.context, one), tolerant=one.always, partial=self.options.partial)
         if self.failed and not one.always:
@@ -200,7 +201,7 @@ class Player:
             batch.before = observe(batch.context)
             self.run(replace(batch.context, seen=batch.before), step)
         else:
-            self.run(replace(batch.context, followed=self.followed), step)
+            self.run(replace(batch.context, followed=self.followed, interrupted=self.interrupted), step)
 
     def report_interrupt(self, error: TfprovError | KeyboardInterrupt) -> BaseException:
         """Return the error, unless it is the second Ctrl-C, which leaves at once."""

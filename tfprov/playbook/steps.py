@@ -148,6 +148,8 @@ def _gather(context: Context, _arguments: Any, discard: bool) -> None:
     if not sources:
         lost = chief.host in observation.unreachable
         what = f"{chief.host} with {chief.name} cannot be reached" if lost else f"{chief.name} is not there"
+        if not context.allows(chief.host):
+            what = f"{chief.name} is on {chief.host}, which is left out here"
         context.report.note(f"nothing to gather: {what}")
 
 

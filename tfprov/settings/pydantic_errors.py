@@ -17,6 +17,8 @@ from tfprov.model.yaml_node import Items, Mapping, Node, Scalar, find
 Path = tuple[str | int, ...]
 
 _TYPES = ("str", "int", "float", "bool", "word", "mapping", "[key]")
+_LIST = "list["
+"""How pydantic's name of a list begins, in a union of one and a text."""
 _LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
@@ -40,7 +42,7 @@ class ErrorExplainer:
         pydantic reports a value of a union once for each type.
         """
         by_path: dict[Path, list[ErrorDetails]] = {}
-        for item in error.errors(include_url=False):
+        for item in _of_their_type(error.errors(include_url=False)):
             by_path.setdefault(tuple(_steps(node, item["loc"])), []).append(item)
         for path, items in by_path.items():
             if find(node, path)[0].at in reported or (
@@ -170,11 +172,21 @@ def to_flow_yaml(example: Any) -> str:
     return json.dumps(example)
 
 
+def _of_their_type(errors: Collection[ErrorDetails]) -> Iterator[ErrorDetails]:
+    """Yield the errors of a list or a text without those of the other one, which the value is not to be."""
+    steps = [(item["loc"][:place], step) for item in errors for place, step in enumerate(item["loc"])]
+    unions = {above for above, step in steps if str(step).startswith(_LIST)}
+    for item in errors:
+        other = "string_type" if isinstance(item["input"], list) else "list_type"
+        if item["type"] != other or item["loc"][:-1] not in unions:
+            yield item
+
+
 def _steps(node: Node, location: Path) -> Iterator[str | int]:
     """Yield the steps of pydantic's location without the type names that it adds for unions."""
     for step in location:
         below = _child(node, step)
-        if below is None and (str(step) in _TYPES or str(step).startswith("function-")):
+        if below is None and (str(step) in _TYPES or str(step).startswith(("function-", _LIST))):
             continue
         node = below or node
         yield step

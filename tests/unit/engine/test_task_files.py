@@ -127,7 +127,8 @@ def test_into_the_directory_of_a_process(tmp_path: Path) -> None:
         ("/etc/x", "is not in the working directory"),
         ("away/x", "is not in the working directory"),
         ("none/x", "no such directory in worker/0"),
-        ("sub", "has a directory at sub already"),
+        ("sub", "has a directory at sub/data already"),
+        ("new/a", "has a file at new/a already"),
     ):
         with pytest.raises(HostError, match=message):
             put_beside("h", "worker/0", work, path, source)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.files import write
-from tfprov.errors import InvalidInput, Position
+from tfprov.errors import InvalidInput, Position, TfprovError
 from tfprov.images.code import MAX_ARCHIVES, Code, CodeStore, Ignore, pack
 
 AT = Position("inventory.yml", 5, 7)
@@ -213,6 +213,13 @@ def test_stored_code_is_read_by_its_digest(tmp_path: Path) -> None:
     store.put(code)
     assert store.digests() == {code.digest}
     assert store.get(code.digest) == code.archive
+
+
+def test_a_store_that_cannot_be_made_is_an_error_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    error = "code cannot be stored: .*/file/store: Not a directory; check its permissions"
+    with pytest.raises(TfprovError, match=error):
+        CodeStore(tmp_path / "file" / "store").put(Code("", f"sha256:{1:064}", b""))
 
 
 def test_two_runs_store_and_read_the_same_code_at_once(tmp_path: Path) -> None:

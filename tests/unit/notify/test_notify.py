@@ -172,6 +172,23 @@ def test_a_target_is_tried_again_and_a_lasting_failure_is_one_line() -> None:
     assert target.warnings == ["notify: `failed` was not sent to hooks.example.com: it is away"]
 
 
+def test_a_target_that_fails_does_not_hold_up_the_others_at_the_end_of_a_run() -> None:
+    sink, warnings, hangs = Target(), list[str](), threading.Event()
+
+    def send(target: Notify, message: Message) -> None:
+        if target.command and (hangs.wait(60) or True):
+            raise NotSent("it is away")
+        sink(target, message)
+
+    targets = [Notify(command=["away"]), WEBHOOK]
+    notifier = Notifier(targets, "lab", lambda: "r", warnings.append, send=send, pauses=(60.0,))
+    notifier.send(MESSAGE)
+    notifier.close(0.01)
+    assert warnings == ["notify: 0.01 s were not enough for all messages: some are not sent"]
+    hangs.set()
+    until(lambda: len(sink.messages) == 1, "the webhook gets its message before the command is tried again")
+
+
 def test_only_chosen_events_are_sent_and_a_crash_loop_once() -> None:
     target = Target()
     notifier = target.notifier(Notify(command=["x"], events=["crash_loop", "host_lost"]))

@@ -106,6 +106,12 @@ def test_a_batch_plays_all_steps_before_the_next_begins(plays: MemoryPlays) -> N
     assert plays.report.notes == ["batch 1 of 3: h2", "batch 2 of 3: h[3:4]", "batch 3 of 3: h5"]
 
 
+def test_a_play_without_a_chosen_step_has_no_batches(plays: MemoryPlays) -> None:
+    text = "- {hosts: worker, serial: 1, tasks: [command: one]}\n- {hosts: h1, tags: [b], tasks: [command: two]}"
+    plays.play(text, tags=frozenset({"b"}))
+    assert (plays.ran, plays.report.notes) == (["two h1"], [])
+
+
 def test_a_failure_stops_the_play_before_the_later_batches(plays: MemoryPlays) -> None:
     error = fails(plays, "- {hosts: worker, serial: 2, tasks: [command: fail h3, command: two]}")
     assert str(error).startswith("h3: `fail` ended with exit code 1")

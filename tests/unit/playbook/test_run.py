@@ -1,6 +1,8 @@
 """In which order plays are played, and what a failure or Ctrl-C changes about it."""
 
 import fcntl
+import signal
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
@@ -34,6 +36,11 @@ def memory_lab(tmp_path: Path) -> MemoryPlays:
 def test_steps_run_in_their_order_on_the_hosts_of_their_play(memory_lab: MemoryPlays) -> None:
     memory_lab.play("- {hosts: worker, tasks: [command: one, command: two]}\n- {hosts: all, tasks: [command: three]}")
     assert memory_lab.ran == ["one h2", "two h2", "three h1", "three h2"]
+
+
+def test_a_gather_that_leaves_the_host_of_the_chief_out_does_not_call_it_gone(memory_lab: MemoryPlays) -> None:
+    memory_lab.play("- {hosts: all, tasks: [start]}\n- {hosts: h1, tasks: [gather]}")
+    assert memory_lab.report.notes == ["nothing to gather: worker/0 is on h2, which is left out here"]
 
 
 def test_a_failure_ends_the_plays_but_not_those_that_are_always_played(memory_lab: MemoryPlays) -> None:
@@ -70,6 +77,30 @@ def test_a_ctrl_c_between_two_plays_still_plays_what_is_always_played(
         memory_lab.play("- {hosts: ps, tasks: [command: one]}\n- {hosts: ps, always: true, tasks: [command: clean]}")
     assert memory_lab.ran == ran
     assert memory_lab.report.notes == ["interrupted: Ctrl-C again leaves at once"]
+
+
+def test_a_second_ctrl_c_waits_for_no_action_of_what_is_always_played(
+    memory_lab: MemoryPlays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released, finished = threading.Event(), threading.Event()
+
+    def stop(*_: object) -> None:
+        main = threading.main_thread().ident or 0
+        threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT)).start()
+        released.wait(60)
+        finished.set()
+
+    monkeypatch.setattr(memory_lab.hosts["h2"], "stop", stop)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            memory_lab.play(
+                "- {hosts: all, tasks: [start, command: interrupt]}\n- {hosts: all, always: true, tasks: [stop: {}]}"
+            )
+        assert not finished.is_set()
+        assert "interrupted: Ctrl-C again leaves at once" in memory_lab.report.notes
+        assert not any("finishing what has begun" in note for note in memory_lab.report.notes)
+    finally:
+        released.set()
 
 
 def test_plays_and_steps_for_roles_that_are_not_there_are_left_out(memory_lab: MemoryPlays) -> None:

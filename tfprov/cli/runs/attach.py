@@ -59,9 +59,10 @@ def attach_command(run: str, as_json: bool, cluster: str | None, **options: Any)
 
 
 def _newest(history: RunHistory, cluster: str | None) -> str:
-    """Return the newest run that has not ended; empty if all have."""
+    """Return the newest run that has not ended; empty if all have, or cannot be read."""
+    over = ("lost", "damaged", "newer")
     summaries = history.summaries(cluster)
-    return next((one.run for one in reversed(summaries) if one.ended is None and one.outcome != "lost"), "")
+    return next((one.run for one in reversed(summaries) if one.ended is None and one.outcome not in over), "")
 
 
 def _supervise(directory: RunDir, options: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ def recorded_logs(
     if follow:
         raise click.UsageError("`--run` and `--follow` exclude each other; `tfprov attach` follows a run")
     record = RunHistory().load(run)
-    names = tuple(tasks) or tuple(record.logged_tasks)
+    names = tuple(dict.fromkeys(tasks)) or tuple(record.logged_tasks)
     if unknown := [name for name in names if name not in record.logged_tasks]:
         recorded = ", ".join(record.logged_tasks) or "none"
         raise Usage(f"{record.directory.id} has no log of `{printable(unknown[0])}`", f"its logs: {recorded}")

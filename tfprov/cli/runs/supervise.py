@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from tfprov.errors import CombinedError, Terminated, TfprovError, mask_secrets
+from tfprov.errors import CombinedError, Terminated, TfprovError, Usage, mask_secrets
 from tfprov.file_locks import open_lock, take_lock
 from tfprov.history.run_dir import RunDir
 from tfprov.history.session import exit_code
@@ -57,6 +57,12 @@ def _supervise(directory: RunDir, order: SupervisorOrder, environ: Mapping[str, 
         vault=Vault.with_secrets(order.secrets, passwords),
         lookup_dirs=order.lookup_dirs,
     )
+    if cluster.name != directory.cluster:  # its tasks would be taken down at the end, and its history get this run
+        source = Path(order.directory, order.sources[-1]) if order.sources else order.directory
+        raise Usage(
+            f"{source} has the cluster {cluster.name}, and the run {directory.id} is of {directory.cluster}",
+            "name its inventory: `tfprov attach -i FILE`",
+        )
     passed = max(0.0, time.time() - order.begun)
     with cluster:
         options = SupervisedRun(passed, order.discard, order.may_start)

@@ -111,6 +111,8 @@ def read(directory: Path) -> Manifest | None:
             fix = "move it away, or set `checkpoints.to`"
             raise GatherError(f"{directory} holds files that no gather put there", fix) from None
         return None
+    except NotADirectoryError:
+        raise GatherError(f"{directory} is a file, or below one", "set another `checkpoints.to`") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise GatherError(f"{directory / NAME} cannot be read: {error}", "move the directory away") from None
 

@@ -16,7 +16,7 @@ from tfprov.atomic_write import private_directory
 from tfprov.engine.context import Context
 from tfprov.engine.lock.holder import UNKNOWN, LockHolder
 from tfprov.engine.lock.host_lock import LOCK_PATHS, HeldProcess, HostLock, LocalHost, LockableHost, LockPaths
-from tfprov.errors import HostError, Locked, Unreachable
+from tfprov.errors import HostError, Locked, TfprovError, Unreachable
 
 if TYPE_CHECKING:  # the process runtime does not import it
     from tfprov.hosts.ssh.host import SSHHost
@@ -25,8 +25,12 @@ if TYPE_CHECKING:  # the process runtime does not import it
 @contextmanager
 def hold_file(path: Path, cluster: str, holder: LockHolder) -> Iterator[None]:
     """Lock the file at `path` for the block; the kernel frees it when the process ends. Locked names the holder."""
-    private_directory(path.parent)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        private_directory(path.parent)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        what = f"cluster {cluster} cannot be locked: {error.filename}: {error.strerror}"
+        raise TfprovError(what, "check its permissions, and the room on its disk") from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -83,7 +83,7 @@ def _record(task: str, line: str) -> LogRecord:
 def _named(context: Context, tasks: Sequence[str]) -> tuple[list[Observed], list[Kept]]:
     """Return the containers of `tasks`, and the kept logs of those that were removed."""
     running, removed = [], []
-    for task in tasks:
+    for task in dict.fromkeys(tasks):
         try:
             running.append(locate(context, task)[1])
         except Usage:

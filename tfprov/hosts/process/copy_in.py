@@ -17,9 +17,12 @@ def put_beside(host: str, task: str, work: Path, path: str, source: Path) -> str
     if not Path(os.path.realpath(target.parent)).is_relative_to(os.path.realpath(work)):
         raise HostError(host, f"{path} is not in the working directory of {task}", f"copy to {target} yourself")
     if target.is_dir():
-        raise HostError(host, f"{task} has a directory at {path} already", "remove it first, or choose another name")
+        there = os.path.relpath(target, work)  # with the name of `source`, where `path` is the directory above it
+        raise HostError(host, f"{task} has a directory at {there} already", "remove it first, or choose another name")
     if not target.parent.is_dir():
         raise HostError(host, f"no such directory in {task}: {target.parent}", "make it first, or choose another")
+    if source.is_dir() and target.is_file():
+        raise HostError(host, f"{task} has a file at {path} already", "remove it first, or choose another name")
     part = target.with_name(f".{target.name}.part")
     _remove(part)
     try:

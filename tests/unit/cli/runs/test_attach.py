@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.run_history import run_id
+from tests.support.run_history import record_run, run_id, scripted
 from tfprov.cli.runs import attach
+from tfprov.cli.runs import supervise as supervisor
+from tfprov.errors import Usage
+from tfprov.history.reader import RunHistory
 from tfprov.history.run_dir import RunDir
 from tfprov.supervision.order import SupervisorOrder
 
@@ -73,3 +76,25 @@ def test_files_of_the_options_are_those_of_the_working_directory(supervise: Supe
     assert (order.directory, order.begun) == ("/of/run", 1.0)
     assert order.sources == (f"{tmp_path}/other.yml", "node1,node2")
     assert order.extra == (f"@{tmp_path}/vars.yml", "steps=5")
+
+
+def test_the_inventory_of_another_cluster_is_not_taken_for_that_of_the_run(tmp_path: Path) -> None:
+    """Its cluster was followed, and taken down at its end, under the id of the run."""
+    (tmp_path / "inventory.yml").write_text(
+        "all: {vars: {ansible_connection: local, tfprov: {cluster: other, code: src, command: [python, train.py]}}}\n"
+        "worker: {hosts: {localhost: }}\n"
+    )
+    run = RunDir(tmp_path / "clusters" / "lab" / "runs" / run_id(1))
+    order = SupervisorOrder(str(tmp_path), [f"{tmp_path}/inventory.yml"], 1.0)
+    with pytest.raises(Usage, match=r"inventory.yml has the cluster other, and the run .* is of lab; .*attach -i FILE"):
+        supervisor._supervise(run, order, {})  # noqa: SLF001
+
+
+def test_a_damaged_run_is_not_the_one_that_goes_on(tmp_path: Path) -> None:
+    runs, history = tmp_path / "lab" / "runs", RunHistory(tmp_path, tmp_path / "runs.sqlite")
+    record_run(runs, 1, scripted()).run_file.write_text("{")
+    record_run(runs, 2, scripted(), end={})
+    assert attach._newest(history, None) == ""  # noqa: SLF001
+    going = record_run(runs, 3, scripted())
+    record_run(runs, 4, scripted()).run_file.write_text("{")
+    assert attach._newest(history, None) == going.id  # noqa: SLF001

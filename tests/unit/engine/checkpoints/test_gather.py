@@ -6,6 +6,7 @@ import io
 import json
 import os
 import resource
+import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -828,6 +829,10 @@ def test_why_a_directory_is_not_gathered_into_is_reported_in_full(chief: Fixture
         chief.gather()
     what = f"{chief.target} holds files that no gather put there"
     assert str(raised.value) == f"{what}; move it away, or set `checkpoints.to`"
+    shutil.rmtree(chief.target)
+    chief.target.write_text("a file")
+    with pytest.raises(GatherError, match=f"^{chief.target} is a file, or below one; set another `checkpoints.to`$"):
+        chief.gather()
 
 
 def test_a_file_that_becomes_shorter_is_reported_by_its_name(tmp_path: Path) -> None:

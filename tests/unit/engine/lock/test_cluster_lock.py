@@ -14,7 +14,7 @@ import pytest
 from tests.support.full_disk import full_disk
 from tfprov.engine.lock.cluster_lock import hold_file
 from tfprov.engine.lock.holder import LockHolder
-from tfprov.errors import Locked
+from tfprov.errors import Locked, TfprovError
 from tfprov.hosts.log_file import follow, last_lines
 
 UP = LockHolder.current("up")
@@ -77,6 +77,13 @@ def test_a_full_disk_has_a_lock_without_a_name(tmp_path: Path) -> None:
         hold_file(lock, "linear", UP),
     ):
         pytest.fail("two at once")
+
+
+def test_a_lock_that_cannot_be_made_is_an_error_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    error = "cluster linear cannot be locked: .*/file/lab: Not a directory; check its permissions"
+    with pytest.raises(TfprovError, match=error), hold_file(tmp_path / "file" / "lab" / "lock", "linear", UP):
+        pytest.fail("without a lock")
 
 
 def test_two_clusters_have_two_locks(tmp_path: Path) -> None:

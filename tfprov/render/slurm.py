@@ -26,7 +26,10 @@ from tfprov.settings.role_settings import RoleSettings, data_path, resolve_path
 DOMAIN = "slurm.invalid"
 """The domain of placeholder names, which can never exist, until tasks have nodes."""
 
-_ADDRESS = re.compile(rf"([a-z-]+-[0-9]+)\.{re.escape(DOMAIN)}(?::[0-9]+)?")
+_FIRST_PORT = 90_000_000_000
+"""The placeholder port of the first task. It is no port, so that a text that has only the port can be recognized."""
+
+_PLACEHOLDER = re.compile(rf"([a-z-]+-[0-9]+)\.{re.escape(DOMAIN)}(?::[0-9]+)?|(?<![0-9])([0-9]{{11}})(?![0-9])")
 
 
 class Lookup(StrEnum):
@@ -34,14 +37,14 @@ class Lookup(StrEnum):
 
     ENDPOINT = "endpoint"
     HOST = "host"
-    OWN_PORT = "port"
+    PORT = "port"
     PS_HOSTS = "ps_hosts"
     WORKER_HOSTS = "worker_hosts"
 
 
 @dataclass(frozen=True)
 class WordPart:
-    """A part of a word: `text`, or a `lookup` on the node. `rank` is the task of an ENDPOINT or HOST."""
+    """A part of a word: `text`, or a `lookup` on the node. `rank` is the task of an ENDPOINT, HOST or PORT."""
 
     text: str = ""
     lookup: Lookup | None = None
@@ -61,14 +64,13 @@ class Words:
 
     def __init__(self, cluster: Cluster) -> None:
         self._ranks = {address(task).removesuffix(f".{DOMAIN}"): rank for rank, task in enumerate(cluster.tasks)}
+        self._ranks |= {str(_FIRST_PORT + rank): rank for rank in range(len(cluster.tasks))}
         jobs = {"ps": Lookup.PS_HOSTS, "worker": Lookup.WORKER_HOSTS}
         self._lists = {",".join(cluster.spec[job]): lookup for job, lookup in jobs.items() if cluster.spec.get(job)}
 
-    def command(self, member: Member, *, own: bool) -> list[Word]:
-        """Return the command line of `member`; `own` if its program is one of tfprov's."""
-        port = f"--port={member.port}"
-        own_port = (WordPart("--port="), WordPart(lookup=Lookup.OWN_PORT))
-        words = [own_port if own and text == port else self.word(text) for text in member.program]
+    def command(self, member: Member) -> list[Word]:
+        """Return the command line of `member`."""
+        words = [self.word(text) for text in member.program]
         for text in member.wiring_flags:
             name, _, value = text.partition("=")
             hosts = self._lists.get(value)
@@ -82,11 +84,12 @@ class Words:
     def word(self, text: str) -> Word:
         """Return the parts of a text."""
         parts, end = [], 0
-        for match in _ADDRESS.finditer(text):
-            if match[1] in self._ranks:
+        for match in _PLACEHOLDER.finditer(text):
+            rank = self._ranks.get(match[1] or match[2])
+            if rank is not None:
                 parts.append(WordPart(text[end : match.start()]))
-                lookup = Lookup.ENDPOINT if ":" in match[0] else Lookup.HOST
-                parts.append(WordPart(lookup=lookup, rank=self._ranks[match[1]]))
+                lookup = Lookup.PORT if match[2] else Lookup.ENDPOINT if ":" in match[0] else Lookup.HOST
+                parts.append(WordPart(lookup=lookup, rank=rank))
                 end = match.end()
         parts.append(WordPart(text[end:]))
         return tuple(part for part in parts if part.lookup or part.text) or (WordPart(),)
@@ -163,7 +166,7 @@ class Slurm(BaseTarget):
 
     def ports(self, cluster: Cluster, inventory_ports: Mapping[str, int], settings: Values) -> Mapping[str, int]:
         """Return placeholder ports; the real ones are computed from the job's id."""
-        return {task.name: 1 + rank for rank, task in enumerate(cluster.tasks)}
+        return {task.name: _FIRST_PORT + rank for rank, task in enumerate(cluster.tasks)}
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield the settings that a batch script does not support."""
@@ -243,7 +246,7 @@ def _script_task(rendering: RenderInput, rank: int, member: Member, words: Words
         rank=rank,
         member=member,
         gpus=member.gpus or (int(str(rendering.settings["gpus"])) if member.role in WITH_GPUS else 0),
-        command=words.command(member, own=role.values.command is None),
+        command=words.command(member),
         environment=words.environment(member),
         binds=list(_binds(role, member, rendering.settings)) if _uses_container(role, rendering.settings) else [],
         config="TF_CONFIG" in member.env,

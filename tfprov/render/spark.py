@@ -24,6 +24,8 @@ DOMAIN = "spark.invalid"
 """The domain of placeholder names, which can never exist, until tasks have executors."""
 CHECKPOINTS = "/checkpoints.spark.invalid"
 """The placeholder of the checkpoint directory of a task."""
+_FIRST_PORT = 90_000_000_000
+"""The placeholder port of the first task. It is no port, so that a text that has only the port can be recognized."""
 _LATER = ("TF_CONFIG", "TFPROV_CHECKPOINT_DIR", "TFPROV_TASK", "TFPROV_STRATEGY")
 """Variables that the runner sets in the task."""
 _TRAINING = ("ps", "chief", "worker")
@@ -56,7 +58,7 @@ class Spark(BaseTarget):
 
     def ports(self, cluster: Cluster, inventory_ports: Mapping[str, int], settings: Values) -> Mapping[str, int]:
         """Return placeholder ports."""
-        return {task.name: 1 + rank for rank, task in enumerate(cluster.tasks)}
+        return {task.name: _FIRST_PORT + rank for rank, task in enumerate(cluster.tasks)}
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield the roles and settings that a training on Spark does not have."""
@@ -92,6 +94,7 @@ class Spark(BaseTarget):
             "gather_to": str((resolve_path(role, "checkpoints", "to") / role.values.cluster).absolute()),
             "archive": base64.encodebytes(packed).decode().splitlines(),
             "domain": DOMAIN,
+            "ports": {str(m.port): f"{m.job}-{m.index}" for m in members},
             "checkpoint_dir": CHECKPOINTS,
         }
 

@@ -295,3 +295,10 @@ def test_values_that_slurm_would_misread_are_refused() -> None:
     for setting in ("partition=a b", "account=x\n#SBATCH --uid=0", "time=soon", "checkpoints=/a:b", "checkpoints=rel"):
         with pytest.raises(Usage, match="`--set"):
             script(INVENTORY, setting)
+
+
+def test_a_port_alone_is_computed_from_the_jobs_id_as_addresses_are() -> None:
+    own = "env: {MASTER_PORT: \"{{ chief_address.split(':')[1] }}\", "
+    text = script(INVENTORY.replace("env: {", own) + "    serving: {hosts: {localhost: }}\n")
+    assert text.count('export MASTER_PORT="${endpoints[1]##*:}"') == 4
+    assert '--rest_api_port="${endpoints[3]##*:}"' in text

@@ -60,8 +60,8 @@ def test_secrets_are_named_and_not_written() -> None:
 
 def test_addresses_and_the_checkpoint_directory_are_placeholders() -> None:
     command = job_of()["tasks"][1]["command"]
-    assert command[:4] == ["python", "train.py", CHECKPOINTS, f"--first=worker-0.{DOMAIN}:2"]
-    assert f"--worker_hosts=worker-0.{DOMAIN}:2,worker-1.{DOMAIN}:3" in command
+    assert command[:4] == ["python", "train.py", CHECKPOINTS, f"--first=worker-0.{DOMAIN}:90000000001"]
+    assert f"--worker_hosts=worker-0.{DOMAIN}:90000000001,worker-1.{DOMAIN}:90000000002" in command
 
 
 @pytest.mark.parametrize(
@@ -138,6 +138,7 @@ def test_the_largest_needs_of_the_tasks_are_those_of_the_stage() -> None:
 def test_a_task_fills_in_its_command_and_ends_with_its_exit_code(tmp_path: Path) -> None:
     job = job_of()
     words = ["python", "-c", PROGRAM, CHECKPOINTS, f"a=worker-1.{DOMAIN}:3", f"worker-0.{DOMAIN}", f"chief-9.{DOMAIN}"]
+    words += ["--port=90000000001", "90000000009", "190000000001"]
     job["tasks"][1]["command"] = words
     config = {"cluster": {"worker": ["h0:70", "h1:71"], "ps": ["h2:72"]}, "task": {"type": "worker", "index": 1}}
     own = {"TFPROV_TASK": "worker/1", "TFPROV_CHECKPOINT_DIR": "/run/ck", "TF_CONFIG": json.dumps(config)}
@@ -146,5 +147,5 @@ def test_a_task_fills_in_its_command_and_ends_with_its_exit_code(tmp_path: Path)
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == 7, done.stderr
-    filled = ["/run/ck", "a=h1:71", "h0", f"chief-9.{DOMAIN}"]
+    filled = ["/run/ck", "a=h1:71", "h0", f"chief-9.{DOMAIN}", "--port=70", "90000000009", "190000000001"]
     assert done.stdout == f'{filled} it\'s "2" \\ é {tmp_path}/code\n'

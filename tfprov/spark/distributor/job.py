@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ class Job:
 
     `gpus` are those of each worker; `cpus` and `memory_mib` those of a task, 0 for Spark's own settings. `code` is a
     gzipped tar in base64, empty for none. Without a `checkpoint_dir`, the newest checkpoint is written to `gather_to`.
+    `ports` has the name of the task for each placeholder port; jobs of earlier versions have none.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Job:
     domain: str
     checkpoint_placeholder: str
     code: str
+    ports: Mapping[str, str] = field(default_factory=dict)
 
 
 def run_job(job: Job, environ: Mapping[str, str] = os.environ) -> int:
@@ -135,10 +137,12 @@ def _filled(job: Job, text: str, endpoints: Mapping[str, str]) -> str:
     """Return `text` with the addresses, and the checkpoint directory, of this run."""
 
     def address(match: re.Match[str]) -> str:
-        endpoint = endpoints.get(match[1])
+        endpoint = endpoints.get(match[1] or job.ports.get(match[3], ""))
         if endpoint is None:
             return match[0]
-        return endpoint if match[2] else endpoint.rpartition(":")[0]
+        host, _, port = endpoint.rpartition(":")
+        return port if match[3] else endpoint if match[2] else host
 
-    text = re.sub(rf"([a-z]+-[0-9]+)\.{re.escape(job.domain)}(:[0-9]+)?", address, text)
+    names = rf"([a-z]+-[0-9]+)\.{re.escape(job.domain)}(:[0-9]+)?"
+    text = re.sub(rf"{names}|(?<![0-9])([0-9]{{11}})(?![0-9])", address, text)
     return text.replace(job.checkpoint_placeholder, os.environ["TFPROV_CHECKPOINT_DIR"])

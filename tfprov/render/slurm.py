@@ -185,11 +185,12 @@ class Slurm(BaseTarget):
         """Return the tasks with their words, and their resources."""
         members, words = rendering.members, Words(rendering.cluster)
         started = [_script_task(rendering, rank, member, words) for rank, member in enumerate(members)]
-        cpus = max((math.ceil(member.cpus) for member in members if member.cpus), default=rendering.settings["cpus"])
-        memory = max((member.memory for member in members if member.memory), default=0)
-        mem = math.ceil(memory / _MEBIBYTE) or rendering.settings["mem"]
-        assert isinstance(cpus, int)
-        assert isinstance(mem, int)
+        own_cpus, own_mem = rendering.settings["cpus"], rendering.settings["mem"]
+        assert isinstance(own_cpus, int)
+        assert isinstance(own_mem, int)
+        # The options are for tasks without the setting, and Slurm gives every task the same: the most that one needs.
+        cpus = max(math.ceil(member.cpus or own_cpus) for member in members)
+        mem = max(math.ceil(member.memory / _MEBIBYTE) if member.memory else own_mem for member in members)
         code = next((member.code for member in members if member.code), None)
         packed = gzip.compress(code_archive(code), mtime=0) if code else b""
         return {

@@ -241,6 +241,15 @@ def test_sbatch_options_follow_the_settings() -> None:
     ]  # fmt: skip
 
 
+def test_options_for_tasks_without_the_setting_hold_beside_tasks_with_it() -> None:
+    own = "ps: {hosts: {localhost: }, vars: {tfprov: {cpus: 1, memory: 1g}}}"
+    small_ps = SCRIPTS["containers"][0].replace("ps: {hosts: {localhost: }}", own)
+    for inventory, cpus, mem in ((small_ps, 4, 2048), (small_ps.replace("cpus: 1", "cpus: 8"), 8, 1024)):
+        text = script(inventory, "cpus=4", "mem=8192")
+        assert (f"--cpus-per-task={cpus}\n" in text, f"--mem-per-cpu={mem}M\n" in text) == (True, True)
+    assert "--cpus-per-task=1\n#SBATCH --mem-per-cpu=1024M\n" in script(small_ps)
+
+
 def test_a_ps_does_not_see_the_gpus_that_slurm_gives_it() -> None:
     text = script(*[SCRIPTS["containers"][0]])
     assert "#SBATCH --gpus-per-task=1" in text

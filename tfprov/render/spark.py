@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tfprov.errors import Problem
+from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Cluster, Task
 from tfprov.render import options
 from tfprov.render.dns_names import short_name
@@ -47,6 +47,10 @@ class Spark(BaseTarget):
     def adapt_role(self, role: RoleSettings, settings: Values) -> RoleSettings:
         """Return the settings of a role with paths of the executors."""
         values = role.values
+        if values.checkpoints.remote:
+            what = "`checkpoints.dir` is a URL, and tasks on Spark do not copy their checkpoints"
+            fix = "remove it; `--set checkpoints=/PATH` is a directory that all executors share"
+            raise InvalidInput([Problem(role.at("checkpoints", "dir"), what, fix)])
         changes: dict[str, object] = {"checkpoints": values.checkpoints.model_copy(update={"dir": CHECKPOINTS})}
         if values.data is not None:
             changes["data"] = values.data.model_copy(update={"to": data_path(role) or values.data.to})

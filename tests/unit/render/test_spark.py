@@ -86,6 +86,7 @@ def test_addresses_and_the_checkpoint_directory_are_placeholders() -> None:
             "    chief: {hosts: {d: }, vars: {tfprov: {code: two}}}\n",
             "a job carries only one `code`, and the roles have several; set the same for all",
         ),
+        ("checkpoints: {dir: 's3://b/run'}", "", "`checkpoints.dir` is a URL, and tasks on Spark do not copy"),
         ("checkpoints: {to: x, link: logs}", "", "`checkpoints.link` works on tfprov's own hosts only"),
     ],
 )

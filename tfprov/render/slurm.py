@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 
 from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.images.code_layer import DIRECTORY, RUNTIME_DIRECTORY, code_archive
@@ -152,10 +151,8 @@ class Slurm(BaseTarget):
             raise InvalidInput(
                 [Problem(role.at("checkpoints", "dir"), what, "remove it, and use `--set checkpoints=/PATH`")]
             )
-        directory = settings["checkpoints"] or f"{_gather_dir(role)}-slurm"
-        if role.role == "dispatcher":  # it writes its own files
-            directory = f"{directory}/dispatcher"
-        changes: dict[str, object] = {"checkpoints": values.checkpoints.model_copy(update={"dir": str(directory)})}
+        directory = _shared_dir(role, settings)
+        changes: dict[str, object] = {"checkpoints": values.checkpoints.model_copy(update={"dir": directory})}
         if values.data is not None:
             changes["data"] = values.data.model_copy(update={"to": data_path(role) or values.data.to})
         return replace(role, values=values.model_copy(update=changes))
@@ -223,8 +220,11 @@ def _uses_container(role: RoleSettings, settings: Values) -> bool:
     return settings["container"] == "apptainer" and has_image
 
 
-def _gather_dir(role: RoleSettings) -> Path:
-    return (resolve_path(role, "checkpoints", "to") / role.values.cluster).absolute()
+def _shared_dir(role: RoleSettings, settings: Values) -> str:
+    """Return the directory of a role on the nodes: the chief's, except for a dispatcher, which writes its own files."""
+    gathered = (resolve_path(role, "checkpoints", "to") / role.values.cluster).absolute()
+    directory = str(settings["checkpoints"] or f"{gathered}-slurm")
+    return f"{directory}/dispatcher" if role.role == "dispatcher" else directory
 
 
 def _problems(role: RoleSettings, settings: Values) -> Iterator[tuple[Position, Problem]]:
@@ -256,7 +256,7 @@ def _script_task(rendering: RenderInput, rank: int, member: Member, words: Words
 
 
 def _binds(role: RoleSettings, member: Member, settings: Values) -> Iterator[str]:
-    yield f"{settings['checkpoints'] or f'{_gather_dir(role)}-slurm'}:{member.checkpoint_dir}"
+    yield f"{_shared_dir(role, settings)}:{member.checkpoint_dir}"
     if member.data:
         yield f"{data_path(role)}:{member.data.to}:ro"
     for mount in member.mounts:

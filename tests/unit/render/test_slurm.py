@@ -306,6 +306,21 @@ def test_values_that_slurm_would_misread_are_refused() -> None:
             script(INVENTORY, setting)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("processes", ["--work_dir=/shared/dispatcher", "TFPROV_CHECKPOINT_DIR=/shared/dispatcher"]),
+        ("containers", ["--bind /shared/dispatcher:/checkpoints"]),
+    ],
+)
+def test_a_dispatcher_has_a_directory_of_its_own(name: str, words: list[str]) -> None:
+    feeders = "    dispatcher: &one {hosts: {localhost: }}\n    data_worker: *one\n"
+    text = script(SCRIPTS[name][0] + feeders, "checkpoints=/shared")
+    own = text[text.index("# dispatcher/0") : text.index("# data_worker/0")]
+    assert [word for word in words if word in own] == words
+    assert text.count("/shared/dispatcher") == len(words)
+
+
 def test_a_port_alone_is_computed_from_the_jobs_id_as_addresses_are() -> None:
     own = "env: {MASTER_PORT: \"{{ chief_address.split(':')[1] }}\", "
     text = script(INVENTORY.replace("env: {", own) + "    serving: {hosts: {localhost: }}\n")

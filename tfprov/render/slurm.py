@@ -234,8 +234,8 @@ def _problems(role: RoleSettings, settings: Values) -> Iterator[tuple[Position, 
         if _uses_container(role, settings) and any(mark in (mount.source or "") + mount.target for mark in ":,"):
             what = f"`mounts[{number}]` has a `:` or `,`, where apptainer ends a path"
             yield at, Problem(at, what, "choose another path")
-        elif not _uses_container(role, settings) and mount.source != mount.target:
-            what = f"`mounts[{number}]`: without containers a directory keeps its path, {mount.source or 'that of NFS'}"
+        elif not _uses_container(role, settings) and mount.nfs is None and mount.source != mount.target:
+            what = f"`mounts[{number}]`: without containers a directory keeps its path, {mount.source}"
             yield at, Problem(at, what, "set the same `target`, or remove the mount")
 
 

@@ -73,7 +73,7 @@ class Spark(BaseTarget):
                 fix = "remove the group; run it elsewhere, on the gathered checkpoints or with `data_service: {address: …}`"
                 yield Problem(role.group, f"Spark runs only tasks that train, and not the role `{role.role}`", fix)
             for number, mount in enumerate(role.values.mounts):
-                if mount.source != mount.target and role.at("mounts", number) not in reported:
+                if mount.nfs is None and mount.source != mount.target and role.at("mounts", number) not in reported:
                     reported.add(role.at("mounts", number))
                     what = f"`mounts[{number}]`: without containers a directory keeps its path, {mount.source}"
                     yield Problem(role.at("mounts", number), what, "set the same `target`, or remove the mount")

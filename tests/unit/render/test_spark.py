@@ -112,6 +112,15 @@ def test_the_same_mount_of_several_tasks_is_one_problem() -> None:
     assert "inventory.yml:10:" in str(refusal.value.problems[0])
 
 
+@pytest.mark.parametrize(("target", "settings"), [("spark-submit", ()), ("slurm", ("container=none",))])
+def test_an_nfs_mount_is_refused_once(target: str, settings: tuple[str, ...]) -> None:
+    mount = "mounts: [{nfs: {server: nas, path: /export}, target: /data}]"
+    with pytest.raises(InvalidInput) as refusal:
+        files_of(INVENTORY.replace("MORE", mount), target, *settings)
+    (problem,) = (str(it) for it in refusal.value.problems)
+    assert f"`mounts[0].nfs` works on tfprov's own hosts and on Kubernetes, and not in {target}" in problem
+
+
 def test_large_code_is_refused_unless_it_is_on_the_executors_already() -> None:
     roles = roles_of(INVENTORY.replace("MORE", "code: lab"))
     target = find_target("spark-submit")

@@ -282,6 +282,9 @@ def test_containers_run_under_apptainer() -> None:
     line = next(line for line in printed.splitlines() if line.startswith("worker/0 | apptainer"))
     assert f"exec --bind {Path('shared').absolute()}:/checkpoints --bind /srv:/data:ro --bind /tmp/" in line
     assert "docker://img:v1 sh program.sh --job_name=worker --task_index=0" in line
+    code_mount = re.search(r"--bind \S+:/code\S*", line)
+    assert code_mount, "each task starts in a copy of its own"
+    assert code_mount[0].endswith("/code:/code"), "and may write there"
     assert Path("shared").is_dir()
 
 

@@ -248,7 +248,7 @@ class Settings(StrictModel):
     )
     notify: list[Notify] = Field(
         default_factory=list,
-        description="Commands and webhooks that are notified of the end of a run and of its trouble, see docs/runs.md. "
+        description="Commands and webhooks that are notified of the end of a run and of its trouble, see docs/training.md. "
         "Default: none.",
         examples=[[{"command": ["./notify.sh"], "events": ["failed"]}]],
     )

@@ -86,7 +86,7 @@ class Spark(BaseTarget):
         others = [member for member in rendering.members if not member.is_chief]
         members = [chief, *(m for m in others if m.job != "ps"), *(m for m in others if m.job == "ps")]
         code = next((member.code for member in members if member.code), None)
-        gpus = max((member.gpus for member in members if member.job == "worker"), default=0)
+        gpus = max(member.gpus for member in members)
         packed = gzip.compress(code.archive, mtime=0) if code else b""
         role = rendering.request.first
         return {

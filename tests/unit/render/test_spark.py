@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tfprov.images.code import Code
 from tfprov.render.render import render
 from tfprov.render.spark import CHECKPOINTS, DOMAIN
 from tfprov.render.target import find_target
+from tfprov.spark.distributor.job import Job, JobRunner
 
 INVENTORY = """
 all:
@@ -159,3 +161,27 @@ def test_a_task_fills_in_its_command_and_ends_with_its_exit_code(tmp_path: Path)
     assert done.returncode == 7, done.stderr
     filled = ["/run/ck", "a=h1:71", "h0", f"chief-9.{DOMAIN}", "--port=70", "90000000009", "190000000001"]
     assert done.stdout == f'{filled} it\'s "2" \\ é {tmp_path}/code\n'
+
+
+@pytest.mark.parametrize(("strategy", "slots"), [("between_graph", 6), ("in_graph", 4)])
+def test_a_chief_of_its_own_that_computes_has_gpus_as_the_workers_have(strategy: str, slots: int) -> None:
+    tasks: list[dict[str, Any]] = [
+        {"name": name, "command": [], "env": {}} for name in ("chief/0", "worker/0", "worker/1", "ps/0")
+    ]
+    settings = {"spark.task.resource.gpu.amount": "2", "spark.master": "local[4]"}
+    spark = SimpleNamespace(conf=SimpleNamespace(get=settings.get))
+    job = Job(
+        name="lab", strategy=strategy, tasks=tasks, secrets=(), gpus=2, gpu_resource="gpu", cpus=0, memory_mib=0,
+        trusted_network=False, checkpoint_dir="", gather_to="x", domain=DOMAIN, checkpoint_placeholder=CHECKPOINTS, code="",
+    )  # fmt: skip
+    assert JobRunner(job, spark, {}).num_slots == slots
+
+
+def test_a_chief_alone_has_its_gpus() -> None:
+    settings = (
+        'cluster: lab, image: {name: "x:1"}, command: [python, x.py], strategy: single, wiring: tf_config, gpus: 1'
+    )
+    (text,) = files_of(
+        f"all: {{vars: {{tfprov: {{{settings}}}}}}}\nchief: {{hosts: {{a: }}}}\n", "spark-submit"
+    ).values()
+    assert "    gpus=1,\n" in text

@@ -20,6 +20,7 @@ from typing import Any
 
 from tfprov.errors import TfprovError
 from tfprov.spark.distributor.runner import TensorFlowRunner
+from tfprov.spark.distributor.slots import gpu_users
 from tfprov.tfrecord.extra import require
 
 
@@ -27,8 +28,8 @@ from tfprov.tfrecord.extra import require
 class Job:
     """A cluster as a job. `tasks` have a `name`, a `command` and an `env` each; the chief is the first.
 
-    `gpus` are those of each worker; `cpus` and `memory_mib` those of a task, 0 for Spark's own settings. `code` is a
-    gzipped tar in base64, empty for none. Without a `checkpoint_dir`, the newest checkpoint is written to `gather_to`.
+    `gpus` are those of a task that computes; `cpus` and `memory_mib` those of a task, 0 for Spark's own settings. `code` is
+    a gzipped tar in base64, empty for none. Without a `checkpoint_dir`, the newest checkpoint is written to `gather_to`.
     `ports` has the name of the task for each placeholder port; jobs of earlier versions have none.
     """
 
@@ -56,7 +57,7 @@ def run_job(job: Job, environ: Mapping[str, str] = os.environ) -> int:
         return _fail(f"{', '.join(missing)} must be set in the environment: secrets are not in the job", 2)
     spark = _session(job)
     try:
-        runner = _Runner(job, spark, {name: environ[name] for name in job.secrets})
+        runner = JobRunner(job, spark, {name: environ[name] for name in job.secrets})
         runner.run(partial(run_program, job))
     except (TfprovError, ValueError) as error:
         return _fail(str(error), getattr(error, "code", 0) or getattr(error, "exit_code", 1))
@@ -87,13 +88,13 @@ def _session(job: Job) -> Any:
     return builder.getOrCreate()
 
 
-class _Runner(TensorFlowRunner):
+class JobRunner(TensorFlowRunner):
     """Has the tasks of the inventory, with its names."""
 
     def __init__(self, job: Job, spark: Any, secrets: Mapping[str, str]) -> None:
-        workers = sum(task["name"].startswith("worker/") for task in job.tasks)
+        names = tuple(str(task["name"]) for task in job.tasks)
         super().__init__(
-            num_slots=max(1, workers) * max(1, job.gpus),
+            num_slots=len(gpu_users(job.strategy, names)) * max(1, job.gpus),
             use_gpu=job.gpus > 0,
             gpu_resource_name=job.gpu_resource,
             use_custom_strategy=True,
@@ -103,8 +104,7 @@ class _Runner(TensorFlowRunner):
             gather_to=None if job.checkpoint_dir else job.gather_to,
             spark=spark,
         )
-        self.strategy = job.strategy
-        self.names = tuple(str(task["name"]) for task in job.tasks)
+        self.strategy, self.names = job.strategy, names
 
 
 def run_program(job: Job) -> None:

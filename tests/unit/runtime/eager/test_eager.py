@@ -120,6 +120,17 @@ def test_a_cluster_that_does_not_fit_the_strategy_ends_the_task_with_code_2(
     assert reported.count("\n") == 1
 
 
+@pytest.mark.parametrize("strategy", ["parameter_server", "multi_worker_mirrored"])
+def test_an_evaluator_may_be_beside_a_task_that_trains_alone(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["program"])
+    monkeypatch.setenv("TF_CONFIG", to_tf_config(Wiring("evaluator", 0, {"worker": ("a:1",)})))
+    monkeypatch.setattr(
+        member, "tensorflow", lambda: SimpleNamespace(distribute=SimpleNamespace(get_strategy=lambda: "default"))
+    )
+    task = getattr(runtime, strategy)()
+    assert (task.name, task.is_evaluator, task.strategy) == ("evaluator/0", True, "default")
+
+
 def test_variables_are_found_in_modules_collections_and_in_keras_variables() -> None:
     plain, inner = SimpleNamespace(value=lambda: 1), SimpleNamespace(value=lambda: 2)
     keras = SimpleNamespace(value=inner)

@@ -60,13 +60,18 @@ def services(rendering: RenderInput) -> list[Service]:
                 image=member.image or f"tfprov-compose/{rendering.name}",
                 build=build,
                 entrypoint=member.command,
-                environment=member.env,
+                environment={**_home(member), **member.env},
                 required_env={name: f"${{{name}:?is secret and not in this file}}" for name in member.secrets},
                 volumes=list(_volumes(rendering.request, member, task)),
                 memory=size(member.memory) if member.memory else None,
             )
         )
     return rendered
+
+
+def _home(member: Member) -> Mapping[str, str]:
+    """Return HOME as `tfprov up` sets it: on a file system that is only read, a program can write to no other."""
+    return {"HOME": "/tmp"} if member.read_only and "HOME" not in member.secrets else {}  # noqa: S108  a tmpfs of its own
 
 
 def _build(request: RenderRequest, task: Task) -> Mapping[str, object] | None:

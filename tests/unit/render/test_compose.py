@@ -144,6 +144,11 @@ def test_limits_and_gpus_are_rendered() -> None:
     for target in ("compose", "swarm"):
         read_only = services(files_of(inventory, target))["worker-0"]
         assert (read_only["read_only"], read_only["tmpfs"]) == (True, ["/tmp"])
+        assert read_only["environment"]["HOME"] == "/tmp"
+        own = services(
+            files_of(inventory.replace("read_only: true", "read_only: true\n      env: {HOME: /data}"), target)
+        )
+        assert own["worker-0"]["environment"]["HOME"] == "/data"
     devices = rendered["worker-0"]["deploy"]["resources"]["reservations"]["devices"]
     assert devices == [{"driver": "nvidia", "count": 2, "capabilities": ["gpu"]}]
     assert "deploy" not in rendered["ps-0"]

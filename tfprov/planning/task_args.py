@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from tfprov.filesystems.urls import scheme_of
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.setting_types import Strategy
 from tfprov.settings.resolve import RoleSettings
@@ -46,6 +47,7 @@ _TENSORFLOW_SERVING = (
 def default_command(cluster: Cluster, task: Task, role: RoleSettings, directory: str, listen_on: str) -> list[str]:
     """Return the default command of a role in DEFAULT_COMMANDS; it serves on the address `listen_on`."""
     service = (cluster.data_service or "").removeprefix("grpc://")
+    models = role.values.serving.model_base_path
     values = {
         "dir": directory,
         "listen_on": listen_on,
@@ -53,7 +55,7 @@ def default_command(cluster: Cluster, task: Task, role: RoleSettings, directory:
         "endpoint": task.endpoint,
         "service": service,
         "model_name": role.values.serving.model_name,
-        "model_base_path": posixpath.join(directory, role.values.serving.model_base_path),
+        "model_base_path": models if scheme_of(models) else posixpath.join(directory, models),
     }
     return [word.format(**values) for word in _default_words(task, role)]
 

@@ -7,11 +7,12 @@ no other service, so the chief depends on all others and is started by name.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 from tfprov.errors import Problem
 from tfprov.images.code_layer import RUNTIME_DIRECTORY
-from tfprov.model.cluster import Task
+from tfprov.model.cluster import Cluster, Task
 from tfprov.paths import PACKAGE
 from tfprov.render import options
 from tfprov.render.dns_names import long_name_problems, short_name
@@ -169,6 +170,15 @@ class Compose(BaseTarget):
     def address(self, cluster: str, task: Task, settings: Values) -> str:
         """Return the name of the task's service, its host name in the project's network."""
         return short_name(task)
+
+    def ports(self, cluster: Cluster, inventory_ports: Mapping[str, int], settings: Values) -> Mapping[str, int]:
+        """Return the ports of the inventory, and different ones for the tasks that are published on this machine."""
+        ports = dict(inventory_ports)
+        taken: set[int] = set()
+        for task in (task for task in cluster.tasks if task.is_web):
+            ports[task.name] = next(port for port in count(inventory_ports[task.name]) if port not in taken)
+            taken.add(ports[task.name])
+        return ports
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield names that are too long."""

@@ -21,6 +21,7 @@ from tfprov.render.dns_names import short_name
 from tfprov.render.options import Option, Values
 from tfprov.render.target import WITH_GPUS, BaseTarget, Member, RenderInput, RenderRequest
 from tfprov.settings.role_settings import RoleSettings, data_path, resolve_path
+from tfprov.wiring import DRIVEN_BY_CHIEF
 
 DOMAIN = "slurm.invalid"
 """The domain of placeholder names, which can never exist, until tasks have nodes."""
@@ -134,7 +135,7 @@ class ScriptTask:
     binds: list[str]
     config: bool
     last: bool
-    """Whether it ends after the tasks that need it: a ps, and tf.data's service."""
+    """Whether it ends after the tasks that need it: a ps, tf.data's service, and a worker that only serves the chief."""
 
 
 @dataclass(frozen=True)
@@ -251,7 +252,7 @@ def _script_task(rendering: RenderInput, rank: int, member: Member, words: Words
         environment=words.environment(member),
         binds=list(_binds(role, member, rendering.settings)) if _uses_container(role, rendering.settings) else [],
         config="TF_CONFIG" in member.env,
-        last=task.job == "ps" or task.feeds,
+        last=task.job == "ps" or task.feeds or (task.job == "worker" and rendering.strategy in DRIVEN_BY_CHIEF),
     )
 
 

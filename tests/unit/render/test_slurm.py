@@ -148,6 +148,14 @@ def test_before_the_time_limit_the_chief_leaves_while_its_ps_runs() -> None:
     assert "No such file" not in leaving
 
 
+@pytest.mark.parametrize(("strategy", "last"), [("between_graph", [0]), ("in_graph", [0, 2, 3])])
+def test_servers_of_the_chief_end_after_it(strategy: str, last: list[int]) -> None:
+    inventory = INVENTORY.replace("code: code", f"code: code\n      strategy: {strategy}\n      wiring: tf_config")
+    text = script(f"{inventory}    chief: {{hosts: {{localhost: }}}}\n")
+    cases = re.split(r"\n    [0-9]\) # ", text)[1:]
+    assert [number for number, case in enumerate(cases) if "last=yes" in case] == last
+
+
 def test_tasks_that_slurm_did_not_start_are_reported() -> None:
     text = script()
     allocation = Allocation(Path("bin").absolute(), (1, 1))

@@ -119,7 +119,7 @@ def check_user(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         if not 0 <= value <= MAX_UID:
             raise InvalidValue(f"must be from 0 to {MAX_UID}, not {value}")
-    elif value is not None and not (isinstance(value, str) and re.search(USER_PATTERN, value)):
+    elif value is not None and not (isinstance(value, str) and re.fullmatch(USER_PATTERN, value)):
         raise InvalidValue(f"must be a number or a name, with a group after a colon or without, not {_describe(value)}")
     return value
 

@@ -139,7 +139,8 @@ class Serving(StrictModel):
     model_base_path: Annotated[Line, field_types.DATA] = Field(
         "export",
         description="The directory with the exported versions: numbered directories, each with a SavedModel, as "
-        "`task.export` writes them. A relative path is relative to the chief's checkpoint directory.",
+        "`task.export` writes them. A relative path is relative to the chief's checkpoint directory. A URL needs "
+        "`server: tensorflow_serving`.",
         examples=["export"],
     )
 

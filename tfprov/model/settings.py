@@ -93,7 +93,7 @@ class Settings(StrictModel):
         "flags",
         description="How a task gets its job, its index and the addresses of its peers: `flags` appends "
         "--job_name, --task_index, --ps_hosts and --worker_hosts; a mapping renames these flags or, with null, "
-        "omits them. TF_CONFIG is always in the environment, except with `strategy: single`, which has no wiring. "
+        "omits them. TF_CONFIG is always in the environment, except of the one task that trains with `strategy: single`. "
         "Default: `flags`; `tf_config` for `in_graph`, `parameter_server`, `multi_worker_mirrored` and `standalone`.",
         examples=["tf_config"],
     )
@@ -248,7 +248,7 @@ class Settings(StrictModel):
     )
     notify: list[Notify] = Field(
         default_factory=list,
-        description="Commands and webhooks that are notified of the end of a run and of its trouble, see docs/runs.md. "
+        description="Commands and webhooks that are notified of the end of a run and of its trouble, see docs/training.md. "
         "Default: none.",
         examples=[[{"command": ["./notify.sh"], "events": ["failed"]}]],
     )

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from tfprov.filesystems.urls import scheme_of
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.setting_types import Strategy
 from tfprov.settings.resolve import RoleSettings
@@ -46,6 +47,7 @@ _TENSORFLOW_SERVING = (
 def default_command(cluster: Cluster, task: Task, role: RoleSettings, directory: str, listen_on: str) -> list[str]:
     """Return the default command of a role in DEFAULT_COMMANDS; it serves on the address `listen_on`."""
     service = (cluster.data_service or "").removeprefix("grpc://")
+    models = role.values.serving.model_base_path
     values = {
         "dir": directory,
         "listen_on": listen_on,
@@ -53,7 +55,7 @@ def default_command(cluster: Cluster, task: Task, role: RoleSettings, directory:
         "endpoint": task.endpoint,
         "service": service,
         "model_name": role.values.serving.model_name,
-        "model_base_path": posixpath.join(directory, role.values.serving.model_base_path),
+        "model_base_path": models if scheme_of(models) else posixpath.join(directory, models),
     }
     return [word.format(**values) for word in _default_words(task, role)]
 
@@ -116,6 +118,11 @@ def _needs_wiring(task: Task) -> bool:
     return not (task.feeds or task.is_web)
 
 
+def _gets_tf_config(task: Task, role: RoleSettings) -> bool:
+    """Whether a task gets TF_CONFIG. With `strategy: single` an evaluator does: else its program would train, too."""
+    return _needs_wiring(task) and (role.values.strategy != "single" or task.job == "evaluator")
+
+
 def environment(cluster: Cluster, task: Task, role: RoleSettings, data: str | None) -> dict[str, str]:
     """Return the environment variables of a task's wiring, strategy and `data` directory."""
     values = role.values
@@ -126,7 +133,7 @@ def environment(cluster: Cluster, task: Task, role: RoleSettings, data: str | No
         STRATEGY_VARIABLE: values.strategy,
         "TFPROV_DATA_SERVICE": (cluster.data_service or "") if task.job in _DATA_CLIENTS else "",
         "TFPROV_DATA_DIR": (data or "") if role.reads_data else "",
-        "TF_CONFIG": to_tf_config(cluster.wiring(task)) if values.strategy != "single" and _needs_wiring(task) else "",
+        "TF_CONFIG": to_tf_config(cluster.wiring(task)) if _gets_tf_config(task, role) else "",
         FLAGS_VARIABLE: to_names(names) if names else "",
     }
     return {name: value for name, value in variables.items() if value}
@@ -143,7 +150,8 @@ def wiring_spec(cluster: Cluster, task: Task, role: RoleSettings) -> dict[str, A
         service = {"data_service": cluster.data_service}
         return service if task.role == "data_worker" else {}
     hosts = {f"{job}_hosts": list(addresses) for job, addresses in cluster.spec.items()}
-    style = {"style": "flags" if values.by_flags else "tf_config"} if values.strategy != "single" else {}
+    is_wired = _gets_tf_config(task, role)
+    style = {"style": "flags" if values.by_flags else "tf_config"} if is_wired else {}
     names = values.flag_names if values.by_flags else {}
     return {
         **style,
@@ -151,6 +159,6 @@ def wiring_spec(cluster: Cluster, task: Task, role: RoleSettings) -> dict[str, A
         **({"names": dict(names)} if names else {}),
         "job_name": task.job,
         "task_index": task.index,
-        **(hosts if values.strategy != "single" else {}),
+        **(hosts if is_wired else {}),
         **({"data_service": cluster.data_service} if cluster.data_service and task.job in _DATA_CLIENTS else {}),
     }

@@ -7,11 +7,12 @@ no other service, so the chief depends on all others and is started by name.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 from tfprov.errors import Problem
 from tfprov.images.code_layer import RUNTIME_DIRECTORY
-from tfprov.model.cluster import Task
+from tfprov.model.cluster import Cluster, Task
 from tfprov.paths import PACKAGE
 from tfprov.render import options
 from tfprov.render.dns_names import long_name_problems, short_name
@@ -60,13 +61,18 @@ def services(rendering: RenderInput) -> list[Service]:
                 image=member.image or f"tfprov-compose/{rendering.name}",
                 build=build,
                 entrypoint=member.command,
-                environment=member.env,
+                environment={**_home(member), **member.env},
                 required_env={name: f"${{{name}:?is secret and not in this file}}" for name in member.secrets},
                 volumes=list(_volumes(rendering.request, member, task)),
                 memory=size(member.memory) if member.memory else None,
             )
         )
     return rendered
+
+
+def _home(member: Member) -> Mapping[str, str]:
+    """Return HOME as `tfprov up` sets it: on a file system that is only read, a program can write to no other."""
+    return {"HOME": "/tmp"} if member.read_only and "HOME" not in member.secrets else {}  # noqa: S108  a tmpfs of its own
 
 
 def _build(request: RenderRequest, task: Task) -> Mapping[str, object] | None:
@@ -164,6 +170,15 @@ class Compose(BaseTarget):
     def address(self, cluster: str, task: Task, settings: Values) -> str:
         """Return the name of the task's service, its host name in the project's network."""
         return short_name(task)
+
+    def ports(self, cluster: Cluster, inventory_ports: Mapping[str, int], settings: Values) -> Mapping[str, int]:
+        """Return the ports of the inventory, and different ones for the tasks that are published on this machine."""
+        ports = dict(inventory_ports)
+        taken: set[int] = set()
+        for task in (task for task in cluster.tasks if task.is_web):
+            ports[task.name] = next(port for port in count(inventory_ports[task.name]) if port not in taken)
+            taken.add(ports[task.name])
+        return ports
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield names that are too long."""

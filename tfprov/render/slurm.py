@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 
 from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.images.code_layer import DIRECTORY, RUNTIME_DIRECTORY, code_archive
@@ -22,11 +21,15 @@ from tfprov.render.dns_names import short_name
 from tfprov.render.options import Option, Values
 from tfprov.render.target import WITH_GPUS, BaseTarget, Member, RenderInput, RenderRequest
 from tfprov.settings.role_settings import RoleSettings, data_path, resolve_path
+from tfprov.wiring import DRIVEN_BY_CHIEF
 
 DOMAIN = "slurm.invalid"
 """The domain of placeholder names, which can never exist, until tasks have nodes."""
 
-_ADDRESS = re.compile(rf"([a-z-]+-[0-9]+)\.{re.escape(DOMAIN)}(?::[0-9]+)?")
+_FIRST_PORT = 90_000_000_000
+"""The placeholder port of the first task. It is no port, so that a text that has only the port can be recognized."""
+
+_PLACEHOLDER = re.compile(rf"([a-z-]+-[0-9]+)\.{re.escape(DOMAIN)}(?::[0-9]+)?|(?<![0-9])([0-9]{{11}})(?![0-9])")
 
 
 class Lookup(StrEnum):
@@ -34,14 +37,14 @@ class Lookup(StrEnum):
 
     ENDPOINT = "endpoint"
     HOST = "host"
-    OWN_PORT = "port"
+    PORT = "port"
     PS_HOSTS = "ps_hosts"
     WORKER_HOSTS = "worker_hosts"
 
 
 @dataclass(frozen=True)
 class WordPart:
-    """A part of a word: `text`, or a `lookup` on the node. `rank` is the task of an ENDPOINT or HOST."""
+    """A part of a word: `text`, or a `lookup` on the node. `rank` is the task of an ENDPOINT, HOST or PORT."""
 
     text: str = ""
     lookup: Lookup | None = None
@@ -61,14 +64,13 @@ class Words:
 
     def __init__(self, cluster: Cluster) -> None:
         self._ranks = {address(task).removesuffix(f".{DOMAIN}"): rank for rank, task in enumerate(cluster.tasks)}
+        self._ranks |= {str(_FIRST_PORT + rank): rank for rank in range(len(cluster.tasks))}
         jobs = {"ps": Lookup.PS_HOSTS, "worker": Lookup.WORKER_HOSTS}
         self._lists = {",".join(cluster.spec[job]): lookup for job, lookup in jobs.items() if cluster.spec.get(job)}
 
-    def command(self, member: Member, *, own: bool) -> list[Word]:
-        """Return the command line of `member`; `own` if its program is one of tfprov's."""
-        port = f"--port={member.port}"
-        own_port = (WordPart("--port="), WordPart(lookup=Lookup.OWN_PORT))
-        words = [own_port if own and text == port else self.word(text) for text in member.program]
+    def command(self, member: Member) -> list[Word]:
+        """Return the command line of `member`."""
+        words = [self.word(text) for text in member.program]
         for text in member.wiring_flags:
             name, _, value = text.partition("=")
             hosts = self._lists.get(value)
@@ -82,11 +84,12 @@ class Words:
     def word(self, text: str) -> Word:
         """Return the parts of a text."""
         parts, end = [], 0
-        for match in _ADDRESS.finditer(text):
-            if match[1] in self._ranks:
+        for match in _PLACEHOLDER.finditer(text):
+            rank = self._ranks.get(match[1] or match[2])
+            if rank is not None:
                 parts.append(WordPart(text[end : match.start()]))
-                lookup = Lookup.ENDPOINT if ":" in match[0] else Lookup.HOST
-                parts.append(WordPart(lookup=lookup, rank=self._ranks[match[1]]))
+                lookup = Lookup.PORT if match[2] else Lookup.ENDPOINT if ":" in match[0] else Lookup.HOST
+                parts.append(WordPart(lookup=lookup, rank=rank))
                 end = match.end()
         parts.append(WordPart(text[end:]))
         return tuple(part for part in parts if part.lookup or part.text) or (WordPart(),)
@@ -132,7 +135,7 @@ class ScriptTask:
     binds: list[str]
     config: bool
     last: bool
-    """Whether it ends after the tasks that need it: a ps, and tf.data's service."""
+    """Whether it ends after the tasks that need it: a ps, tf.data's service, and a worker that only serves the chief."""
 
 
 @dataclass(frozen=True)
@@ -149,10 +152,8 @@ class Slurm(BaseTarget):
             raise InvalidInput(
                 [Problem(role.at("checkpoints", "dir"), what, "remove it, and use `--set checkpoints=/PATH`")]
             )
-        directory = settings["checkpoints"] or f"{_gather_dir(role)}-slurm"
-        if role.role == "dispatcher":  # it writes its own files
-            directory = f"{directory}/dispatcher"
-        changes: dict[str, object] = {"checkpoints": values.checkpoints.model_copy(update={"dir": str(directory)})}
+        directory = _shared_dir(role, settings)
+        changes: dict[str, object] = {"checkpoints": values.checkpoints.model_copy(update={"dir": directory})}
         if values.data is not None:
             changes["data"] = values.data.model_copy(update={"to": data_path(role) or values.data.to})
         return replace(role, values=values.model_copy(update=changes))
@@ -163,7 +164,7 @@ class Slurm(BaseTarget):
 
     def ports(self, cluster: Cluster, inventory_ports: Mapping[str, int], settings: Values) -> Mapping[str, int]:
         """Return placeholder ports; the real ones are computed from the job's id."""
-        return {task.name: 1 + rank for rank, task in enumerate(cluster.tasks)}
+        return {task.name: _FIRST_PORT + rank for rank, task in enumerate(cluster.tasks)}
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield the settings that a batch script does not support."""
@@ -182,11 +183,12 @@ class Slurm(BaseTarget):
         """Return the tasks with their words, and their resources."""
         members, words = rendering.members, Words(rendering.cluster)
         started = [_script_task(rendering, rank, member, words) for rank, member in enumerate(members)]
-        cpus = max((math.ceil(member.cpus) for member in members if member.cpus), default=rendering.settings["cpus"])
-        memory = max((member.memory for member in members if member.memory), default=0)
-        mem = math.ceil(memory / _MEBIBYTE) or rendering.settings["mem"]
-        assert isinstance(cpus, int)
-        assert isinstance(mem, int)
+        own_cpus, own_mem = rendering.settings["cpus"], rendering.settings["mem"]
+        assert isinstance(own_cpus, int)
+        assert isinstance(own_mem, int)
+        # The options are for tasks without the setting, and Slurm gives every task the same: the most that one needs.
+        cpus = max(math.ceil(member.cpus or own_cpus) for member in members)
+        mem = max(math.ceil(member.memory / _MEBIBYTE) if member.memory else own_mem for member in members)
         code = next((member.code for member in members if member.code), None)
         packed = gzip.compress(code_archive(code), mtime=0) if code else b""
         return {
@@ -219,8 +221,11 @@ def _uses_container(role: RoleSettings, settings: Values) -> bool:
     return settings["container"] == "apptainer" and has_image
 
 
-def _gather_dir(role: RoleSettings) -> Path:
-    return (resolve_path(role, "checkpoints", "to") / role.values.cluster).absolute()
+def _shared_dir(role: RoleSettings, settings: Values) -> str:
+    """Return the directory of a role on the nodes: the chief's, except for a dispatcher, which writes its own files."""
+    gathered = (resolve_path(role, "checkpoints", "to") / role.values.cluster).absolute()
+    directory = str(settings["checkpoints"] or f"{gathered}-slurm")
+    return f"{directory}/dispatcher" if role.role == "dispatcher" else directory
 
 
 def _problems(role: RoleSettings, settings: Values) -> Iterator[tuple[Position, Problem]]:
@@ -230,8 +235,8 @@ def _problems(role: RoleSettings, settings: Values) -> Iterator[tuple[Position, 
         if _uses_container(role, settings) and any(mark in (mount.source or "") + mount.target for mark in ":,"):
             what = f"`mounts[{number}]` has a `:` or `,`, where apptainer ends a path"
             yield at, Problem(at, what, "choose another path")
-        elif not _uses_container(role, settings) and mount.source != mount.target:
-            what = f"`mounts[{number}]`: without containers a directory keeps its path, {mount.source or 'that of NFS'}"
+        elif not _uses_container(role, settings) and mount.nfs is None and mount.source != mount.target:
+            what = f"`mounts[{number}]`: without containers a directory keeps its path, {mount.source}"
             yield at, Problem(at, what, "set the same `target`, or remove the mount")
 
 
@@ -243,16 +248,16 @@ def _script_task(rendering: RenderInput, rank: int, member: Member, words: Words
         rank=rank,
         member=member,
         gpus=member.gpus or (int(str(rendering.settings["gpus"])) if member.role in WITH_GPUS else 0),
-        command=words.command(member, own=role.values.command is None),
+        command=words.command(member),
         environment=words.environment(member),
         binds=list(_binds(role, member, rendering.settings)) if _uses_container(role, rendering.settings) else [],
         config="TF_CONFIG" in member.env,
-        last=task.job == "ps" or task.feeds,
+        last=task.job == "ps" or task.feeds or (task.job == "worker" and rendering.strategy in DRIVEN_BY_CHIEF),
     )
 
 
 def _binds(role: RoleSettings, member: Member, settings: Values) -> Iterator[str]:
-    yield f"{settings['checkpoints'] or f'{_gather_dir(role)}-slurm'}:{member.checkpoint_dir}"
+    yield f"{_shared_dir(role, settings)}:{member.checkpoint_dir}"
     if member.data:
         yield f"{data_path(role)}:{member.data.to}:ro"
     for mount in member.mounts:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tfprov.errors import Problem
+from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Cluster, Task
 from tfprov.render import options
 from tfprov.render.dns_names import short_name
@@ -24,6 +24,8 @@ DOMAIN = "spark.invalid"
 """The domain of placeholder names, which can never exist, until tasks have executors."""
 CHECKPOINTS = "/checkpoints.spark.invalid"
 """The placeholder of the checkpoint directory of a task."""
+_FIRST_PORT = 90_000_000_000
+"""The placeholder port of the first task. It is no port, so that a text that has only the port can be recognized."""
 _LATER = ("TF_CONFIG", "TFPROV_CHECKPOINT_DIR", "TFPROV_TASK", "TFPROV_STRATEGY")
 """Variables that the runner sets in the task."""
 _TRAINING = ("ps", "chief", "worker")
@@ -45,6 +47,10 @@ class Spark(BaseTarget):
     def adapt_role(self, role: RoleSettings, settings: Values) -> RoleSettings:
         """Return the settings of a role with paths of the executors."""
         values = role.values
+        if values.checkpoints.remote:
+            what = "`checkpoints.dir` is a URL, and tasks on Spark do not copy their checkpoints"
+            fix = "remove it; `--set checkpoints=/PATH` is a directory that all executors share"
+            raise InvalidInput([Problem(role.at("checkpoints", "dir"), what, fix)])
         changes: dict[str, object] = {"checkpoints": values.checkpoints.model_copy(update={"dir": CHECKPOINTS})}
         if values.data is not None:
             changes["data"] = values.data.model_copy(update={"to": data_path(role) or values.data.to})
@@ -56,7 +62,7 @@ class Spark(BaseTarget):
 
     def ports(self, cluster: Cluster, inventory_ports: Mapping[str, int], settings: Values) -> Mapping[str, int]:
         """Return placeholder ports."""
-        return {task.name: 1 + rank for rank, task in enumerate(cluster.tasks)}
+        return {task.name: _FIRST_PORT + rank for rank, task in enumerate(cluster.tasks)}
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield the roles and settings that a training on Spark does not have."""
@@ -67,7 +73,7 @@ class Spark(BaseTarget):
                 fix = "remove the group; run it elsewhere, on the gathered checkpoints or with `data_service: {address: …}`"
                 yield Problem(role.group, f"Spark runs only tasks that train, and not the role `{role.role}`", fix)
             for number, mount in enumerate(role.values.mounts):
-                if mount.source != mount.target and role.at("mounts", number) not in reported:
+                if mount.nfs is None and mount.source != mount.target and role.at("mounts", number) not in reported:
                     reported.add(role.at("mounts", number))
                     what = f"`mounts[{number}]`: without containers a directory keeps its path, {mount.source}"
                     yield Problem(role.at("mounts", number), what, "set the same `target`, or remove the mount")
@@ -80,7 +86,7 @@ class Spark(BaseTarget):
         others = [member for member in rendering.members if not member.is_chief]
         members = [chief, *(m for m in others if m.job != "ps"), *(m for m in others if m.job == "ps")]
         code = next((member.code for member in members if member.code), None)
-        gpus = max((member.gpus for member in members if member.job == "worker"), default=0)
+        gpus = max(member.gpus for member in members)
         packed = gzip.compress(code.archive, mtime=0) if code else b""
         role = rendering.request.first
         return {
@@ -92,6 +98,7 @@ class Spark(BaseTarget):
             "gather_to": str((resolve_path(role, "checkpoints", "to") / role.values.cluster).absolute()),
             "archive": base64.encodebytes(packed).decode().splitlines(),
             "domain": DOMAIN,
+            "ports": {str(m.port): f"{m.job}-{m.index}" for m in members},
             "checkpoint_dir": CHECKPOINTS,
         }
 

@@ -5,7 +5,7 @@
 The token is the value of JUPYTER_TOKEN, else a new one. It is written to TOKEN_FILE in the working directory, where
 `tfprov notebook` reads it; only the task's user can. A restart in the same directory keeps the token.
 
-Exit codes: those of Jupyter; 1 without Jupyter (one line on stderr), 2 for invalid flags.
+Exit codes: those of Jupyter; 1 without Jupyter or without a token (one line on stderr), 2 for invalid flags.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import importlib.util
 import os
 import secrets
 import sys
+import tempfile
 from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -31,7 +32,14 @@ def main(argv: Sequence[str], environ: MutableMapping[str, str]) -> NoReturn:
     package = next((name for name in _SERVERS if importlib.util.find_spec(name)), None)
     if package is None or importlib.util.find_spec("jupyter_core") is None:
         die("Jupyter is not installed: add `RUN pip install jupyterlab` to the Dockerfile, or `pip install jupyterlab`")
-    environ[VARIABLE] = token(Path.cwd(), environ.get(VARIABLE, ""))
+    chosen = environ.get(VARIABLE, "")
+    try:
+        environ[VARIABLE] = token(Path.cwd(), chosen)
+    except OSError as error:  # code that is mounted read-only, as in a Compose file
+        if not chosen:
+            die(f"no token can be written to {Path.cwd()}: {error.strerror}; set {VARIABLE} in `env` of the notebook")
+    if not os.access(environ.get("HOME", "/"), os.W_OK):  # Jupyter writes there; a user id may have no home
+        environ["HOME"] = tempfile.gettempdir()
     words = [f"--ServerApp.ip={options.ip}", f"--ServerApp.port={options.port}", "--ServerApp.port_retries=0"]
     command = [sys.executable, "-m", "jupyter", _SERVERS[package], "--no-browser", *words, *_as_root(), *more]
     os.execve(sys.executable, command, dict(environ))  # noqa: S606  it becomes Jupyter, and no shell is wanted

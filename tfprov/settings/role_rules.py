@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator
 
 from tfprov.errors import Problem, printable
+from tfprov.filesystems.urls import scheme_of
 from tfprov.model.delivery import Deliver
 from tfprov.model.sections import Image
 from tfprov.model.setting_types import CONTAINER_ONLY, implied_wiring
@@ -23,6 +24,7 @@ def check_role_settings(node: Mapping, values: Settings, *, whole: bool) -> Iter
     yield from _chief_by_flags(node, values)
     yield from check_restart_codes(node, values, whole=whole)
     yield from check_notify(node, values)
+    yield from check_serving(node, values)
     yield from check_container_settings(node, values, whole=whole)
 
 
@@ -48,6 +50,15 @@ def check_notify(node: Mapping, values: Settings) -> Iterator[Problem]:
         if isinstance(one.command, str) and not _has_words(one.command):
             at = find(node, ["notify", number, "command"])[1]
             yield Problem(at, f"`notify[{number}].command` cannot be split into words", "write it as a list")
+
+
+def check_serving(node: Mapping, values: Settings) -> Iterator[Problem]:
+    """Yield a problem for a URL of models that the server cannot read."""
+    path = values.serving.model_base_path
+    if scheme_of(path) is not None and values.serving.server == "tfprov":
+        what = f"`serving.model_base_path`: the server of tfprov reads a directory, and not {printable(path)}"
+        fix = "set `server: tensorflow_serving`, or name a directory"
+        yield Problem(find(node, ["serving", "model_base_path"])[1], what, fix)
 
 
 def _has_words(command: str) -> bool:

@@ -85,6 +85,17 @@ def test_a_single_task_gets_no_wiring() -> None:
     assert list(tasks) == ["worker/0", "tensorboard/0"]
 
 
+def test_an_evaluator_beside_a_single_task_gets_tf_config_or_it_would_train_too() -> None:
+    tasks = containers(f"{ALONE}evaluator: {{hosts: {{h2: }}}}\n", "strategy: single")
+    wiring = from_tf_config(tasks["evaluator/0"].env["TF_CONFIG"])
+    assert wiring is not None
+    assert (wiring.job, wiring.index, wiring.cluster) == ("evaluator", 0, {"worker": ("h2:2222",)})
+    assert tasks["evaluator/0"].argv == ("python", "digits.py")
+    assert tasks["evaluator/0"].spec["wiring"]["style"] == "tf_config"
+    assert "TF_CONFIG" not in tasks["worker/0"].env
+    assert "style" not in tasks["worker/0"].spec["wiring"]
+
+
 def test_without_a_strategy_it_is_between_graph_and_by_flags() -> None:
     tasks = containers(LAB)
     assert {container.env["TFPROV_STRATEGY"] for container in tasks.values()} == {"between_graph"}

@@ -68,6 +68,11 @@ def test_tensorflow_serving_gets_the_same_model() -> None:
     )
 
 
+def test_a_url_of_models_reaches_tensorflow_serving_as_it_is() -> None:
+    more = "serving: {server: tensorflow_serving, model_base_path: 's3://bucket/models'}"
+    assert container("serving/0", more=more).argv[-1] == "--model_base_path=s3://bucket/models"
+
+
 def test_a_notebook_has_code_data_and_environment_of_the_training_but_not_its_program() -> None:
     opened = container("notebook/0")
     assert opened.argv == ("python", "-m", "tfprov.runtime.notebook", "--ip=0.0.0.0", "--port=8888")
@@ -97,6 +102,10 @@ def test_they_get_no_gpu_of_other_roles() -> None:
         ({"host": "h1"}, r"the serving is on h1, and cannot read the chief's checkpoints, which are on h2"),
         ({"more": "serving: {model_name: a/b}"}, "serving.model_name"),
         ({"more": "serving: {model_base_path: /}"}, "serving.model_base_path"),
+        (
+            {"more": "serving: {model_base_path: 's3://bucket/models'}"},
+            "the server of tfprov reads a directory, and not s3://bucket/models; set `server: tensorflow_serving`, or",
+        ),
         ({"more": "serving: {server: torchserve}"}, "serving.server"),
         ({"more": "serving: {modle_name: a}"}, "unknown key `serving.modle_name`"),
         ({"own": "tasks_per_host: 2"}, "more than one serving task"),

@@ -133,6 +133,15 @@ def test_the_chief_and_readers_of_its_files_are_placed_on_one_node() -> None:
     assert places("place=hosts")["worker-1"] == ["node.hostname == b2"]
 
 
+def test_tasks_that_are_published_have_different_ports() -> None:
+    readers = "    serving: {hosts: {b1: }}\n    notebook: {hosts: {b1: }}\n"
+    rendered = services(files_of(f"{ECOSYSTEM}{readers}".replace(", port: 6006", ""), "compose"))
+    published = [rendered[name]["ports"] for name in ("tensorboard-0", "serving-0", "notebook-0")]
+    assert published == [[f"127.0.0.1:{number}:{number}"] for number in (5000, 5001, 5002)]
+    assert "--rest_api_port=5001" in rendered["serving-0"]["entrypoint"]
+    assert "--ps_hosts=ps-0:5000" in rendered["ps-0"]["entrypoint"]
+
+
 def test_limits_and_gpus_are_rendered() -> None:
     inventory = with_setting("memory: 1.5g\n      cpus: 2.5\n      gpus: 2\n      pids: 100\n      read_only: true")
     rendered = services(files_of(inventory, "compose"))
@@ -144,6 +153,11 @@ def test_limits_and_gpus_are_rendered() -> None:
     for target in ("compose", "swarm"):
         read_only = services(files_of(inventory, target))["worker-0"]
         assert (read_only["read_only"], read_only["tmpfs"]) == (True, ["/tmp"])
+        assert read_only["environment"]["HOME"] == "/tmp"
+        own = services(
+            files_of(inventory.replace("read_only: true", "read_only: true\n      env: {HOME: /data}"), target)
+        )
+        assert own["worker-0"]["environment"]["HOME"] == "/data"
     devices = rendered["worker-0"]["deploy"]["resources"]["reservations"]["devices"]
     assert devices == [{"driver": "nvidia", "count": 2, "capabilities": ["gpu"]}]
     assert "deploy" not in rendered["ps-0"]

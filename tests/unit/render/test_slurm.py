@@ -148,6 +148,14 @@ def test_before_the_time_limit_the_chief_leaves_while_its_ps_runs() -> None:
     assert "No such file" not in leaving
 
 
+@pytest.mark.parametrize(("strategy", "last"), [("between_graph", [0]), ("in_graph", [0, 2, 3])])
+def test_servers_of_the_chief_end_after_it(strategy: str, last: list[int]) -> None:
+    inventory = INVENTORY.replace("code: code", f"code: code\n      strategy: {strategy}\n      wiring: tf_config")
+    text = script(f"{inventory}    chief: {{hosts: {{localhost: }}}}\n")
+    cases = re.split(r"\n    [0-9]\) # ", text)[1:]
+    assert [number for number, case in enumerate(cases) if "last=yes" in case] == last
+
+
 def test_tasks_that_slurm_did_not_start_are_reported() -> None:
     text = script()
     allocation = Allocation(Path("bin").absolute(), (1, 1))
@@ -241,6 +249,15 @@ def test_sbatch_options_follow_the_settings() -> None:
     ]  # fmt: skip
 
 
+def test_options_for_tasks_without_the_setting_hold_beside_tasks_with_it() -> None:
+    own = "ps: {hosts: {localhost: }, vars: {tfprov: {cpus: 1, memory: 1g}}}"
+    small_ps = SCRIPTS["containers"][0].replace("ps: {hosts: {localhost: }}", own)
+    for inventory, cpus, mem in ((small_ps, 4, 2048), (small_ps.replace("cpus: 1", "cpus: 8"), 8, 1024)):
+        text = script(inventory, "cpus=4", "mem=8192")
+        assert (f"--cpus-per-task={cpus}\n" in text, f"--mem-per-cpu={mem}M\n" in text) == (True, True)
+    assert "--cpus-per-task=1\n#SBATCH --mem-per-cpu=1024M\n" in script(small_ps)
+
+
 def test_a_ps_does_not_see_the_gpus_that_slurm_gives_it() -> None:
     text = script(*[SCRIPTS["containers"][0]])
     assert "#SBATCH --gpus-per-task=1" in text
@@ -273,6 +290,9 @@ def test_containers_run_under_apptainer() -> None:
     line = next(line for line in printed.splitlines() if line.startswith("worker/0 | apptainer"))
     assert f"exec --bind {Path('shared').absolute()}:/checkpoints --bind /srv:/data:ro --bind /tmp/" in line
     assert "docker://img:v1 sh program.sh --job_name=worker --task_index=0" in line
+    code_mount = re.search(r"--bind \S+:/code\S*", line)
+    assert code_mount, "each task starts in a copy of its own"
+    assert code_mount[0].endswith("/code:/code"), "and may write there"
     assert Path("shared").is_dir()
 
 
@@ -295,3 +315,25 @@ def test_values_that_slurm_would_misread_are_refused() -> None:
     for setting in ("partition=a b", "account=x\n#SBATCH --uid=0", "time=soon", "checkpoints=/a:b", "checkpoints=rel"):
         with pytest.raises(Usage, match="`--set"):
             script(INVENTORY, setting)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("processes", ["--work_dir=/shared/dispatcher", "TFPROV_CHECKPOINT_DIR=/shared/dispatcher"]),
+        ("containers", ["--bind /shared/dispatcher:/checkpoints"]),
+    ],
+)
+def test_a_dispatcher_has_a_directory_of_its_own(name: str, words: list[str]) -> None:
+    feeders = "    dispatcher: &one {hosts: {localhost: }}\n    data_worker: *one\n"
+    text = script(SCRIPTS[name][0] + feeders, "checkpoints=/shared")
+    own = text[text.index("# dispatcher/0") : text.index("# data_worker/0")]
+    assert [word for word in words if word in own] == words
+    assert text.count("/shared/dispatcher") == len(words)
+
+
+def test_a_port_alone_is_computed_from_the_jobs_id_as_addresses_are() -> None:
+    own = "env: {MASTER_PORT: \"{{ chief_address.split(':')[1] }}\", "
+    text = script(INVENTORY.replace("env: {", own) + "    serving: {hosts: {localhost: }}\n")
+    assert text.count('export MASTER_PORT="${endpoints[1]##*:}"') == 4
+    assert '--rest_api_port="${endpoints[3]##*:}"' in text

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tfprov.images.code import Code
 from tfprov.render.render import render
 from tfprov.render.spark import CHECKPOINTS, DOMAIN
 from tfprov.render.target import find_target
+from tfprov.spark.distributor.job import Job, JobRunner
 
 INVENTORY = """
 all:
@@ -60,8 +62,8 @@ def test_secrets_are_named_and_not_written() -> None:
 
 def test_addresses_and_the_checkpoint_directory_are_placeholders() -> None:
     command = job_of()["tasks"][1]["command"]
-    assert command[:4] == ["python", "train.py", CHECKPOINTS, f"--first=worker-0.{DOMAIN}:2"]
-    assert f"--worker_hosts=worker-0.{DOMAIN}:2,worker-1.{DOMAIN}:3" in command
+    assert command[:4] == ["python", "train.py", CHECKPOINTS, f"--first=worker-0.{DOMAIN}:90000000001"]
+    assert f"--worker_hosts=worker-0.{DOMAIN}:90000000001,worker-1.{DOMAIN}:90000000002" in command
 
 
 @pytest.mark.parametrize(
@@ -86,6 +88,7 @@ def test_addresses_and_the_checkpoint_directory_are_placeholders() -> None:
             "    chief: {hosts: {d: }, vars: {tfprov: {code: two}}}\n",
             "a job carries only one `code`, and the roles have several; set the same for all",
         ),
+        ("checkpoints: {dir: 's3://b/run'}", "", "`checkpoints.dir` is a URL, and tasks on Spark do not copy"),
         ("checkpoints: {to: x, link: logs}", "", "`checkpoints.link` works on tfprov's own hosts only"),
     ],
 )
@@ -109,6 +112,15 @@ def test_the_same_mount_of_several_tasks_is_one_problem() -> None:
         files_of(INVENTORY.replace("MORE", "mounts: [{source: /a, target: /b}]"), "spark-submit")
     assert len([it for it in refusal.value.problems if "mounts[0]" in str(it)]) == 1
     assert "inventory.yml:10:" in str(refusal.value.problems[0])
+
+
+@pytest.mark.parametrize(("target", "settings"), [("spark-submit", ()), ("slurm", ("container=none",))])
+def test_an_nfs_mount_is_refused_once(target: str, settings: tuple[str, ...]) -> None:
+    mount = "mounts: [{nfs: {server: nas, path: /export}, target: /data}]"
+    with pytest.raises(InvalidInput) as refusal:
+        files_of(INVENTORY.replace("MORE", mount), target, *settings)
+    (problem,) = (str(it) for it in refusal.value.problems)
+    assert f"`mounts[0].nfs` works on tfprov's own hosts and on Kubernetes, and not in {target}" in problem
 
 
 def test_large_code_is_refused_unless_it_is_on_the_executors_already() -> None:
@@ -138,6 +150,7 @@ def test_the_largest_needs_of_the_tasks_are_those_of_the_stage() -> None:
 def test_a_task_fills_in_its_command_and_ends_with_its_exit_code(tmp_path: Path) -> None:
     job = job_of()
     words = ["python", "-c", PROGRAM, CHECKPOINTS, f"a=worker-1.{DOMAIN}:3", f"worker-0.{DOMAIN}", f"chief-9.{DOMAIN}"]
+    words += ["--port=90000000001", "90000000009", "190000000001"]
     job["tasks"][1]["command"] = words
     config = {"cluster": {"worker": ["h0:70", "h1:71"], "ps": ["h2:72"]}, "task": {"type": "worker", "index": 1}}
     own = {"TFPROV_TASK": "worker/1", "TFPROV_CHECKPOINT_DIR": "/run/ck", "TF_CONFIG": json.dumps(config)}
@@ -146,5 +159,29 @@ def test_a_task_fills_in_its_command_and_ends_with_its_exit_code(tmp_path: Path)
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == 7, done.stderr
-    filled = ["/run/ck", "a=h1:71", "h0", f"chief-9.{DOMAIN}"]
+    filled = ["/run/ck", "a=h1:71", "h0", f"chief-9.{DOMAIN}", "--port=70", "90000000009", "190000000001"]
     assert done.stdout == f'{filled} it\'s "2" \\ é {tmp_path}/code\n'
+
+
+@pytest.mark.parametrize(("strategy", "slots"), [("between_graph", 6), ("in_graph", 4)])
+def test_a_chief_of_its_own_that_computes_has_gpus_as_the_workers_have(strategy: str, slots: int) -> None:
+    tasks: list[dict[str, Any]] = [
+        {"name": name, "command": [], "env": {}} for name in ("chief/0", "worker/0", "worker/1", "ps/0")
+    ]
+    settings = {"spark.task.resource.gpu.amount": "2", "spark.master": "local[4]"}
+    spark = SimpleNamespace(conf=SimpleNamespace(get=settings.get))
+    job = Job(
+        name="lab", strategy=strategy, tasks=tasks, secrets=(), gpus=2, gpu_resource="gpu", cpus=0, memory_mib=0,
+        trusted_network=False, checkpoint_dir="", gather_to="x", domain=DOMAIN, checkpoint_placeholder=CHECKPOINTS, code="",
+    )  # fmt: skip
+    assert JobRunner(job, spark, {}).num_slots == slots
+
+
+def test_a_chief_alone_has_its_gpus() -> None:
+    settings = (
+        'cluster: lab, image: {name: "x:1"}, command: [python, x.py], strategy: single, wiring: tf_config, gpus: 1'
+    )
+    (text,) = files_of(
+        f"all: {{vars: {{tfprov: {{{settings}}}}}}}\nchief: {{hosts: {{a: }}}}\n", "spark-submit"
+    ).values()
+    assert "    gpus=1,\n" in text

@@ -1,6 +1,9 @@
 """Exported models appear whole or not at all; a notebook's token is private and survives a restart."""
 
+import errno
+import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -63,3 +66,53 @@ def test_a_file_that_others_can_read_is_replaced(tmp_path: Path) -> None:
     file.chmod(0o644)
     fresh = notebook.token(tmp_path, "")
     assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == (fresh, 0o600)
+
+
+class Became(Exception):
+    """The process would be Jupyter now."""
+
+
+@pytest.fixture
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return the environment with which Jupyter is started in a directory that cannot be written to."""
+    environment: dict[str, str] = {}
+
+    def become(_path: str, _command: list[str], environ: dict[str, str]) -> None:
+        environment.update(environ)
+        raise Became
+
+    def refuse(_directory: Path, _chosen: str) -> str:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: True)
+    monkeypatch.setattr(os, "execve", become)
+    monkeypatch.setattr(notebook, "token", refuse)
+    return environment
+
+
+def test_a_notebook_in_a_read_only_directory_has_the_token_that_was_chosen(started: dict[str, str]) -> None:
+    with pytest.raises(Became):
+        notebook.main([], {notebook.VARIABLE: "chosen", "HOME": "/no/such"})
+    assert started == {notebook.VARIABLE: "chosen", "HOME": tempfile.gettempdir()}
+
+
+def test_a_notebook_that_cannot_write_its_token_ends_with_one_line(
+    tmp_path: Path, started: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        notebook.main([], {})
+    assert (ended.value.code, started) == (1, {})
+    fix = "set JUPYTER_TOKEN in `env` of the notebook"
+    assert capsys.readouterr().err == (
+        f"tfprov: error: no token can be written to {tmp_path}: Read-only file system; {fix}\n"
+    )
+
+
+def test_a_home_that_can_be_written_to_stays(
+    tmp_path: Path, started: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notebook, "token", lambda _directory, _chosen: "new")
+    with pytest.raises(Became):
+        notebook.main([], {"HOME": str(tmp_path)})
+    assert started == {notebook.VARIABLE: "new", "HOME": str(tmp_path)}

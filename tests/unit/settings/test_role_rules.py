@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from tests.support.inventories import inventory, roles
 from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.model import validators
-from tfprov.model.field_types import check_image_name
+from tfprov.model.field_types import check_image_name, check_user
 from tfprov.model.sections import Image, MountSetting
 from tfprov.model.settings import Settings
 from tfprov.model.validators import InvalidValue, check_one_line, parse_size
@@ -200,6 +200,12 @@ def test_a_name_that_docker_refuses(name: str) -> None:
 )
 def test_unusual_settings_are_accepted(settings: str) -> None:
     assert settings_of(settings)
+
+
+def test_a_user_does_not_end_in_a_line_break() -> None:
+    assert check_user("1000:1000") == "1000:1000"
+    with pytest.raises(InvalidValue, match="must be a number or a name"):
+        check_user("1000\n")
 
 
 def test_a_tensorboard_may_be_alone_on_its_machine() -> None:

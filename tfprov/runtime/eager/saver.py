@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import shutil
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tfprov.runtime.signals import die
 
 PREFIX = "model.ckpt"
 _REPLICA_DIRECTORY = "replica-0_temp"
-"""Where other replicas write their copy of a save; `repair` removes one that a killed replica leaves."""
+"""Begins where other replicas write their copy of a save; `repair` removes one that a killed replica leaves."""
 
 
 class Saver:
@@ -57,7 +58,8 @@ class Saver:
 
     def save_aside(self) -> str:
         """Take part in the save of another task: some variables can be read only by all replicas together."""
-        with _removed_afterwards(Path(self.directory, _REPLICA_DIRECTORY)) as folder:
+        own = f"{_REPLICA_DIRECTORY}_{uuid.uuid4().hex}"  # replicas may share the directory, as in a Slurm job
+        with _removed_afterwards(Path(self.directory, own)) as folder:
             return str(self._checkpoint.write(str(folder / PREFIX)))
 
     def _path(self, name: str) -> str:

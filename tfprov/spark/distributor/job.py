@@ -13,13 +13,14 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tfprov.errors import TfprovError
 from tfprov.spark.distributor.runner import TensorFlowRunner
+from tfprov.spark.distributor.slots import gpu_users
 from tfprov.tfrecord.extra import require
 
 
@@ -27,8 +28,9 @@ from tfprov.tfrecord.extra import require
 class Job:
     """A cluster as a job. `tasks` have a `name`, a `command` and an `env` each; the chief is the first.
 
-    `gpus` are those of each worker; `cpus` and `memory_mib` those of a task, 0 for Spark's own settings. `code` is a
-    gzipped tar in base64, empty for none. Without a `checkpoint_dir`, the newest checkpoint is written to `gather_to`.
+    `gpus` are those of a task that computes; `cpus` and `memory_mib` those of a task, 0 for Spark's own settings. `code` is
+    a gzipped tar in base64, empty for none. Without a `checkpoint_dir`, the newest checkpoint is written to `gather_to`.
+    `ports` has the name of the task for each placeholder port; jobs of earlier versions have none.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Job:
     domain: str
     checkpoint_placeholder: str
     code: str
+    ports: Mapping[str, str] = field(default_factory=dict)
 
 
 def run_job(job: Job, environ: Mapping[str, str] = os.environ) -> int:
@@ -54,7 +57,7 @@ def run_job(job: Job, environ: Mapping[str, str] = os.environ) -> int:
         return _fail(f"{', '.join(missing)} must be set in the environment: secrets are not in the job", 2)
     spark = _session(job)
     try:
-        runner = _Runner(job, spark, {name: environ[name] for name in job.secrets})
+        runner = JobRunner(job, spark, {name: environ[name] for name in job.secrets})
         runner.run(partial(run_program, job))
     except (TfprovError, ValueError) as error:
         return _fail(str(error), getattr(error, "code", 0) or getattr(error, "exit_code", 1))
@@ -85,13 +88,13 @@ def _session(job: Job) -> Any:
     return builder.getOrCreate()
 
 
-class _Runner(TensorFlowRunner):
+class JobRunner(TensorFlowRunner):
     """Has the tasks of the inventory, with its names."""
 
     def __init__(self, job: Job, spark: Any, secrets: Mapping[str, str]) -> None:
-        workers = sum(task["name"].startswith("worker/") for task in job.tasks)
+        names = tuple(str(task["name"]) for task in job.tasks)
         super().__init__(
-            num_slots=max(1, workers) * max(1, job.gpus),
+            num_slots=len(gpu_users(job.strategy, names)) * max(1, job.gpus),
             use_gpu=job.gpus > 0,
             gpu_resource_name=job.gpu_resource,
             use_custom_strategy=True,
@@ -101,8 +104,7 @@ class _Runner(TensorFlowRunner):
             gather_to=None if job.checkpoint_dir else job.gather_to,
             spark=spark,
         )
-        self.strategy = job.strategy
-        self.names = tuple(str(task["name"]) for task in job.tasks)
+        self.strategy, self.names = job.strategy, names
 
 
 def run_program(job: Job) -> None:
@@ -135,10 +137,12 @@ def _filled(job: Job, text: str, endpoints: Mapping[str, str]) -> str:
     """Return `text` with the addresses, and the checkpoint directory, of this run."""
 
     def address(match: re.Match[str]) -> str:
-        endpoint = endpoints.get(match[1])
+        endpoint = endpoints.get(match[1] or job.ports.get(match[3], ""))
         if endpoint is None:
             return match[0]
-        return endpoint if match[2] else endpoint.rpartition(":")[0]
+        host, _, port = endpoint.rpartition(":")
+        return port if match[3] else endpoint if match[2] else host
 
-    text = re.sub(rf"([a-z]+-[0-9]+)\.{re.escape(job.domain)}(:[0-9]+)?", address, text)
+    names = rf"([a-z]+-[0-9]+)\.{re.escape(job.domain)}(:[0-9]+)?"
+    text = re.sub(rf"{names}|(?<![0-9])([0-9]{{11}})(?![0-9])", address, text)
     return text.replace(job.checkpoint_placeholder, os.environ["TFPROV_CHECKPOINT_DIR"])

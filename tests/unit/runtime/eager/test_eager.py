@@ -4,16 +4,18 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tests.support.waiting import until
 from tfprov import runtime
-from tfprov.runtime.eager import member
+from tfprov.runtime.eager import member, saver
 from tfprov.runtime.eager.heartbeat import heartbeat_timeout
 from tfprov.runtime.eager.member import peers, reason_of
-from tfprov.runtime.eager.saver import task_of, variables_of
+from tfprov.runtime.eager.saver import Saver, task_of, variables_of
+from tfprov.runtime.resume import repair
 from tfprov.wiring import Wiring, to_tf_config
 
 PS = {"ps": ("h0:1", "h1:1"), "chief": ("h2:1",), "worker": ("h3:1",)}
@@ -118,12 +120,52 @@ def test_a_cluster_that_does_not_fit_the_strategy_ends_the_task_with_code_2(
     assert reported.count("\n") == 1
 
 
+@pytest.mark.parametrize("strategy", ["parameter_server", "multi_worker_mirrored"])
+def test_an_evaluator_may_be_beside_a_task_that_trains_alone(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["program"])
+    monkeypatch.setenv("TF_CONFIG", to_tf_config(Wiring("evaluator", 0, {"worker": ("a:1",)})))
+    monkeypatch.setattr(
+        member, "tensorflow", lambda: SimpleNamespace(distribute=SimpleNamespace(get_strategy=lambda: "default"))
+    )
+    task = getattr(runtime, strategy)()
+    assert (task.name, task.is_evaluator, task.strategy) == ("evaluator/0", True, "default")
+
+
 def test_variables_are_found_in_modules_collections_and_in_keras_variables() -> None:
     plain, inner = SimpleNamespace(value=lambda: 1), SimpleNamespace(value=lambda: 2)
     keras = SimpleNamespace(value=inner)
     module = SimpleNamespace(variables=[plain, keras])
     old = SimpleNamespace(variables=lambda: [plain])
     assert variables_of({"model": module, "others": [old, plain]}) == [plain, inner, plain, plain]
+
+
+def test_replicas_that_share_a_directory_save_aside_without_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meanwhile: list[Saver] = []
+
+    class Checkpoint:
+        save_counter = 0
+
+        def write(self, prefix: str) -> str:
+            Path(prefix).parent.mkdir()
+            Path(prefix).touch()
+            while meanwhile:
+                meanwhile.pop().save_aside()
+            assert Path(prefix).is_file()
+            return prefix
+
+    train = SimpleNamespace(
+        Checkpoint=Checkpoint, CheckpointOptions=lambda **_: None, CheckpointManager=lambda *_, **__: None
+    )
+    monkeypatch.setattr(saver, "tensorflow", lambda: SimpleNamespace(train=train))
+    first, second = (Saver(str(tmp_path), {}, 5) for _ in range(2))
+    meanwhile.append(second)
+    left = tmp_path / Path(first.save_aside()).parent.name
+    assert list(tmp_path.iterdir()) == []
+    left.mkdir()
+    repair(str(tmp_path))
+    assert not left.exists()
 
 
 @pytest.mark.parametrize(

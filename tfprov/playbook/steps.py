@@ -4,16 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from tfprov.engine.checkpoints import ungathered
 from tfprov.engine.checkpoints.gather import Gathered, gather
 from tfprov.engine.checkpoints.model_files import NothingSaved, nothing_saved
-from tfprov.engine.checkpoints.ungathered import (
-    TaskOnHost,
-    former_chiefs,
-    gathered_of,
-    holders,
-    savers,
-    unsaved_among,
-)
+from tfprov.engine.checkpoints.ungathered import TaskOnHost, gathered_of, holders, savers, unsaved_among
 from tfprov.engine.command_checks import refuse_start
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
@@ -115,7 +109,7 @@ def _gather_before_removal(context: Context, part: Plan, observation: Observatio
     """
     gone = {(action.subject, action.host) for action in part.actions if action.kind == ActionKind.REMOVE}
     starting = {(action.subject, action.host) for action in part.actions if action.kind == ActionKind.START}
-    gone |= starting & former_chiefs(context, observation)
+    gone |= starting & ungathered.former_chiefs(context, observation)
     if not gone:  # the next call lists every chief's directory
         return False
     held = unsaved_among(context, observation, lambda holder: (holder.task, holder.host) in gone)
@@ -146,10 +140,11 @@ def _gather(context: Context, _arguments: Any, discard: bool) -> None:
         report_lost_steps(context, source, observation)
     chief = context.cluster.chief
     if not sources:
-        lost = chief.host in observation.unreachable
-        what = f"{chief.host} with {chief.name} cannot be reached" if lost else f"{chief.name} is not there"
+        what = f"{chief.name} is not there"
         if not context.allows(chief.host):
             what = f"{chief.name} is on {chief.host}, which is left out here"
+        elif chief.host in observation.unreachable:
+            what = f"{chief.host} with {chief.name} cannot be reached"
         context.report.note(f"nothing to gather: {what}")
 
 

@@ -36,14 +36,13 @@ def client_command(address: str | None, port: int | None, command: Sequence[str]
             click.echo(config)
             return 0
         try:
-            code = _run(argv, {**os.environ, "TF_CONFIG": config})
+            return run_program(argv, {**os.environ, "TF_CONFIG": config})
         except OSError as error:
             raise Usage(f"cannot run {argv[0]}: {error.strerror}", "correct the command behind `--`") from None
-    return code if code >= 0 else 128 - code
 
 
-def _run(argv: Sequence[str], env: Mapping[str, str]) -> int:
-    """Run a program to its end, which is its own decision after Ctrl-C; return its code, -N after signal N.
+def run_program(argv: Sequence[str], env: Mapping[str, str]) -> int:
+    """Run a program to its end, which is its own decision after Ctrl-C; return its code, 128 + N after signal N.
 
     A terminal sends Ctrl-C to both; SIGTERM and SIGHUP are passed on. subprocess.run() would kill it after 0.25 s.
     """
@@ -59,7 +58,8 @@ def _run(argv: Sequence[str], env: Mapping[str, str]) -> int:
             before[number] = signal.signal(number, pass_on)
     try:
         started.append(subprocess.Popen(argv, env=env))
-        return started[0].wait()
+        code = started[0].wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    return code if code >= 0 else 128 - code

@@ -1,15 +1,15 @@
 """`tfprov client -- COMMAND`: the program decides how it ends after a signal."""
 
+import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from types import FrameType, SimpleNamespace
+from collections.abc import Iterator
+from types import FrameType
 from typing import NoReturn
 
 import pytest
-from click.testing import CliRunner, Result
 
-from tfprov.cli import client
+from tfprov.cli.client import run_program
 
 PROGRAM = """
 import os, signal, sys, time
@@ -20,30 +20,30 @@ time.sleep(0.6)
 os._exit(ending[0] if ending else 7)
 """
 
-Run = Callable[..., Result]
 
+@pytest.fixture(autouse=True)
+def sigterm() -> Iterator[None]:
+    """SIGTERM means here what it means to every verb."""
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     def terminate(_number: int, _frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt  # as `main` has it
 
-    monkeypatch.setattr(client, "cluster_of", lambda *_: SimpleNamespace(prepare=lambda: None))
-    monkeypatch.setattr(client, "client_config", lambda *_: "{}")
     before = signal.signal(signal.SIGTERM, terminate)
-    yield lambda *words: CliRunner().invoke(
-        client.client_command, ["--", sys.executable, "-c", *words], standalone_mode=False
-    )
+    yield
     signal.signal(signal.SIGTERM, before)
 
 
+def run(*words: str) -> int:
+    return run_program([sys.executable, "-c", *words], os.environ)
+
+
 @pytest.mark.parametrize(("sent", "code"), [("SIGINT", 7), ("SIGTERM", 8)])
-def test_a_program_ends_by_itself_after_a_signal(run: Run, sent: str, code: int) -> None:
+def test_a_program_ends_by_itself_after_a_signal(sent: str, code: int) -> None:
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
-    assert run(PROGRAM, sent).return_value == code
+    assert run(PROGRAM, sent) == code
     assert handlers == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
 
 
-def test_the_end_by_a_signal_has_the_exit_code_of_a_shell(run: Run) -> None:
-    assert run("import os; os.kill(os.getpid(), 9)").return_value == 137
-    assert run("raise SystemExit(3)").return_value == 3
+def test_the_end_by_a_signal_has_the_exit_code_of_a_shell() -> None:
+    assert run("import os; os.kill(os.getpid(), 9)") == 137
+    assert run("raise SystemExit(3)") == 3

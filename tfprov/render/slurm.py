@@ -19,17 +19,22 @@ from tfprov.model.cluster import Cluster, Task
 from tfprov.render import options
 from tfprov.render.dns_names import short_name
 from tfprov.render.options import Option, Values
-from tfprov.render.target import WITH_GPUS, BaseTarget, Member, RenderInput, RenderRequest
+from tfprov.render.target import (
+    PORT_PLACEHOLDER,
+    WITH_GPUS,
+    BaseTarget,
+    Member,
+    RenderInput,
+    RenderRequest,
+    placeholder_ports,
+)
 from tfprov.settings.role_settings import RoleSettings, data_path, resolve_path
 from tfprov.wiring import DRIVEN_BY_CHIEF
 
 DOMAIN = "slurm.invalid"
 """The domain of placeholder names, which can never exist, until tasks have nodes."""
 
-_FIRST_PORT = 90_000_000_000
-"""The placeholder port of the first task. It is no port, so that a text that has only the port can be recognized."""
-
-_PLACEHOLDER = re.compile(rf"([a-z-]+-[0-9]+)\.{re.escape(DOMAIN)}(?::[0-9]+)?|(?<![0-9])([0-9]{{11}})(?![0-9])")
+_PLACEHOLDER = re.compile(rf"([a-z-]+-[0-9]+)\.{re.escape(DOMAIN)}(?::[0-9]+)?|{PORT_PLACEHOLDER}")
 
 
 class Lookup(StrEnum):
@@ -64,7 +69,7 @@ class Words:
 
     def __init__(self, cluster: Cluster) -> None:
         self._ranks = {address(task).removesuffix(f".{DOMAIN}"): rank for rank, task in enumerate(cluster.tasks)}
-        self._ranks |= {str(_FIRST_PORT + rank): rank for rank in range(len(cluster.tasks))}
+        self._ranks |= {str(port): rank for rank, port in enumerate(placeholder_ports(cluster).values())}
         jobs = {"ps": Lookup.PS_HOSTS, "worker": Lookup.WORKER_HOSTS}
         self._lists = {",".join(cluster.spec[job]): lookup for job, lookup in jobs.items() if cluster.spec.get(job)}
 
@@ -164,7 +169,7 @@ class Slurm(BaseTarget):
 
     def ports(self, cluster: Cluster, inventory_ports: Mapping[str, int], settings: Values) -> Mapping[str, int]:
         """Return placeholder ports; the real ones are computed from the job's id."""
-        return {task.name: _FIRST_PORT + rank for rank, task in enumerate(cluster.tasks)}
+        return placeholder_ports(cluster)
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield the settings that a batch script does not support."""

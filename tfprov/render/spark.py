@@ -16,7 +16,7 @@ from tfprov.model.cluster import Cluster, Task
 from tfprov.render import options
 from tfprov.render.dns_names import short_name
 from tfprov.render.options import Option, Values
-from tfprov.render.target import BaseTarget, Member, RenderInput, RenderRequest
+from tfprov.render.target import BaseTarget, Member, RenderInput, RenderRequest, placeholder_ports
 from tfprov.settings.role_settings import RoleSettings, data_path, resolve_path
 
 FILE = "job.py"
@@ -24,8 +24,6 @@ DOMAIN = "spark.invalid"
 """The domain of placeholder names, which can never exist, until tasks have executors."""
 CHECKPOINTS = "/checkpoints.spark.invalid"
 """The placeholder of the checkpoint directory of a task."""
-_FIRST_PORT = 90_000_000_000
-"""The placeholder port of the first task. It is no port, so that a text that has only the port can be recognized."""
 _LATER = ("TF_CONFIG", "TFPROV_CHECKPOINT_DIR", "TFPROV_TASK", "TFPROV_STRATEGY")
 """Variables that the runner sets in the task."""
 _TRAINING = ("ps", "chief", "worker")
@@ -62,7 +60,7 @@ class Spark(BaseTarget):
 
     def ports(self, cluster: Cluster, inventory_ports: Mapping[str, int], settings: Values) -> Mapping[str, int]:
         """Return placeholder ports."""
-        return {task.name: _FIRST_PORT + rank for rank, task in enumerate(cluster.tasks)}
+        return placeholder_ports(cluster)
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield the roles and settings that a training on Spark does not have."""

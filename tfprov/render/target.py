@@ -34,6 +34,16 @@ TARGETS = {
 WITH_GPUS = ("chief", "worker")
 """The roles that get GPUs."""
 
+_FIRST_PORT = 90_000_000_000
+"""It is no port, so that a text that has only the port can be recognized."""
+PORT_PLACEHOLDER = r"(?<![0-9])([0-9]{11})(?![0-9])"
+"""Matches a placeholder port in a text; the first group is the number."""
+
+
+def placeholder_ports(cluster: Cluster) -> Mapping[str, int]:
+    """Return a number for each task by its name, in the order of the tasks, until their hosts are known."""
+    return {task.name: _FIRST_PORT + rank for rank, task in enumerate(cluster.tasks)}
+
 
 @dataclass(frozen=True)
 class DataPath:

@@ -122,10 +122,8 @@ class Pod:
         ]
         if settings["credential_secret"]:
             path = f"{CREDENTIALS}/{settings['credential_key']}"
-            variables = [
-                variable for variable in variables if variable["name"] != GOOGLE
-            ]  # the API refuses a name twice
-            variables.append({"name": GOOGLE, "value": path})
+            others = [variable for variable in variables if variable["name"] != GOOGLE]  # the API refuses a name twice
+            variables = [*others, {"name": GOOGLE, "value": path}]
         if not self._carries:
             return variables
         paths = ":".join(filter(None, (RUNTIME_DIRECTORY, literal(member.env.get("PYTHONPATH", "")))))

@@ -100,9 +100,8 @@ class Mirror:
     def _announce(self, objects: Iterable[str]) -> None:
         """Write down which objects come next, so that what is left of a cut upload can be removed."""
         uploading = tuple(objects)
-        self._unused |= frozenset(
-            self.manifest.uploading
-        )  # an error was in the way, and the program may have removed it
+        # An error was in the way of what was announced before, and the program may have removed it since.
+        self._unused |= frozenset(self.manifest.uploading)
         if uploading:
             self._commit(replace(self.manifest, uploading=uploading))
 

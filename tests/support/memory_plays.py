@@ -1,6 +1,6 @@
 """Playbooks on hosts in memory, whose commands are noted."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +16,13 @@ from tfprov.playbook.run import play
 
 
 class MemoryPlays:
-    """Hosts on which the command `fail` fails, `fail h2` on h2 alone, and `interrupt` is Ctrl-C; `ran` has all commands."""
+    """Hosts on which the command `fail` fails, `fail h2` on h2 alone, and `interrupt` is Ctrl-C; `ran` has all commands.
 
-    def __init__(self, directory: Path, inventory: str) -> None:
-        self.hosts: dict[str, MemoryRuntime] = {}
+    The hosts of the inventory that are not among `hosts` are made.
+    """
+
+    def __init__(self, directory: Path, inventory: str, hosts: Iterable[MemoryRuntime] = ()) -> None:
+        self.hosts = {host.host: host for host in hosts}
         self.report = RecordingReporter()
         made = make_context(inventory, (), self.hosts)
         self.context: Context = replace(made, home=directory, target=directory / "lab", report=self.report)

@@ -139,6 +139,8 @@ class Context:
     """Tasks, with their hosts, already reported as ended at once. Mutated during the run."""
     seen: Observation | None = None
     """A fresh observation for a step that would observe first; None if the step has to observe."""
+    known: Observation | None = None
+    """While a batch of hosts is played, the last observation of the others, which are not asked; None asks all hosts."""
     unresponsive: dict[str, HostError] = field(default_factory=dict)
     """Unresponsive hosts, each reported once. Mutated during the run."""
 
@@ -150,6 +152,18 @@ class Context:
     def allows(self, host: str) -> bool:
         """Whether `host` may be changed."""
         return self.hosts is None or host in self.hosts
+
+    def asks(self, host: str) -> bool:
+        """Whether an observation asks `host`. A batch needs its own hosts, and the chief's: its end ends the training."""
+        return self.known is None or self.allows(host) or host == self.cluster.chief.host
+
+    def completed(self, observation: Observation) -> Observation:
+        """Return `observation` with the last states of the hosts that are not asked."""
+        if self.known is None:
+            return observation
+        hosts = {host: state for host, state in self.known.hosts.items() if not self.asks(host)}
+        lost = {host: error for host, error in self.known.unreachable.items() if not self.asks(host)}
+        return Observation(hosts | dict(observation.hosts), observation.built, lost | dict(observation.unreachable))
 
     def wants(self, host: str) -> frozenset[str]:
         """Return the data sets to keep on `host`: those of all hosts, as several hosts can be one machine."""

@@ -14,11 +14,13 @@ from tfprov.planning.reconcile import reconcile
 def observe(context: Context, *, tolerant: bool = False, hosts: Collection[str] | None = None) -> Observation:
     """Observe every host, or only `hosts`; raise the errors of all hosts that do not answer, together.
 
+    In a batch, hosts outside of it are not asked again: the result has their states of `context.known`.
+
     A silent host that is not needed (see `needs`) is noted and skipped. With `tolerant`, or in a tolerant context, so is
     every silent host, and `unreachable` of the result has its error. In a tolerant context, and if it is not needed, a host
     is not tried again: each try can take the whole connect timeout.
     """
-    chosen = [host for host in context.runtimes if hosts is None or host in hosts]
+    chosen = [host for host in context.runtimes if (context.asks(host) if hosts is None else host in hosts)]
     skipped = {
         h: e for h, e in context.unresponsive.items() if h in chosen and (context.tolerant or not needs(context, h))
     }
@@ -33,6 +35,8 @@ def observe(context: Context, *, tolerant: bool = False, hosts: Collection[str] 
             context.unresponsive[host] = error
             _note_skipped(context, error)
     observation = Observation(states, context.ready(), skipped | failed)
+    if hosts is None:
+        observation = context.completed(observation)
     context.report.observed(observation.containers())
     return observation
 

@@ -67,9 +67,26 @@ class _Batch:
     def failed_by(self, error: TfprovError) -> set[str]:
         """Return the hosts of the batch that `error` is about; none if it is also about something else."""
         parts = error.errors if isinstance(error, CombinedError) else (error,)
-        hosts = {_host_of(self.whole, part) for part in parts}
+        hosts = {self.host_of(part) for part in parts}
         left = set(self.hosts) - self.failed
         return {host for host in hosts if host is not None} if hosts <= left else set()
+
+    def host_of(self, error: TfprovError) -> str | None:
+        """Return the host on which something failed; None if the error is not about a host."""
+        if isinstance(error, HostError):
+            return error.host
+        container = self.whole.container(error.task) if isinstance(error, TaskFailed) else None
+        return container.task.host if container is not None else None
+
+    def reachable(self, before: Observation) -> Context:
+        """Return the context to take back what was started since `before`: the hosts that answered then."""
+        if self.percentage is None:
+            return self.context
+        return self.whole.limited(host for host in self.hosts if host not in before.unreachable)
+
+    def ends_start(self, step: Step) -> bool:
+        """Whether a failure of `step` takes back what was started; that of a command does in a play with batches."""
+        return _starts(step) or (bool(self.hosts) and isinstance(step.arguments, Command) and not self.trained)
 
 
 @dataclass
@@ -97,27 +114,34 @@ class Player:
         context = replace(hosts_of(self.context, one), tolerant=one.always, partial=self.options.partial)
         if self.failed and not one.always:
             context = context.limited(host for host in context.runtimes if host not in self.failed)
-        batches = self.batches(context, one)
+        batches, known = self.batches(context, one)
         for number, hosts in enumerate(batches, start=1):
             if one.serial:
                 self.context.report.note(f"batch {number} of {len(batches)}: {host_names(hosts)}")
-            limited = context.limited(hosts) if _needs_hosts(one) else context
-            errors = list(self.play_batch(one, _Batch(context, limited, hosts, one.max_fail_percentage)))
+            whole = replace(context, known=known)
+            limited = whole.limited(hosts) if _needs_hosts(one) else whole
+            errors = list(self.play_batch(one, _Batch(whole, limited, hosts, one.max_fail_percentage)))
             yield from errors
             if errors and not one.always:
                 self.note_rest([host for later in batches[number:] for host in later])
                 return
+            if number < len(batches):
+                known = observe(limited, tolerant=True)
         if one.always and (lost := missing(context)):
             yield combine_errors(lost)
 
-    def batches(self, context: Context, one: Play) -> Sequence[Sequence[str]]:
-        """Return the hosts of each batch; one empty batch for a play that needs no hosts."""
+    def batches(self, context: Context, one: Play) -> tuple[Sequence[Sequence[str]], Observation | None]:
+        """Return the hosts of each batch, one empty batch for a play that needs no hosts; of several, an observation, too.
+
+        A batch asks its own hosts alone: all hosts at each step of each batch would grow with the square of the hosts.
+        """
         if not _needs_hosts(one):
-            return [()]
+            return [()], None
         batches = list(split(_in_order(context), one.serial))
-        if len(batches) > 1 and any(step.module == "start" for step in one.steps):
-            return joined(batches, moves(context.wanted, observe(context, tolerant=True)))
-        return batches
+        if len(batches) < 2:
+            return batches, None
+        known, starts = observe(context, tolerant=True), any(step.module == "start" for step in one.steps)
+        return joined(batches, moves(context.wanted, known)) if starts else batches, known
 
     def note_rest(self, hosts: Sequence[str]) -> None:
         """Note the hosts of the batches that are not played."""
@@ -136,8 +160,8 @@ class Player:
                 self.followed = self.followed or batch.trained
             except (TfprovError, KeyboardInterrupt) as error:
                 yield self.report_interrupt(error)
-                if batch.before is not None and isinstance(error, TfprovError) and _ends_start(batch, step):
-                    yield from self.take_back(_reachable(batch), batch.before)
+                if batch.before is not None and isinstance(error, TfprovError) and batch.ends_start(step):
+                    yield from self.take_back(batch.reachable(batch.before), batch.before)
                 if not one.always:
                     return
 
@@ -188,7 +212,7 @@ class Player:
         self.failed |= hosts
         self.tolerated.append(error)
         self.context.report.note(f"{error}\ncontinuing without {host_names(hosts)}")
-        if batch.before is not None and _ends_start(batch, step):
+        if batch.before is not None and batch.ends_start(step):
             try:  # Ctrl-C ends the play: the batch that called this reports it
                 self.lock.take(tolerant=True)
                 take_back(batch.whole.limited(hosts), batch.before)
@@ -226,7 +250,7 @@ class Player:
         if self.options.check:
             check(context, step)
         elif _follows(step) and isinstance(step.arguments, WaitFor):
-            follow(context, step.arguments.timeout, periodic=scheduled_gather(context))
+            follow(replace(context, known=None), step.arguments.timeout, periodic=scheduled_gather(context))
         else:
             RUN[step.module](context, step.arguments, self.options.discard)
 
@@ -241,11 +265,6 @@ class Player:
 
 def _starts(step: Step) -> bool:
     return step.module == "start" or (isinstance(step.arguments, WaitFor) and step.arguments.condition == "serving")
-
-
-def _ends_start(batch: _Batch, step: Step) -> bool:
-    """Whether a failure of `step` takes back what was started; that of a command does in a play with batches."""
-    return _starts(step) or (bool(batch.hosts) and isinstance(step.arguments, Command) and not batch.trained)
 
 
 def _follows(step: Step) -> bool:
@@ -279,19 +298,3 @@ def _in_order(context: Context) -> list[str]:
     """Return the hosts of `context` in the inventory's order, those that left it last."""
     known = [host for host in match_hosts(context.inventory, "all") if host in context.runtimes]
     return [host for host in dict.fromkeys([*known, *context.runtimes]) if context.allows(host)]
-
-
-def _reachable(batch: _Batch) -> Context:
-    """Return the context to take back what a batch started: its hosts that answered before the start."""
-    if batch.percentage is None or batch.before is None:
-        return batch.context
-    lost = batch.before.unreachable
-    return batch.whole.limited(host for host in batch.hosts if host not in lost)
-
-
-def _host_of(context: Context, error: TfprovError) -> str | None:
-    """Return the host on which something failed; None if the error is not about a host."""
-    if isinstance(error, HostError):
-        return error.host
-    container = context.container(error.task) if isinstance(error, TaskFailed) else None
-    return container.task.host if container is not None else None

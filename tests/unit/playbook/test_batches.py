@@ -8,8 +8,11 @@ import pytest
 
 from tests.support.memory_cluster import make_context
 from tests.support.memory_plays import MemoryPlays
+from tfprov.engine.observe import observe
 from tfprov.errors import HostError, TaskFailed, TfprovError, Unreachable
+from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.playbook import BatchSize
+from tfprov.model.state import HostState
 from tfprov.playbook.batches import is_exceeded, joined, split
 
 INVENTORY = """
@@ -104,6 +107,35 @@ def test_a_batch_plays_all_steps_before_the_next_begins(plays: MemoryPlays) -> N
         "one h2", "two h2", "one h3", "one h4", "two h3", "two h4", "one h5", "two h5"
     ]  # fmt: skip
     assert plays.report.notes == ["batch 1 of 3: h2", "batch 2 of 3: h[3:4]", "batch 3 of 3: h5"]
+
+
+class CountedRuntime(MemoryRuntime):
+    """Counts how often it is asked what runs on it."""
+
+    asked = 0
+
+    def observe(self) -> HostState:
+        self.asked += 1
+        return super().observe()
+
+
+@pytest.mark.parametrize("tasks", [UP, "[command: one, command: two, deliver]"])
+def test_a_batch_asks_its_own_hosts_and_that_of_the_chief(tmp_path: Path, tasks: str) -> None:
+    hosts = [CountedRuntime(name) for name in ("h1", *(f"w{number}" for number in range(1, 21)))]
+    plays = MemoryPlays(tmp_path, INVENTORY.replace("h2: , h3: , h4: , h5: ", "'w[1:20]': "), hosts)
+    plays.play(f"- {{hosts: all, serial: 1, tasks: {tasks}}}")
+    chief = plays.context.cluster.chief.host
+    assert max(host.asked for host in hosts if host.host != chief) < 8  # 21 batches that ask all hosts ask more than 40
+    assert next(host.asked for host in hosts if host.host == chief) > 20
+    assert len(plays.running()) == (21 if tasks == UP else 0)
+
+
+def test_later_batches_know_what_earlier_ones_have_started(plays: MemoryPlays) -> None:
+    plays.play(f"- {{hosts: all, serial: 1, tasks: {UP}}}")
+    assert len({one.run for one in observe(plays.context).containers()}) == 1
+    plays.report.notes.clear()
+    plays.play(f"- {{hosts: all, serial: 1, tasks: {UP}}}")
+    assert all(host.calls == [f"start {next(iter(host.places))}"] for host in plays.hosts.values())
 
 
 def test_a_play_without_a_chosen_step_has_no_batches(plays: MemoryPlays) -> None:

@@ -90,7 +90,7 @@ class Looks:
         self._states = {host: state for host, state in (self._states | answered).items() if host not in failed}
         silent = {host: silence.error for host, silence in self._answers.silent.items()}
         states = {host: state for host, state in self._states.items() if host not in silent}
-        return Observation(states, unreachable=silent), incidents
+        return self._context.completed(Observation(states, unreachable=silent)), incidents
 
     @property
     def is_complete(self) -> bool:
@@ -99,8 +99,10 @@ class Looks:
 
     def _asked(self) -> list[str]:
         """Return the hosts but for those that were given up: a verb without need of them does not try them again."""
-        lost = self._context.unresponsive
-        return [host for host in self._context.runtimes if host not in lost or needs(self._context, host)]
+        lost, asks = self._context.unresponsive, self._context.asks
+        return [
+            host for host in self._context.runtimes if asks(host) and (host not in lost or needs(self._context, host))
+        ]
 
     def _observe(self, host: str, runtime: Runtime) -> HostState:
         self._changed.before_look(host)

@@ -228,7 +228,7 @@ def test_a_stalled_worker_is_named_and_its_stacks_are_in_its_log(local_cluster: 
     compared(local_cluster)
     follower = local_cluster.start("wait")
     stand = say(local_cluster, "worker/2", "stand")
-    until(lambda: "in stands_still" in local_cluster("logs", "worker/2"), "its stacks are taken")
+    read_until(local_cluster.start("logs", "worker/2", "--follow"), "in stands_still")
     stand.unlink()
     say(local_cluster, "worker/0", "done")
     output, _ = follower.communicate(timeout=LONG)

@@ -45,8 +45,8 @@ WITHOUT_SYS_RESOURCE: dict[str, Any] = {
 
 RESET = """
 set -eu
-rules=$1
-shift
+rules=$1 key=$2 authorized=$3
+shift 3
 for path; do [ ! -e "$path.hidden" ] || mv "$path.hidden" "$path"; done
 for process in /proc/[0-9]*; do
     pid=${process#/proc/}
@@ -58,10 +58,15 @@ done
 for table in raw mangle; do iptables -w -t "$table" -F; done
 printf '%s\n' "$rules" | iptables-restore
 find /tmp /usr/local/bin -mindepth 1 -delete
-rm -f /etc/ssh/sshd_config.d/00-test.conf /etc/ssh/ssh_host_* /home/*/.sudo_as_admin_successful
+cd /etc/ssh
+rm -f sshd_config.d/00-test.conf ssh_host_* authorized_keys /home/*/.sudo_as_admin_successful
+(umask 177 && printf %s "$key" >ssh_host_ed25519_key)
+printf %s "$authorized" >authorized_keys
+host-service sshd start
+until nc -z 127.0.0.1 22; do sleep 0.05; done
 """
-"""Takes the rules of iptables as they were, and the paths of programs that were hidden. What runs is ended, but for the
-engine and what the host booted with. sudo leaves a mark in the home of its user."""
+"""Takes the rules of iptables as they were, the keys, and the paths of programs that were hidden. What runs is ended, but
+for the engine and what the host booted with. sudo leaves a mark in the home of its user. sshd listens at the end."""
 
 UNSTABLE = ("/run/", "/var/log/", "/var/lib/docker/", "/tmp/containerd.")
 """Directories that change by themselves, and where containerd writes its stacks when it was too busy to answer dockerd."""
@@ -212,9 +217,8 @@ class Host:
         if self.lost or not self.engine_answers():
             return False
         self.clean()
-        self.run("sh", "-c", RESET, "reset", self._rules, *self._hidden)
-        self._put_keys()
-        self._start_sshd()
+        keys = self.key.decode(), self.bed.public_key
+        self.run("sh", "-c", RESET, "reset", self._rules, *keys, *self._hidden)
         self.disturbed = bool(self.changed_paths())
         return not self.disturbed
 
@@ -363,10 +367,6 @@ class Host:
         self.run("host-service", name, verb)
         if name == "sshd":  # which waits neither for its end nor until it listens
             until(lambda: self._sshd_answers() == (verb == "start"), f"{self.name}: sshd after its {verb}")
-
-    def _start_sshd(self) -> None:
-        self.run("host-service", "sshd", "start")
-        until(self._sshd_answers, f"{self.name}: sshd after its start")
 
     def sshd_option(self, line: str) -> None:
         """Restart sshd with a line of sshd_config before all others, such as `AllowTcpForwarding no`."""

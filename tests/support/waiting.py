@@ -8,6 +8,8 @@ from tests.support.warm import AnyProcess
 
 LONG = 600.0
 """Seconds."""
+_SHARE, _LONGEST = 2, 2.0
+"""A check that takes a second is asked again after `_SHARE` seconds, `_LONGEST` at most, and leaves the CPU to others."""
 
 
 def until(
@@ -18,15 +20,17 @@ def until(
     *,
     of: AnyProcess | None = None,
 ) -> Any:
-    """Return the first true answer of `check`, which is asked every `pause` seconds; fail after `seconds`.
+    """Return the first true answer of `check`, which is asked every `pause` seconds, or less often if it takes long.
+
+    Fails after `seconds`.
 
     Once the process `of` has ended, nothing that it does can happen any more: that fails at once, with what it printed.
     """
     deadline = time.monotonic() + seconds
     while True:
-        ended = of is not None and of.poll() is not None
+        begin, ended = time.monotonic(), of is not None and of.poll() is not None
         if answer := check():
             return answer
         assert not ended, f"it ended before: {what}\n{of.communicate()[0] if of else ''}"
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(pause)
+        time.sleep(max(pause, min(_SHARE * (time.monotonic() - begin), _LONGEST)))

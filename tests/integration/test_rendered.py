@@ -20,6 +20,7 @@ from tests.support.paths import PROGRAMS, ROOT
 from tests.support.ports import free_ports
 from tests.support.slurm import Allocation
 from tests.support.waiting import LONG, until
+from tests.support.warm import interpreter
 
 STANDIN = """
 all:
@@ -284,7 +285,7 @@ def test_a_slurm_job_trains(tmp_path: Path) -> None:
     values = {"PROGRAMS": str(PROGRAMS), "HERE": str(tmp_path)}
     script = render(tmp_path, "slurm", inventory, values, f"port={free_ports(3)}").read_text()
     # Its own Python first: the one that has TensorFlow.
-    search = f"{tmp_path / 'bin'}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    search = f"{tmp_path / 'bin'}{os.pathsep}{interpreter().executable().parent}{os.pathsep}{os.environ['PATH']}"
     code, printed = Allocation(tmp_path / "bin", [1, 2]).run(script, {"PATH": search}, timeout=LONG)
     assert code == 0, printed
     assert "worker/0 | done: step=" in printed

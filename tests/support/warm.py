@@ -110,6 +110,13 @@ class Interpreter:
                 (self.path.parent / command.name).symlink_to(command)
         atexit.register(self.close)
 
+    def executable(self) -> Path:
+        """Return the `python` that runs programs as forks, for a script that looks for one."""
+        with self._starting:  # another thread may want it at the same time, and it takes seconds until it listens
+            if self._server is None:
+                self.start()
+        return self.path
+
     def start(self) -> None:
         """Start the server and wait until it listens."""
         # The padding is the room for the arguments and the environment of each fork.
@@ -138,9 +145,7 @@ class Interpreter:
         session: bool = False,
     ) -> AnyProcess:
         """Start `python argv…`, without input; `stdout` is a file or subprocess.PIPE."""
-        with self._starting:  # another thread may want it at the same time, and it takes seconds until it listens
-            if self._server is None:
-                self.start()
+        self.executable()
         read, out = os.pipe() if stdout == subprocess.PIPE else (-1, os.dup(_number(stdout)))
         error = os.dup(out if stderr == subprocess.STDOUT else _number(stderr))
         nothing = os.open(os.devnull, os.O_RDONLY)

@@ -10,7 +10,7 @@ from functools import cache
 LOWEST, HIGHEST = 10_000, 32_000
 """Below the ephemeral ports (32768 and up, on Linux): while a task that was killed is away, the kernel would give its
 port to a client, even to the one that tries to reach it, and then the task could not come back."""
-SIZE = 2_000
+SIZE = 500
 
 
 @dataclass

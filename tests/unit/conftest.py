@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 from collections.abc import Generator, Iterator
 from itertools import count
 from pathlib import Path
@@ -40,6 +41,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+def _sockets(directory: str, names: list[str]) -> list[str]:
+    """Return those names in a directory that are no files, directories or links: only a move within a disk keeps them."""
+    modes = {name: (Path(directory) / name).lstat().st_mode for name in names}
+    kinds = stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK
+    return [name for name, mode in modes.items() if not any(is_kind(mode) for is_kind in kinds)]
+
+
 @pytest.fixture
 def tmp_path(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Path]:
     """An empty directory, in memory if possible; if the test fails, it stays among those of pytest.
@@ -53,7 +61,8 @@ def tmp_path(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
     yield path
     if request.node.stash.get(_FAILED, False):
         if path != kept:
-            shutil.move(path, kept)
+            shutil.copytree(path, kept, symlinks=True, ignore=_sockets)
+            shutil.rmtree(path, ignore_errors=True)
             print(f"{path} is now {kept}")
         return
     try:

@@ -410,7 +410,7 @@ def test_hosts_are_observed_again_after_a_start_only_after_a_removal(memory_lab:
         host.observe = partial(observed, host)  # type: ignore[method-assign]
     RUN["start"](replace(context, seen=seen), None, False)
     assert memory_lab.running() == ["ps/0", "worker/0", "worker/1"]
-    assert requests == ["h1", "h2", "h3"], "by the line above, and by nobody else"
+    assert sorted(requests) == ["h1", "h2", "h3"], "by the line above, and by nobody else"
 
 
 @pytest.mark.parametrize("config", [None, Path("/etc/own")])

@@ -5,6 +5,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from http.client import HTTPResponse
 from typing import Any
 
 import urllib3
@@ -74,8 +75,17 @@ class _Pool(urllib3.HTTPConnectionPool):
                 idle.put(None, block=False)
 
 
+class _Response(HTTPResponse):
+    """The response to a request, of which a part may be unread when it is forgotten."""
+
+    def flush(self) -> None:
+        """Flush nothing: the file below may have been finalized before this one, and Python 3.13 prints that error."""
+
+
 class _Connection(urllib3.connection.HTTPConnection):
     """An HTTP connection over a socket of `dial`."""
+
+    response_class = _Response
 
     def __init__(self, dial: Callable[[], Any], timeout: Any) -> None:
         super().__init__("engine", timeout=timeout)

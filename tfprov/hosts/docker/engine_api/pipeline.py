@@ -157,6 +157,9 @@ class Reader:
     def close(self) -> None:
         """Keep it open."""
 
+    def flush(self) -> None:
+        """Do nothing. HTTPResponse calls it at its end, and Python 3.13 prints an error if it is missing."""
+
 
 class _Raw(io.RawIOBase):
     """`is_busy` is called once, at the first silence: if it returns True, the connection has got more time."""

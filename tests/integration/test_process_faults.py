@@ -159,6 +159,33 @@ def test_background_processes_of_an_ended_task_are_killed(bench: ProcessBench) -
     until(lambda: bench.alive() == [])
 
 
+DETACHED = f"""
+import os, subprocess, sys
+subprocess.Popen([sys.executable, "-c", {STUBBORN!r}], start_new_session=True)
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        {STUBBORN}
+    os._exit(0)
+"""
+"""A child in a session of its own, and a daemon; both ignore SIGTERM."""
+
+
+def test_processes_in_sessions_of_their_own_are_killed_once_the_task_is_stopped(bench: ProcessBench) -> None:
+    bench.start(container(argv=python(f"{DETACHED}\nimport time; time.sleep(60)")))
+    until(lambda: list(bench.process.logs("worker/0")) == ["up", "up"])
+    bench.process.stop("worker/0", 5)
+    assert bench.see().stopped
+    assert bench.alive() == []
+
+
+def test_processes_in_sessions_of_their_own_end_before_the_task_is_started_again(bench: ProcessBench) -> None:
+    program = f"{DETACHED}\nimport sys, time; time.sleep(0.5); sys.exit(5)"
+    bench.start(container(argv=python(program), restart="on-failure", max_restarts=1))
+    bench.becomes(State.EXITED)
+    assert bench.alive() == []
+
+
 def test_a_stop_between_two_restarts_ends_it(bench: ProcessBench) -> None:
     bench.start(container(argv=python("raise SystemExit(5)"), restart="on-failure", max_restarts=100))
     until(lambda: bench.see().restarts >= 1)  # each pause is longer than the one before; one may pass between two looks

@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import errno
 import gc
 import importlib
 import inspect
@@ -174,11 +175,7 @@ def main() -> NoReturn:
         code = INTERRUPTED
     if code == INTERRUPTED and terminated:
         code = TERMINATED
-    if code in (
-        INTERRUPTED,
-        TERMINATED,
-        HUNG_UP,
-    ):  # do not join threads that read logs or wait for a host
+    if code in (INTERRUPTED, TERMINATED, HUNG_UP):  # do not join threads that read logs or wait for a host
         os._exit(code)
     sys.exit(code)
 
@@ -235,10 +232,7 @@ def run(argv: list[str]) -> int:
         return max(_fail(_line(one), error.exit_code) for one in error.errors)
     except TfprovError as error:
         return _fail(_line(error), error.exit_code)
-    except (
-        BrokenPipeError,
-        SystemExit,
-    ):  # `tfprov logs | head`: click raises SystemExit for a closed pipe
+    except (BrokenPipeError, SystemExit):  # `tfprov logs | head`: click raises SystemExit for a closed pipe
         _discard(sys.stdout)
         return UNREAD
     except Exception as error:
@@ -274,7 +268,10 @@ def _unforeseen(error: Exception, *, whole: bool) -> int:
         return _fail(mask_secrets("error: " + "".join(traceback.format_exception(error)).rstrip()), 1)
     where = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
-    return _fail(mask_secrets(f"error: {reason}{where}; run again with -vv for the details"), 1)
+    fix = "run again with -vv for the details"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        fix = f"free some{' there' if where else ', or write the output elsewhere'}"
+    return _fail(mask_secrets(f"error: {reason}{where}; {fix}"), 1)
 
 
 def _one_line(error: click.ClickException) -> str:

@@ -1,5 +1,6 @@
 """Checked edits of a YAML file: each changes one value or key and keeps every other byte, or is refused."""
 
+import bisect
 import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from tfprov.editing.text_edits import (
 )
 from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.vault.redaction import redact_line
-from tfprov.yamltext.load import parse
+from tfprov.yamltext.load import PAIR_LENGTH, parse_json_or_yaml, without_pairs
 
 BOM = "\ufeff"
 
@@ -71,10 +72,29 @@ class EditedFile:
 
 def parse_file(data: bytes, name: str) -> EditableFile:
     """Return the file with the content `data`; InvalidInput if it is not YAML."""
-    parse(data, name)
+    parse_json_or_yaml(data, name)
     text = data.decode("utf-8")
     bom = BOM if text.startswith(BOM) else ""
-    return EditableFile(name, parse_cst(text.removeprefix(BOM)), bom)
+    return EditableFile(name, _parse_document(text.removeprefix(BOM)), bom)
+
+
+def _parse_document(text: str) -> Document:
+    joined, pairs = without_pairs(text)
+    document = parse_cst(joined)
+    if not pairs:
+        return document
+    shorter = PAIR_LENGTH - 1  # of the text in which one character stands for each pair
+    joints = [start - number * shorter for number, start in enumerate(pairs)]
+
+    def offset(at: int) -> int:
+        return at + shorter * bisect.bisect_left(joints, at)
+
+    for node in document.root.walk():
+        node.start, node.inner, node.end = offset(node.start), offset(node.inner), offset(node.end)
+        for entry in node.entries:
+            entry.start = offset(entry.start)
+            entry.mark = None if entry.mark is None else offset(entry.mark)
+    return replace(document, text=text)
 
 
 def replace_value(source: EditableFile, path: NodePath, value: NewValue) -> EditedFile:
@@ -153,10 +173,10 @@ def _result(source: EditableFile, after: Document, path: NodePath, line: int) ->
 
 def _parse_or_none(text: str, name: str) -> Document | None:
     try:
-        parse(text, name)
+        parse_json_or_yaml(text, name)
     except InvalidInput:
         return None
-    return parse_cst(text)
+    return _parse_document(text)
 
 
 def _normalize(semantics: Semantics) -> Semantics:

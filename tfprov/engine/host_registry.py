@@ -8,6 +8,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,12 +32,16 @@ class HostRegistry:
     home: Path
 
     def read(self) -> dict[str, ConnectionSettings]:
-        """Return the connection settings of every recorded host; empty if the file is missing or invalid."""
+        """Return the connection settings of every recorded host, without invalid ones; empty if the file is missing."""
         try:
-            data: Mapping[str, Any] = json.loads((self.home / _NAME).read_text())
-            return {host: _decoded(host, facts) for host, facts in data.items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            data: Any = json.loads((self.home / _NAME).read_text())
+        except (OSError, ValueError):
             return {}
+        ways: dict[str, ConnectionSettings] = {}
+        for host, facts in data.items() if isinstance(data, dict) else ():
+            with suppress(ValueError, KeyError, TypeError, AttributeError):
+                ways[host] = _decoded(host, facts)
+        return ways
 
     def add(self, ways: Mapping[str, ConnectionSettings]) -> None:
         """Record hosts, before anything is delivered to them."""

@@ -17,7 +17,7 @@ NO_STEP = -1
 """The step of a prefix without one, such as Keras' `cp.ckpt`: it sorts before every prefix with a step."""
 
 _FILE = re.compile(r"(?P<prefix>[^/]+)\.(?:index|data-(?P<shard>[0-9]{5})-of-(?P<total>[0-9]{5}))", re.ASCII)
-_UNFINISHED = re.compile(r"_temp(?:_[0-9a-f]+)?\Z|\.tempstate[0-9]*\Z|\.part\Z")
+_UNFINISHED = re.compile(r"-[0-9]+_temp(?:_[0-9a-f]+)?\Z|\.tempstate[0-9]*\Z|\.part\Z")
 _LEFTOVER = re.compile(
     r"\.tempstate|-[0-9]+_temp(?:_[0-9a-f]+)?(?:/|\Z)|_temp(?:_[0-9a-f]+)?/part-[0-9]|\.part(?:/|\Z)", re.ASCII
 )
@@ -50,7 +50,7 @@ def checkpoints(names: Iterable[str]) -> list[CheckpointFiles]:
     """Return the checkpoints in a directory listing, ascending by (step, prefix).
 
     `names` are those of one directory, without `/`; subdirectories, such as TensorFlow's `ckpt-5_temp/`, do not count.
-    Leftovers of a killed save (`*.tempstate*`, `*_temp*`) and of a transfer (`*.part`) are ignored.
+    Leftovers of a killed save (`*.tempstate*`, `*-5_temp*`) and of a transfer (`*.part`) are ignored.
     """
     present = set(names)
     by_prefix: dict[str, list[re.Match[str]]] = defaultdict(list)

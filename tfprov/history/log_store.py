@@ -12,7 +12,7 @@ import os
 import re
 import zlib
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,14 +135,17 @@ def read_log(directory: Path, task: str, ends: Mapping[str, int] | None = None) 
 
 
 class LogTail:
-    """Reads the lines that are added to the logs in `directory`, from now on or, with `last`, that many lines before."""
+    """Reads the lines that are added to the logs in `directory`, from now on or, with `last`, that many lines before.
 
-    def __init__(self, directory: Path, last: int = 0) -> None:
+    `tasks` returns the tasks with logs there.
+    """
+
+    def __init__(self, directory: Path, last: int = 0, tasks: Callable[[Path], Iterable[str]] = logged_tasks) -> None:
         self._directory, self._ends = directory, dict[str, int]()
         for path in directory.glob("*.log.gz"):
             self._ends[path.name] = _whole_size(path)
         ends = dict(self._ends)  # what is added from here on is new
-        self.begin = {task: list(deque(read_log(directory, task, ends), last)) for task in logged_tasks(directory)}
+        self.begin = {task: list(deque(read_log(directory, task, ends), last)) for task in tasks(directory)}
 
     def new(self) -> list[tuple[str, LogLine]]:
         """Return the new lines, each with its task, in the order in which they were recorded."""

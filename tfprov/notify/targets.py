@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
@@ -33,12 +33,18 @@ def name_of(target: Notify) -> str:
     return f"`{_words(target)[0]}`"
 
 
-def send(target: Notify, message: Message, seconds: float = SECONDS) -> None:
-    """Send a message to a target. Raises NotSent."""
+def send(
+    target: Notify,
+    message: Message,
+    seconds: float = SECONDS,
+    open_file: Callable[[], IO[bytes]] = tempfile.TemporaryFile,
+) -> None:
+    """Send a message to a target; `open_file` is for the output of a command. Raises NotSent."""
     if target.url is not None:
         _post(target.url, message, seconds)
     else:
-        _run(_words(target), message, seconds)
+        with _output(open_file) as printed:
+            _run(_words(target), message, seconds, printed)
 
 
 def _words(target: Notify) -> Sequence[str]:
@@ -46,35 +52,34 @@ def _words(target: Notify) -> Sequence[str]:
     return shlex.split(command) or [command] if isinstance(command, str) else command
 
 
-def _run(argv: Sequence[str], message: Message, seconds: float) -> None:
+def _run(argv: Sequence[str], message: Message, seconds: float, printed: IO[bytes]) -> None:
     text = json.dumps(message.to_dict()).encode()
     environment = {**os.environ, **message.environment()}
-    with _output() as printed:
-        try:
-            code = subprocess.run(
-                argv,
-                input=text,
-                env=environment,
-                stdout=printed,
-                stderr=subprocess.STDOUT,
-                timeout=seconds,
-                check=False,
-                start_new_session=True,  # Ctrl-C is for tfprov
-            ).returncode
-        except subprocess.TimeoutExpired:
-            raise NotSent(f"it did not end within {seconds:g} s") from None
-        except (OSError, ValueError) as error:
-            raise NotSent(f"it cannot be started: {getattr(error, 'strerror', None) or error}") from None
-        printed.seek(max(0, printed.seek(0, os.SEEK_END) - _MOST))
-        last = one_line(printed.read().decode("utf-8", "replace").strip().rpartition("\n")[2])
+    try:
+        code = subprocess.run(
+            argv,
+            input=text,
+            env=environment,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            timeout=seconds,
+            check=False,
+            start_new_session=True,  # Ctrl-C is for tfprov
+        ).returncode
+    except subprocess.TimeoutExpired:
+        raise NotSent(f"it did not end within {seconds:g} s") from None
+    except (OSError, ValueError) as error:
+        raise NotSent(f"it cannot be started: {getattr(error, 'strerror', None) or error}") from None
+    printed.seek(max(0, printed.seek(0, os.SEEK_END) - _MOST))
+    last = one_line(printed.read().decode("utf-8", "replace").strip().rpartition("\n")[2])
     if code:
         raise NotSent(f"it ended with exit code {code}{f': {last}' if last else ''}")
 
 
-def _output() -> IO[bytes]:
+def _output(open_file: Callable[[], IO[bytes]]) -> IO[bytes]:
     """Return a file for what a command prints: a pipe would be read into memory, however much it is."""
     try:
-        return tempfile.TemporaryFile()
+        return open_file()
     except OSError:  # the disk is full, of which the user is to be notified
         return Path(os.devnull).open("w+b", buffering=0)
 

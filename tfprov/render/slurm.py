@@ -34,8 +34,6 @@ from tfprov.wiring import DRIVEN_BY_CHIEF
 DOMAIN = "slurm.invalid"
 """The domain of placeholder names, which can never exist, until tasks have nodes."""
 
-_PLACEHOLDER = re.compile(rf"([a-z-]+-[0-9]+)\.{re.escape(DOMAIN)}(?::[0-9]+)?|{PORT_PLACEHOLDER}")
-
 
 class Lookup(StrEnum):
     """A value that a task computes from the nodes of its job."""
@@ -69,9 +67,13 @@ class Words:
 
     def __init__(self, cluster: Cluster) -> None:
         self._ranks = {address(task).removesuffix(f".{DOMAIN}"): rank for rank, task in enumerate(cluster.tasks)}
+        # By the jobs' names: any text may stand directly before one, as in `tcp-{{ chief_address }}`.
+        jobs = "|".join(sorted({re.escape(name.rpartition("-")[0]) for name in self._ranks}))
+        address_of = rf"((?:{jobs})-[0-9]+)\.{re.escape(DOMAIN)}(?::[0-9]+)?"
+        self._placeholder = re.compile(rf"{address_of}|{PORT_PLACEHOLDER}")
         self._ranks |= {str(port): rank for rank, port in enumerate(placeholder_ports(cluster).values())}
-        jobs = {"ps": Lookup.PS_HOSTS, "worker": Lookup.WORKER_HOSTS}
-        self._lists = {",".join(cluster.spec[job]): lookup for job, lookup in jobs.items() if cluster.spec.get(job)}
+        lists = {"ps": Lookup.PS_HOSTS, "worker": Lookup.WORKER_HOSTS}
+        self._lists = {",".join(cluster.spec[job]): lookup for job, lookup in lists.items() if cluster.spec.get(job)}
 
     def command(self, member: Member) -> list[Word]:
         """Return the command line of `member`."""
@@ -89,7 +91,7 @@ class Words:
     def word(self, text: str) -> Word:
         """Return the parts of a text."""
         parts, end = [], 0
-        for match in _PLACEHOLDER.finditer(text):
+        for match in self._placeholder.finditer(text):
             rank = self._ranks.get(match[1] or match[2])
             if rank is not None:
                 parts.append(WordPart(text[end : match.start()]))

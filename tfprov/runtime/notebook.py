@@ -14,7 +14,7 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,11 +26,16 @@ _SERVERS = {"jupyterlab": "lab", "notebook": "notebook", "jupyter_server": "serv
 """Jupyter's servers by their Python package, the one with the most features first."""
 
 
-def main(argv: Sequence[str], environ: MutableMapping[str, str]) -> NoReturn:
+def main(
+    argv: Sequence[str],
+    environ: MutableMapping[str, str],
+    is_installed: Callable[[str], object] = importlib.util.find_spec,
+    become: Callable[[str, list[str], dict[str, str]], NoReturn] = os.execve,
+) -> NoReturn:
     """Become Jupyter."""
     options, more = _parser().parse_known_args(argv)
-    package = next((name for name in _SERVERS if importlib.util.find_spec(name)), None)
-    if package is None or importlib.util.find_spec("jupyter_core") is None:
+    package = next((name for name in _SERVERS if is_installed(name)), None)
+    if package is None or not is_installed("jupyter_core"):
         die("Jupyter is not installed: add `RUN pip install jupyterlab` to the Dockerfile, or `pip install jupyterlab`")
     chosen = environ.get(VARIABLE, "")
     try:
@@ -42,7 +47,7 @@ def main(argv: Sequence[str], environ: MutableMapping[str, str]) -> NoReturn:
         environ["HOME"] = tempfile.gettempdir()
     words = [f"--ServerApp.ip={options.ip}", f"--ServerApp.port={options.port}", "--ServerApp.port_retries=0"]
     command = [sys.executable, "-m", "jupyter", _SERVERS[package], "--no-browser", *words, *_as_root(), *more]
-    os.execve(sys.executable, command, dict(environ))  # noqa: S606  it becomes Jupyter, and no shell is wanted
+    become(sys.executable, command, dict(environ))
 
 
 def token(directory: Path, chosen: str) -> str:

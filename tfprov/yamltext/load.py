@@ -137,6 +137,8 @@ def _invalid(at: Position, what: str, fix: str = "") -> InvalidInput:
 
 
 _PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+PAIR_LENGTH = 12
+"""Characters of a surrogate pair, by which JSON escapes a character beyond U+FFFF, and which YAML refuses."""
 
 
 def parse_json_or_yaml(data: bytes | str, name: str, *, start_from: str = _INIT, vault: Vault | None = None) -> Node:
@@ -144,9 +146,17 @@ def parse_json_or_yaml(data: bytes | str, name: str, *, start_from: str = _INIT,
     text = data.decode(errors="replace") if isinstance(data, bytes) else data
     if len(data) > MAX_BYTES or not text.lstrip("\ufeff \t\r\n").startswith("{") or not _is_json(text):
         return parse(data, name, start_from=start_from, vault=vault)
-    # JSON escapes a character beyond U+FFFF as a surrogate pair, which YAML refuses.
-    whole = _PAIR.sub(lambda pair: str(json.loads(f'"{pair[0]}"')), text)
-    return _with_numbers(parse(whole, name, start_from=start_from, vault=vault))
+    return _with_numbers(parse(_join_pairs(text), name, start_from=start_from, vault=vault))
+
+
+def without_pairs(text: str) -> tuple[str, list[int]]:
+    """Return `text` with the character for each surrogate pair of a JSON text, and the offsets of all pairs in `text`."""
+    pairs = [pair.start() for pair in _PAIR.finditer(text)]
+    return (_join_pairs(text), pairs) if pairs and _is_json(text) else (text, [])
+
+
+def _join_pairs(text: str) -> str:
+    return _PAIR.sub(lambda pair: str(json.loads(f'"{pair[0]}"')), text)
 
 
 def _is_json(text: str) -> bool:

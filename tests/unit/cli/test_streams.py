@@ -41,6 +41,14 @@ def test_a_verb_ends_quietly_whatever_becomes_of_its_streams(tmp_path: Path) -> 
     assert wrong == {}
 
 
+def test_an_output_on_a_full_disk_is_an_error_with_a_fix() -> None:
+    with Path("/dev/full").open("wb") as full:
+        argv = [sys.executable, "-m", "tfprov", "inventory", "schema"]
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.stderr == "error: No space left on device; free some, or write the output elsewhere\n"
+    assert done.returncode == 1
+
+
 def test_text_that_the_encoding_of_the_output_lacks_is_escaped_and_a_document_is_refused(tmp_path: Path) -> None:
     name = "größe ━ \N{GRINNING FACE}"
     (tmp_path / "i.yml").write_text(INVENTORY.replace("t.py", name), encoding="utf-8")

@@ -1,5 +1,7 @@
 """Edits of a YAML text, byte for byte: position, indentation and quotes."""
 
+import json
+
 import pytest
 
 from tfprov.editing.document import add_entry, parse_file, remove_entry, rename_key, replace_value
@@ -112,6 +114,26 @@ CHANGED = {
 def test_replacing_a_value_changes_nothing_else(before: str, path: tuple[int, ...], value: str, after: str) -> None:
     source = parse_file(before.encode(), "i.json" if before.startswith('{"') else "i.yml")
     assert replace_value(source, path, parse_value(value, "V")).source.text == after
+
+
+PAIRS = r"""{"\ud83d\ude00 a": "\uD83D\uDE00", "b": ["x", "\ud83d\ude00\ud83d\ude01 y", {"c": 1}],
+ "d": "\\ud83d", "e": {"f": "\ud83d\ude02", "g": 2}}
+"""
+"""JSON that escapes characters beyond U+FFFF, as `json.dumps` does."""
+
+
+def test_json_with_surrogate_pairs_keeps_them_in_an_edit() -> None:
+    source = parse_file(PAIRS.encode(), "i.json")
+    added = add_entry(source, (3,), ["h"], parse_value("new", "V")).source
+    assert added.text == PAIRS.replace('"g": 2}', '"g": 2, "h": "new"}')
+    replaced = replace_value(source, (1, 2, 0), parse_value("7", "V")).source
+    assert replaced.text == PAIRS.replace('"c": 1', '"c": 7')
+    removed = remove_entry(source, (1, 1)).source
+    assert removed.text == PAIRS.replace(r' "\ud83d\ude00\ud83d\ude01 y",', "")
+    renamed = rename_key(source, (0,), "k").source
+    assert renamed.text == PAIRS.replace(r"\ud83d\ude00 a", "k", 1)
+    again = replace_value(replaced, (0,), parse_value("z", "V")).source
+    assert json.loads(again.text) == {**json.loads(replaced.text), "\U0001f600 a": "z"}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The record of a cluster's hosts: what is noted is read back, what is dropped is gone, and no secret is kept."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,6 +52,18 @@ def test_a_password_is_not_kept(tmp_path: Path) -> None:
     assert "s3cret" not in (tmp_path / "hosts.json").read_text()
     assert (tmp_path / "hosts.json").stat().st_mode & 0o777 == 0o600
     assert record.read() == {"node2": PLAIN}
+
+
+@pytest.mark.parametrize("damaged", [3, {"address": "x"}, {"key_files": 7}, None], ids=repr)
+def test_a_damaged_entry_costs_no_other_host(tmp_path: Path, damaged: object) -> None:
+    record = HostRegistry(tmp_path)
+    record.add({"node1": FULL, "node2": PLAIN})
+    hosts = json.loads((tmp_path / "hosts.json").read_text())
+    hosts["node2"] = {**hosts["node2"], **damaged} if isinstance(damaged, dict) and "key_files" in damaged else damaged
+    (tmp_path / "hosts.json").write_text(json.dumps(hosts))
+    assert record.read() == {"node1": FULL}
+    record.add({"node3": replace(PLAIN, host="node3")})
+    assert set(record.read()) == {"node1", "node3"}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"node1": 3}', '{"node1": {"address": "x"}}'], ids=repr)

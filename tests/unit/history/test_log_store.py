@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tfprov.history import log_store
 from tfprov.history.log_store import LogTail, TaskLog, limit_for, logged_tasks, read_log
 
 LIMIT = 4000
@@ -55,17 +54,14 @@ def test_a_later_writer_goes_on_within_the_bounds(tmp_path: Path) -> None:
     assert sum(len(gzip.decompress(path.read_bytes())) for path in tmp_path.iterdir()) <= LIMIT + 200
 
 
-def test_a_line_that_is_recorded_while_a_reader_begins_is_shown_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_that_is_recorded_while_a_reader_begins_is_shown_once(tmp_path: Path) -> None:
     write(tmp_path, range(3))
 
     def meanwhile(directory: Path) -> list[str]:
         write(tmp_path, range(3, 5))
         return logged_tasks(directory)
 
-    monkeypatch.setattr(log_store, "logged_tasks", meanwhile)
-    tail = LogTail(tmp_path, 10)
+    tail = LogTail(tmp_path, 10, meanwhile)
     assert [line.text for line in tail.begin["worker/0"]] == [f"line {n:06}" for n in range(3)]
     assert [line.text for _, line in tail.new()] == [f"line {n:06}" for n in range(3, 5)]
     assert tail.new() == []

@@ -216,23 +216,18 @@ def test_a_run_that_another_takes_the_place_of_is_lost_and_keeps_its_lost_steps(
     assert (recorder.totals.went_back, recorder.totals.last) == ([], None)
 
 
-def test_a_disk_that_is_full_when_another_run_begins_ends_the_recording_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(_directory: RunDir) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+def test_a_directory_that_cannot_be_made_when_another_run_begins_ends_the_recording_alone(tmp_path: Path) -> None:
     record_run(tmp_path, 1, iter([Note("first")]))
     warnings: list[str] = []
     recorder = Recorder(RunDir(tmp_path / run_id(1)), "up", warn=warnings.append)
     recorder.open(description)
-    monkeypatch.setattr(RunDir, "create", full)
+    (tmp_path / run_id(2)).symlink_to(tmp_path / "nowhere" / "below")
     recorder.handle(RunStarted(run_id(2)))
     others = [os.open("/dev/null", os.O_RDONLY) for _ in range(3)]  # such as connections, with the next descriptors
     recorder.close()
     for other in others:
         os.close(other)
-    assert warnings == [f"the run is not recorded any more: {tmp_path / run_id(1)}: No space left on device"]
+    assert warnings == [f"the run is not recorded any more: {tmp_path / run_id(1)}: No such file or directory"]
 
 
 def test_a_run_that_is_resumed_has_its_earlier_lost_steps(tmp_path: Path) -> None:

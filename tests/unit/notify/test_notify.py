@@ -2,7 +2,6 @@
 
 import json
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -107,17 +106,14 @@ def test_a_command_gets_the_event_on_standard_input_and_in_variables(tmp_path: P
     assert out.read_text() == "run-1 3\n"
 
 
-def test_a_command_is_run_where_the_disk_has_no_room_for_its_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_is_run_where_the_disk_has_no_room_for_its_output(tmp_path: Path) -> None:
     def full() -> NoReturn:
         raise FileNotFoundError(2, "No usable temporary directory")
 
-    monkeypatch.setattr(tempfile, "TemporaryFile", full)
-    send(Notify(command=["touch", str(tmp_path / "sent")]), MESSAGE)
+    send(Notify(command=["touch", str(tmp_path / "sent")]), MESSAGE, open_file=full)
     assert (tmp_path / "sent").exists()
     with pytest.raises(NotSent, match=r"it ended with exit code 3$"):
-        send(Notify(command=["sh", "-c", "echo why; exit 3"]), MESSAGE)
+        send(Notify(command=["sh", "-c", "echo why; exit 3"]), MESSAGE, open_file=full)
 
 
 @pytest.mark.parametrize(

@@ -337,3 +337,11 @@ def test_a_port_alone_is_computed_from_the_jobs_id_as_addresses_are() -> None:
     text = script(INVENTORY.replace("env: {", own) + "    serving: {hosts: {localhost: }}\n")
     assert text.count('export MASTER_PORT="${endpoints[1]##*:}"') == 4
     assert '--rest_api_port="${endpoints[3]##*:}"' in text
+
+
+def test_a_text_may_stand_directly_before_an_address() -> None:
+    own = 'env: {TCP: "tcp-{{ chief_address }}", X: "x{{ chief_address.split(\':\')[0] }}/x{{ chief_address }}", '
+    text = script(INVENTORY.replace("env: {", own))
+    assert text.count('export TCP=tcp-"${endpoints[1]}"') == 3
+    assert text.count('export X=x"${hosts[1]}"/x"${endpoints[1]}"') == 3
+    assert "slurm.invalid" not in text

@@ -150,7 +150,7 @@ def test_the_largest_needs_of_the_tasks_are_those_of_the_stage() -> None:
 def test_a_task_fills_in_its_command_and_ends_with_its_exit_code(tmp_path: Path) -> None:
     job = job_of()
     words = ["python", "-c", PROGRAM, CHECKPOINTS, f"a=worker-1.{DOMAIN}:3", f"worker-0.{DOMAIN}", f"chief-9.{DOMAIN}"]
-    words += ["--port=90000000001", "90000000009", "190000000001"]
+    words += ["--port=90000000001", "90000000009", "190000000001", f"xworker-1.{DOMAIN}:3"]
     job["tasks"][1]["command"] = words
     config = {"cluster": {"worker": ["h0:70", "h1:71"], "ps": ["h2:72"]}, "task": {"type": "worker", "index": 1}}
     own = {"TFPROV_TASK": "worker/1", "TFPROV_CHECKPOINT_DIR": "/run/ck", "TF_CONFIG": json.dumps(config)}
@@ -159,7 +159,7 @@ def test_a_task_fills_in_its_command_and_ends_with_its_exit_code(tmp_path: Path)
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == 7, done.stderr
-    filled = ["/run/ck", "a=h1:71", "h0", f"chief-9.{DOMAIN}", "--port=70", "90000000009", "190000000001"]
+    filled = ["/run/ck", "a=h1:71", "h0", f"chief-9.{DOMAIN}", "--port=70", "90000000009", "190000000001", "xh1:71"]
     assert done.stdout == f'{filled} it\'s "2" \\ é {tmp_path}/code\n'
 
 

@@ -1,10 +1,9 @@
 """Exported models appear whole or not at all; a notebook's token is private and survives a restart."""
 
-import errno
-import os
 import stat
 import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -72,47 +71,49 @@ class Became(Exception):
     """The process would be Jupyter now."""
 
 
-@pytest.fixture
-def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Return the environment with which Jupyter is started in a directory that cannot be written to."""
-    environment: dict[str, str] = {}
+class Jupyter:
+    """Stands for an installed Jupyter; `environment` is the one that it was started with."""
 
-    def become(_path: str, _command: list[str], environ: dict[str, str]) -> None:
-        environment.update(environ)
+    def __init__(self) -> None:
+        self.environment: dict[str, str] = {}
+
+    def start(self, **environ: str) -> None:
+        """Start it; raises Became unless tfprov ends before."""
+        notebook.main([], environ, lambda _name: True, self._become)
+
+    def _become(self, _path: str, _command: list[str], environ: dict[str, str]) -> NoReturn:
+        self.environment = environ
         raise Became
 
-    def refuse(_directory: Path, _chosen: str) -> str:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
+@pytest.fixture
+def jupyter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jupyter:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: True)
-    monkeypatch.setattr(os, "execve", become)
-    monkeypatch.setattr(notebook, "token", refuse)
-    return environment
+    return Jupyter()
 
 
-def test_a_notebook_in_a_read_only_directory_has_the_token_that_was_chosen(started: dict[str, str]) -> None:
+def test_a_notebook_in_a_directory_without_its_token_has_the_one_that_was_chosen(
+    tmp_path: Path, jupyter: Jupyter
+) -> None:
+    (tmp_path / notebook.TOKEN_FILE).mkdir()  # no file can be written there
     with pytest.raises(Became):
-        notebook.main([], {notebook.VARIABLE: "chosen", "HOME": "/no/such"})
-    assert started == {notebook.VARIABLE: "chosen", "HOME": tempfile.gettempdir()}
+        jupyter.start(**{notebook.VARIABLE: "chosen", "HOME": "/no/such"})
+    assert jupyter.environment == {notebook.VARIABLE: "chosen", "HOME": tempfile.gettempdir()}
 
 
 def test_a_notebook_that_cannot_write_its_token_ends_with_one_line(
-    tmp_path: Path, started: dict[str, str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, jupyter: Jupyter, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / notebook.TOKEN_FILE).mkdir()
     with pytest.raises(SystemExit) as ended:
-        notebook.main([], {})
-    assert (ended.value.code, started) == (1, {})
+        jupyter.start()
+    assert (ended.value.code, jupyter.environment) == (1, {})
     fix = "set JUPYTER_TOKEN in `env` of the notebook"
-    assert capsys.readouterr().err == (
-        f"tfprov: error: no token can be written to {tmp_path}: Read-only file system; {fix}\n"
-    )
+    assert capsys.readouterr().err == f"tfprov: error: no token can be written to {tmp_path}: Is a directory; {fix}\n"
 
 
-def test_a_home_that_can_be_written_to_stays(
-    tmp_path: Path, started: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(notebook, "token", lambda _directory, _chosen: "new")
+def test_a_home_that_can_be_written_to_stays(tmp_path: Path, jupyter: Jupyter) -> None:
     with pytest.raises(Became):
-        notebook.main([], {"HOME": str(tmp_path)})
-    assert started == {notebook.VARIABLE: "new", "HOME": str(tmp_path)}
+        jupyter.start(HOME=str(tmp_path))
+    token = (tmp_path / notebook.TOKEN_FILE).read_text()
+    assert jupyter.environment == {notebook.VARIABLE: token, "HOME": str(tmp_path)}

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
@@ -24,6 +24,16 @@ _POLL = 0.3
 """Seconds between two readings of the record, which is written twice a second."""
 _LINES = 10
 """Lines of each task that are shown first."""
+
+
+class Supervisor(Protocol):
+    """The part of a Launched supervisor that a start needs."""
+
+    def begin(self) -> None:
+        """See Launched."""
+
+    def wait(self) -> None:
+        """See Launched."""
 
 
 @click.command("attach")
@@ -65,7 +75,9 @@ def _newest(history: RunHistory, cluster: str | None) -> str:
     return next((one.run for one in reversed(summaries) if one.ended is None and one.outcome not in over), "")
 
 
-def _supervise(directory: RunDir, options: dict[str, Any]) -> None:
+def _supervise(
+    directory: RunDir, options: dict[str, Any], start: Callable[[RunDir, SupervisorOrder], Supervisor] = launch
+) -> None:
     """Start a new supervisor with the options of the old one, and with passwords of now."""
     order = SupervisorOrder.stored(directory) or SupervisorOrder.of_options(options, sources_of(options), time.time())
     if options["sources"]:
@@ -75,7 +87,7 @@ def _supervise(directory: RunDir, options: dict[str, Any]) -> None:
         order = replace(order, extra=tuple(extra), left_out=False)
     if order.left_out:
         raise Usage("variables of `-e` with names of secrets were not stored", "name them again: `tfprov attach -e …`")
-    launched = launch(directory, replace(order, secrets=_passwords(order, options)))
+    launched = start(directory, replace(order, secrets=_passwords(order, options)))
     launched.begin()
     launched.wait()
 

@@ -2,19 +2,36 @@
 
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 from tfprov.engine.checks.reachability import NOT_FROM_HOST, OK, UNTRIED, Cell, Reason
 from tfprov.engine.checks.temporary_containers import container_pool, sweep_hosts
 from tfprov.errors import HostError
-from tfprov.hosts.docker.reachability_probe import Endpoint, NoPython, listen, probe, start_prober, temporary
+from tfprov.hosts.docker.reachability_probe import (
+    CONNECT_TIMEOUT,
+    LISTENER_TIMEOUT,
+    THREADS,
+    Endpoint,
+    NoPython,
+    Temporary,
+    listen,
+    probe,
+    start_prober,
+    temporary,
+)
 from tfprov.hosts.machine import Machine
 from tfprov.model.cluster import Task
 
 NO_PYTHON = "the image has no python3"
+_START = 5.0
+"""Seconds to start a container on a busy host."""
+_SHORTEST = 120
+"""Seconds for which every temporary container is there, if nobody removes it."""
 
 Result = TypeVar("Result")
 
@@ -119,7 +136,7 @@ class Probing:
                 ready.silent[aim.task.name] = why
         if source.why is None and not self._stopping.is_set():
             try:
-                ready.prober = start_prober(source.machine.engine, source.image, self._labels)
+                ready.prober = start_prober(source.machine.engine, self._made(source.image))
             except NoPython:
                 pass
             except HostError as error:
@@ -131,7 +148,7 @@ class Probing:
         task = aim.task
         try:
             if not aim.runs:
-                listen(machine.engine, aim.image, self._labels, target=self._target(aim), published=aim.address)
+                listen(machine.engine, self._made(aim.image), target=self._target(aim), published=aim.address)
             elif not machine.is_listening(task.address, task.port):
                 return Reason(f"{task.name} runs and does not serve; see `tfprov logs {task.name}`", task.host)
         except NoPython:
@@ -140,9 +157,20 @@ class Probing:
             return Reason(f"nobody can stand in for {task.name}: {error.reason}", task.host)
         return None
 
-    @property
-    def _labels(self) -> Mapping[str, str]:
-        return temporary(self.cluster)
+    @cached_property
+    def lifetime(self) -> int:
+        """How many seconds a temporary container is there, if nobody removes it: as long as all hosts may take.
+
+        They start their containers, and then try their addresses, `forks` of them at a time.
+        """
+        stand_ins = Counter(aim.task.host for aim in self.aims if aim.stands_in)
+        started = 1 + max(stand_ins.values(), default=0)
+        tries = -(-max(map(len, self.tried.values()), default=0) // THREADS)
+        turns = -(-len(self.sources) // max(1, self.forks))
+        return max(_SHORTEST, int(turns * (started * _START + tries * (LISTENER_TIMEOUT + CONNECT_TIMEOUT))))
+
+    def _made(self, image: str) -> Temporary:
+        return Temporary(image, temporary(self.cluster), self.lifetime)
 
     def _target(self, aim: Aim) -> Endpoint:
         greeting = "" if aim.runs else f"tfprov-check {self.token} {aim.task.name}"

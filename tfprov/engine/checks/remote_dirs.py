@@ -15,7 +15,7 @@ from tfprov.hosts.docker.image_contents import run_in_image
 from tfprov.hosts.docker.reachability_probe import temporary
 from tfprov.hosts.docker.remote_probe import probe_in_container
 from tfprov.hosts.machine import Machine
-from tfprov.hosts.process.spec import environment
+from tfprov.hosts.process.spec import SAFE_PATH, environment
 from tfprov.model.state import Container
 from tfprov.paths import PACKAGE
 
@@ -109,7 +109,7 @@ def run_here(python: str, container: Container, line: bytes) -> bytes:
     """Run the probe on this machine with `line` on its standard input, and return its output."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / PACKAGE.name).symlink_to(PACKAGE)  # tfprov alone, without its neighbours
-        variables = environment(container, Path(folder))
+        variables = {**environment(container, Path(folder)), **SAFE_PATH}
         try:
             done = subprocess.run(
                 [python, "-m", MODULE],

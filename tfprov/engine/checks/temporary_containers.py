@@ -57,5 +57,5 @@ def _swept(machine: Machine, cluster: str, word: str) -> str:
     try:
         sweep(machine.engine, cluster, word)
     except HostError as error:
-        return f"what was started there may run for two minutes more: {error.reason}"
+        return f"what was started there may run for some minutes more: {error.reason}"
     return ""

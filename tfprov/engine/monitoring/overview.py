@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.looks import Looks
 from tfprov.engine.monitoring.status import Status, status_of
-from tfprov.engine.monitoring.task_progress import Pace, is_current, may_report, read_pace
+from tfprov.engine.monitoring.task_progress import HostClocks, Pace, is_current, may_report, read_pace
 from tfprov.errors import HostError
 from tfprov.hosts.usage import Usage
 from tfprov.model.state import Observation, Observed, State
@@ -48,7 +48,7 @@ class LiveOverview:
 
     def __init__(self, context: Context, title: str) -> None:
         self._context, self._title = context, title
-        self._looks = Looks(context)
+        self._looks, self._clocks = Looks(context), HostClocks(context)
         self._pool = context.clock.pool(min(context.forks, len(context.runtimes)))
         self._running: dict[str, Future[_Reading]] = {}
         self._turn = 0
@@ -63,7 +63,7 @@ class LiveOverview:
         while not self._looks.is_complete:
             observation, _ = self._looks.look()
         self._ask(observation)
-        status = status_of(self._context, observation, now, self._paces)
+        status = status_of(self._context, observation, now, self._paces, self._clocks)
         usage = {
             row.task: reading.usage[row.task]
             for row in status.rows

@@ -11,7 +11,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.monitoring.chief_progress import read_progress, steps_of
 from tfprov.engine.monitoring.failures import ended, last_log
 from tfprov.engine.monitoring.mirror_status import MirrorStatus, read_mirror
-from tfprov.engine.monitoring.task_progress import Pace, Slowest, read_paces, settled, slowest, step_back
+from tfprov.engine.monitoring.task_progress import HostClocks, Pace, Slowest, read_paces, settled, slowest, step_back
 from tfprov.engine.observe import locate, needs, observe
 from tfprov.errors import HostError, TaskFailed
 from tfprov.formats.event_file import EventProgress
@@ -115,16 +115,18 @@ Paces = Callable[[Iterable[Observed]], Mapping[str, Pace]]
 def status(context: Context, now: float) -> Status:
     """Ask all hosts; return the state of every task at `now`, in seconds since the epoch."""
     observation = observe(context, tolerant=True)
-    return with_logs(context, status_of(context, observation, now, lambda tasks: read_paces(context, tasks)))
+    paces, clocks = (lambda tasks: read_paces(context, tasks)), HostClocks(context)
+    return with_logs(context, status_of(context, observation, now, paces, clocks))
 
 
-def status_of(context: Context, observation: Observation, now: float, read: Paces) -> Status:
-    """Return the state of every task by an observation, without logs; asks only the chief's host."""
+def status_of(context: Context, observation: Observation, now: float, read: Paces, clocks: HostClocks) -> Status:
+    """Return the state of every task by an observation, without logs; asks only the chief's host, and `clocks`."""
     unreachable = {h: e for h, e in observation.unreachable.items() if needs(context, h) and context.allows(h)}
     rows = [row for row in _rows(context, observation, now) if context.allows(row.host)]
     ours = {(row.task, row.host) for row in rows if row.detail != _STRAY}
     paces = read(one for one in observation.containers() if (one.task, one.host) in ours)
     rows = [replace(row, pace=paces.get(row.task)) if (row.task, row.host) in ours else row for row in rows]
+    compared = {row.task: row.pace for row in rows if row.pace and _is_compared(row, row.pace)}
     chief, present = context.cluster.chief.name, context.chief(observation)
     back = step_back(paces, chief)
     return Status(
@@ -132,7 +134,7 @@ def status_of(context: Context, observation: Observation, now: float, read: Pace
         chief="" if any(wanted.strategy == STANDALONE for wanted in context.wanted) else chief,
         rows=tuple(rows),
         progress=read_progress(context, observation) or _from_pace(paces.get(chief)),
-        slowest=slowest({row.task: row.pace for row in rows if row.pace and _is_compared(row, row.pace)}),
+        slowest=slowest(clocks.in_local_time(compared, {row.task: row.host for row in rows if row.pace})),
         went_back=StepBack(back[0], back[1].lost or 0, back[1].resumed or 0) if back else None,
         unreachable=unreachable,
         steps=steps_of(context, present),

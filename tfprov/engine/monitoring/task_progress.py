@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -12,6 +12,7 @@ from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
 from tfprov.errors import HostError
 from tfprov.hosts.base import Runtime
+from tfprov.hosts.facts import read_clock
 from tfprov.model.state import Observed, State
 
 FILE = "progress.json"
@@ -130,13 +131,42 @@ def settled(pace: Pace, uptime: float | None) -> bool:
     return pace.steps >= _STEPS or (uptime is not None and uptime >= _UPTIME)
 
 
+class HostClocks:
+    """How many seconds the clocks of hosts are ahead of this machine's; each host is asked once."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._ahead: dict[str, float] = {}
+
+    def in_local_time(self, paces: Mapping[str, Pace], hosts: Mapping[str, str]) -> Mapping[str, Pace]:
+        """Return the paces with times of this machine's clock, if one seems silent; `hosts` are those of the tasks."""
+        if not _silent(paces):
+            return paces
+        unknown = sorted({hosts[task] for task in paces} - set(self._ahead))
+        with pool(min(self._context.forks, len(unknown))) as executor:
+            self._ahead |= zip(unknown, executor.map(self._measure, unknown), strict=True)
+        return {task: replace(pace, at=pace.at - self._ahead[hosts[task]]) for task, pace in paces.items()}
+
+    def _measure(self, host: str) -> float:
+        try:
+            offset = read_clock(self._context.runtimes[host].command, self._context.clock.wall)
+        except HostError:
+            return 0.0
+        return offset.offset if offset is not None else 0.0
+
+
+def _silent(paces: Mapping[str, Pace]) -> set[str]:
+    """Return the tasks whose reports are out of date."""
+    latest = max((pace.at for pace in paces.values()), default=0.0)
+    return {task for task, pace in paces.items() if latest - pace.at > _SILENT}
+
+
 def slowest(paces: Mapping[str, Pace]) -> Slowest | None:
     """Return the slowest of the training tasks; None if fewer than two can be compared."""
-    rates = {task: pace.rate for task, pace in paces.items() if pace.rate is not None}
+    silent = _silent(paces)
+    rates = {task: 0.0 if task in silent else pace.rate for task, pace in paces.items() if pace.rate is not None}
     if len(rates) < 2:
         return None
-    latest = max(pace.at for pace in paces.values())
-    rates = {task: 0.0 if latest - paces[task].at > _SILENT else rate for task, rate in rates.items()}
     task = min(rates, key=lambda name: rates[name])
     return Slowest(task, rates[task], median(rates.values()), len(rates))
 

@@ -1,7 +1,7 @@
 """Temporary containers in place of tasks, for `check`: listeners on the tasks' ports, and probers that connect to them.
 
 They use the task's image, network and privileges. Their creator removes them, at the latest with `sweep`. They end
-by themselves after two minutes, in case the controller is killed.
+by themselves after a time that it chooses, in case the controller is killed.
 """
 
 import json
@@ -24,12 +24,14 @@ CHECK, MAKER = "tfprov.check", "tfprov.check.maker"
 
 Labels = Mapping[str, str]
 
-LIFETIME = 120
-"""Seconds until a container ends by itself."""
 CONNECT_TIMEOUT = 4.0
 """Seconds to connect: enough for a lost packet to be retransmitted."""
 LISTENER_TIMEOUT = 10.0
 """Seconds for a listener to start answering on a busy host."""
+THREADS = 32
+"""Targets to which PROBE connects at the same time."""
+_TARGETS = 8 * THREADS
+"""Targets of one PROBE: Linux takes 128 KiB as an argument, and its output must come within bounds.ACTION_TIMEOUT."""
 
 _PYTHON = "python3"
 LISTEN = """
@@ -58,7 +60,7 @@ while True:
 PROBE = """
 import errno, json, socket, sys, time
 from concurrent.futures import ThreadPoolExecutor
-targets, limit, patience = json.loads(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+targets, limit, patience, threads = [json.loads(argument) for argument in sys.argv[1:]]
 ways = {errno.EHOSTUNREACH: "no route", errno.ENETUNREACH: "no route", errno.ECONNREFUSED: "refused",
         errno.ETIMEDOUT: "no answer"}
 def once(address, port, greeting):
@@ -89,7 +91,7 @@ def probe(target):
         if not greeting or outcome not in ("refused", "closed", "no route", "silent") or time.monotonic() > end:
             return outcome
         time.sleep(0.2)
-with ThreadPoolExecutor(min(32, len(targets))) as pool:
+with ThreadPoolExecutor(min(threads, len(targets))) as pool:
     print(json.dumps(list(pool.map(probe, targets))))
 """
 """Connects to all targets concurrently. A target without greeting is a running task; one with a greeting may still be
@@ -103,6 +105,15 @@ class Endpoint:
     address: str
     port: int
     greeting: str = ""
+
+
+@dataclass(frozen=True)
+class Temporary:
+    """What a temporary container is made from; it ends by itself after `lifetime` seconds."""
+
+    image: str
+    labels: Labels
+    lifetime: int
 
 
 class NoPython(Exception):
@@ -147,27 +158,27 @@ def _remove(api: "docker.APIClient", container: str) -> None:
             raise
 
 
-def listen(engine: Engine, image: str, labels: Labels, *, target: Endpoint, published: str) -> str:
+def listen(engine: Engine, made: Temporary, *, target: Endpoint, published: str) -> str:
     """Start a container that listens on the port of `target`, published on the host's address `published`; return its id.
 
     Raises NoPython, or HostError if the port cannot be published.
     """
-    return _start(engine, image, labels, [str(target.port), target.greeting], {target.port: (published, target.port)})
+    return _start(engine, made, [str(target.port), target.greeting], {target.port: (published, target.port)})
 
 
-def start_prober(engine: Engine, image: str, labels: Labels) -> str:
+def start_prober(engine: Engine, made: Temporary) -> str:
     """Start the container for `probe` and return its id. Raises NoPython or HostError."""
-    return _start(engine, image, labels, ["0", ""], {})
+    return _start(engine, made, ["0", ""], {})
 
 
-def _start(engine: Engine, image: str, labels: Labels, arguments: Sequence[str], ports: dict[int | str, Any]) -> str:
+def _start(engine: Engine, made: Temporary, arguments: Sequence[str], ports: dict[int | str, Any]) -> str:
     with engine.errors():
         api = engine.api
         container_id: str = api.create_container(
-            image,
+            made.image,
             entrypoint=[_PYTHON, "-c", LISTEN],
-            command=[*arguments, str(LIFETIME)],
-            labels=dict(labels),
+            command=[*arguments, str(made.lifetime)],
+            labels=dict(made.labels),
             ports=list(ports),
             host_config=temporary_host_config(api, port_bindings=ports, pids_limit=256),
         )["Id"]
@@ -199,11 +210,14 @@ def probe(engine: Engine, container: str, targets: Sequence[Endpoint]) -> list[s
     `ok`; `refused`, `no answer`, `no route`, `no address`; `closed` or `silent` if the connection was accepted but nothing
     listens behind it; `other` if something else does; `error: …` otherwise.
     """
-    if not targets:
-        return []
+    parts = (targets[at : at + _TARGETS] for at in range(0, len(targets), _TARGETS))
+    return [outcome for part in parts for outcome in _probe(engine, container, part)]
+
+
+def _probe(engine: Engine, container: str, targets: Sequence[Endpoint]) -> list[str]:
     output = docker_exec.CapturedOutput()
     arguments = json.dumps([[target.address, target.port, target.greeting] for target in targets])
-    argv = [_PYTHON, "-c", PROBE, arguments, str(CONNECT_TIMEOUT), str(LISTENER_TIMEOUT)]
+    argv = [_PYTHON, "-c", PROBE, arguments, str(CONNECT_TIMEOUT), str(LISTENER_TIMEOUT), str(THREADS)]
     with engine.errors():
         code = docker_exec.run(engine, container, argv, output.append, bounds.ACTION_TIMEOUT)
     if code != 0:

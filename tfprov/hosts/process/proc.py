@@ -1,6 +1,7 @@
 """Identify, signal and search processes of this machine through /proc."""
 
 import contextlib
+import ctypes
 import errno
 import os
 import signal
@@ -9,6 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+
+_PR_SET_CHILD_SUBREAPER = 36
+"""Of prctl(2), Linux 3.4."""
 
 
 @cache
@@ -47,6 +51,46 @@ def terminate(pid: int, *, passes_signals: bool) -> None:
         return
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
+
+
+def adopt_orphans() -> bool:
+    """Become the parent of each descendant whose own parent ends; return whether the kernel agrees."""
+    try:
+        return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, *map(ctypes.c_ulong, (1, 0, 0, 0))) == 0)
+    except (OSError, AttributeError):  # not Linux
+        return False
+
+
+def reap_children(keep: int = 0) -> bool:
+    """Reap ended children up to the zombie of `keep`, which it leaves; return whether there are no children."""
+    try:
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)) and ended.si_pid != keep:
+            os.waitpid(ended.si_pid, 0)
+    except ChildProcessError:
+        return True
+    return False
+
+
+def kill_children(seconds: float) -> None:
+    """Kill and reap the children of this process, and adopted ones, for at most `seconds`: root's cannot be killed."""
+
+    def have_ended() -> bool:
+        if reap_children():
+            return True
+        for child in _children(os.getpid()):  # its pid stays reserved until it is reaped here
+            with contextlib.suppress(OSError):
+                os.kill(child, signal.SIGKILL)
+        return False
+
+    wait_until(have_ended, seconds)
+
+
+def _children(parent: int) -> Iterator[int]:
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended
+            state, its_parent = (process / "stat").read_text().rpartition(")")[2].split()[:2]
+            if its_parent == str(parent) and state not in "ZX":
+                yield int(process.name)
 
 
 def signal_handlers(group: int, number: signal.Signals) -> bool:

@@ -18,7 +18,15 @@ from typing import Any, Protocol
 
 from tfprov.hosts.crash import LINES, FailedRun, is_hopeless, is_restarted, last_words
 from tfprov.hosts.log_file import split_lines
-from tfprov.hosts.process.proc import identity, is_alive, signal_group, terminate
+from tfprov.hosts.process.proc import (
+    adopt_orphans,
+    identity,
+    is_alive,
+    kill_children,
+    reap_children,
+    signal_group,
+    terminate,
+)
 from tfprov.hosts.process.task_dir import TaskDir
 from tfprov.hosts.program_checks import start_error
 
@@ -30,6 +38,8 @@ _LAST_WORDS_SIZE = 256 * 1024
 """Bytes at the end of a log searched for the reason of the end."""
 _BACKOFF = (1, 2, 4, 8)
 """Seconds before each restart; the last one repeats."""
+_KILL_SECONDS = 5.0
+"""Seconds for processes in sessions of their own to end after SIGKILL; one that cannot delays the record no longer."""
 _SIGNALS = (signal.SIGTERM, signal.SIGCHLD)
 
 
@@ -49,12 +59,18 @@ Spawn = Callable[..., Process]
 
 
 class Supervisor:
-    """Starts the process of an order, waits for it, and restarts it as the order says."""
+    """Starts the process of an order, waits for it, and restarts it as the order says.
 
-    def __init__(self, directory: TaskDir, spawn: Spawn = subprocess.Popen, umask: int = 0o022) -> None:
+    If it `adopts` orphans, all children of this process are the task's, and end with it.
+    """
+
+    def __init__(
+        self, directory: TaskDir, spawn: Spawn = subprocess.Popen, umask: int = 0o022, *, adopts: bool = False
+    ) -> None:
         self.directory = directory
         self.spawn = spawn
         self.umask = umask
+        self.adopts = adopts
         self.order = directory.read("order.json") or {}
         self.state: dict[str, Any] = {
             "supervisor": os.getpid(),
@@ -134,11 +150,15 @@ class Supervisor:
         # The zombie keeps its pid reserved, so the group is still the task's: end its remaining processes.
         signal_group(process.pid, signal.SIGKILL)
         code = process.wait()
+        if self.adopts:  # processes that left the group, for a session of their own
+            kill_children(_KILL_SECONDS)
         self.limit_log()
         return code if code >= 0 else 128 - code
 
     def has_ended(self, process: Process) -> bool:
         """Whether the process has ended, without reaping it: as a zombie it keeps its pid reserved."""
+        if self.adopts:
+            reap_children(keep=process.pid)
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
     def grace(self) -> float:
@@ -217,7 +237,7 @@ def main(spawn: Spawn = subprocess.Popen) -> int:
     with Path(os.devnull).open("r+b") as devnull:  # the caller waits until these are closed
         os.dup2(devnull.fileno(), 1)
         os.dup2(devnull.fileno(), 2)
-    Supervisor(directory, spawn, umask).run(ready)
+    Supervisor(directory, spawn, umask, adopts=adopt_orphans()).run(ready)
     return 0
 
 

@@ -23,6 +23,24 @@ _MAX_NAMED_ATTEMPTS = 4
 """Attempts that an error message lists."""
 
 
+class Agent:
+    """The keys of ssh-agent; empty if there is no agent or it does not respond."""
+
+    def __init__(self) -> None:
+        self._agent: Any = None
+        self.keys: Sequence[Any] = ()
+        try:
+            self._agent = paramiko.Agent()
+            self.keys = self._agent.get_keys()
+        except (paramiko.SSHException, OSError, EOFError):
+            self.keys = ()
+
+    def close(self) -> None:
+        """Close the connection to it."""
+        if self._agent is not None:
+            self._agent.close()
+
+
 @dataclass
 class Login:
     """Logs in to `hop`. `tried` lists the attempts, `unusable` the key files that failed to load, with the reason."""
@@ -33,10 +51,11 @@ class Login:
     unusable: list[str] = field(default_factory=list)
     server_methods: list[str] = field(default_factory=list)
     """Methods the server accepts; empty until it rejects a method."""
+    agent: Callable[[], Agent] = Agent
 
     def authenticate(self, transport: Any) -> None:
         """Log in over `transport`. Raises Unreachable, naming the user and the keys tried. Called by paramiko."""
-        agent = _Agent()
+        agent = self.agent()
         try:
             for method, label, authenticate in self._attempts(transport, agent.keys):
                 if self._may_succeed(method) and self._try(label, authenticate, transport):
@@ -150,23 +169,6 @@ def _read_key(path: Path) -> Any:
 @lru_cache(maxsize=8)
 def _parse_key(path: Path, _version: tuple[int, int, int]) -> Any:
     return paramiko.PKey.from_path(path)
-
-
-class _Agent:
-    """The keys of ssh-agent; empty if there is no agent or it does not respond."""
-
-    def __init__(self) -> None:
-        self._agent: Any = None
-        self.keys: Sequence[Any] = ()
-        try:
-            self._agent = paramiko.Agent()
-            self.keys = self._agent.get_keys()
-        except (paramiko.SSHException, OSError, EOFError):
-            self.keys = ()
-
-    def close(self) -> None:
-        if self._agent is not None:
-            self._agent.close()
 
 
 def _public_key(path: Path) -> bytes:

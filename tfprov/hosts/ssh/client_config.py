@@ -170,12 +170,10 @@ class _Router:
             user=options.get("user") or getpass.getuser(),
             host_key_alias=options.get("hostkeyalias") or options["hostname"],
             key_files=tuple(dict.fromkeys(files)),
-            known_hosts=self.target.known_hosts or _known_hosts_files(name, options),
+            known_hosts=_known_hosts_files(name, options, self.target.known_hosts),
             identities_only=str(options.get("identitiesonly")).lower() in ("yes", "true"),
-            proxy_command=options.get("proxycommand"),
-            authentications=tuple(
-                filter(None, re.split(r"[\s,]+", options.get("preferredauthentications", "").lower()))
-            ),
+            proxy_command=_with_tokens(options.get("proxycommand") or "", {"%%": "%", "%n": name}) or None,
+            authentications=tuple(re.findall(r"[^\s,]+", options.get("preferredauthentications", "").lower())),
             host_key_algorithms=options.get("hostkeyalgorithms"),
             address_family=str(options.get("addressfamily", "any")).lower(),
             has_alias=bool(options.get("hostkeyalias")),
@@ -191,17 +189,21 @@ def _with_one_proxy(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _known_hosts_files(name: str, options: dict[str, Any]) -> tuple[Path, ...]:
-    user, system = options.get("userknownhostsfile", _USER_KNOWN_HOSTS), options.get("globalknownhostsfile")
+def _known_hosts_files(name: str, options: dict[str, Any], own: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the files `own` of the inventory, or those of ssh_config; paramiko replaces no tokens there."""
+    user = [*map(str, own)] or shlex.split(options.get("userknownhostsfile", _USER_KNOWN_HOSTS))
+    system = () if own else shlex.split(options.get("globalknownhostsfile") or _GLOBAL_KNOWN_HOSTS)
     host = options["hostname"]
     tokens = {
         "%%": "%", "%d": "~", "%h": host, "%k": options.get("hostkeyalias") or host, "%n": name,
         "%p": str(options.get("port", SSH_PORT)), "%r": options.get("user") or getpass.getuser(), "%u": getpass.getuser(),
     }  # fmt: skip
-    # paramiko has no tokens there; only the user's files have them.
-    files = [re.sub("%.", lambda token: tokens.get(token[0], token[0]), item) for item in shlex.split(user)]
-    files += shlex.split(system or _GLOBAL_KNOWN_HOSTS)
+    files = [*(_with_tokens(item, tokens) for item in user), *system]  # only the user's files have them
     return tuple(_expand(item) for item in files if item != "none")
+
+
+def _with_tokens(text: str, tokens: dict[str, str]) -> str:
+    return re.sub("%.", lambda token: tokens.get(token[0], token[0]), text)
 
 
 def _expand(text: str) -> Path:
@@ -255,7 +257,7 @@ def _read_lines(path: Path, depth: int, within: str = "") -> Iterator[str]:
         match = _LINE.match(line)
         key, value = (match[1].lower(), match[2]) if match else ("", "")
         if key == "include" and depth:
-            for included in _included_files(value, path):
+            for included in _included_files(value):
                 yield from _read_lines(included, depth - 1, criteria)
                 yield block  # what follows belongs to this block, not to the last one of the included file
         elif key in ("host", "match"):
@@ -290,9 +292,9 @@ def _criteria(key: str, value: str) -> str:
     return shlex.join(criteria[:-1] if criteria[-1:] == ["all"] else criteria)
 
 
-def _included_files(value: str, path: Path) -> Iterator[Path]:
-    """Yield the files that an `Include` matches, relative to the directory of the file, as in ssh."""
+def _included_files(value: str) -> Iterator[Path]:
+    """Yield the files that an `Include` matches: for ssh, relative ones are below ~/.ssh, wherever the file is."""
     for pattern in shlex.split(value):
-        path_pattern = path.expanduser().parent / Path(pattern).expanduser()
+        path_pattern = Path("~/.ssh").expanduser() / Path(pattern).expanduser()
         matches = map(Path, sorted(glob.glob(str(path_pattern))))  # noqa: PTH207  the pattern may be absolute
         yield from (match for match in matches if not match.is_dir())  # a directory is an empty file for ssh

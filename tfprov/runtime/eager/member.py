@@ -44,10 +44,13 @@ def unreachable_peers(peers: Mapping[str, str], timeout: float = 1.0) -> list[st
 
 
 class PeerWatch:
-    """Calls `lost` from a thread with each peer that answered once and then left, as `ps/0 at h:2222`."""
+    """Calls `lost` from a thread with each peer that answered once and then left, as `ps/0 at h:2222`.
 
-    def __init__(self, peers: Mapping[str, str], lost: Callable[[str], None]) -> None:
-        self.peers, self.lost = dict(peers), lost
+    `interval` is the seconds between two checks of a peer.
+    """
+
+    def __init__(self, peers: Mapping[str, str], lost: Callable[[str], None], interval: float = CHECK_INTERVAL) -> None:
+        self.peers, self.lost, self.interval = dict(peers), lost, interval
         self._over = threading.Event()
         # A thread per peer: a slow one must not hide another that is gone.
         self._threads = [
@@ -66,7 +69,7 @@ class PeerWatch:
 
     def _check_peer(self, name: str, address: str) -> None:
         was_up, missed = False, 0
-        while not self._over.wait(CHECK_INTERVAL):
+        while not self._over.wait(self.interval):
             answers = greets(address)
             was_up, missed = was_up or answers, 0 if answers else missed + 1
             if was_up and missed >= MAX_MISSED and not self._over.is_set():

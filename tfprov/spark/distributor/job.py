@@ -143,6 +143,7 @@ def _filled(job: Job, text: str, endpoints: Mapping[str, str]) -> str:
         host, _, port = endpoint.rpartition(":")
         return port if match[3] else endpoint if match[2] else host
 
-    names = rf"([a-z]+-[0-9]+)\.{re.escape(job.domain)}(:[0-9]+)?"
+    kinds = "|".join(sorted({task["name"].partition("/")[0] for task in job.tasks}))
+    names = rf"((?:{kinds})-[0-9]+)\.{re.escape(job.domain)}(:[0-9]+)?"
     text = re.sub(rf"{names}|(?<![0-9])([0-9]{{11}})(?![0-9])", address, text)
     return text.replace(job.checkpoint_placeholder, os.environ["TFPROV_CHECKPOINT_DIR"])

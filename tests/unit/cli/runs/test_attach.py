@@ -46,13 +46,12 @@ def supervise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supervise:
         orders.append(order)
         return Launched()
 
-    monkeypatch.setattr(attach, "launch", launch)
     monkeypatch.chdir(tmp_path)
 
     def started(stored: SupervisorOrder | None = None, **options: Any) -> SupervisorOrder:
         if stored is not None:
             stored.store(run)
-        attach._supervise(run, NO_OPTIONS | options)  # noqa: SLF001
+        attach._supervise(run, NO_OPTIONS | options, launch)  # noqa: SLF001
         return orders[-1]
 
     return started

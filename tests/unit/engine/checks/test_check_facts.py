@@ -190,7 +190,7 @@ def listening(port: int, greeting: str) -> Iterator[None]:
 
 
 def probed(*targets: tuple[str, int, str], patience: float = 10, program: str = reachability_probe.PROBE) -> list[str]:
-    argv = [sys.executable, "-c", program, json.dumps(targets), "4", str(patience)]
+    argv = [sys.executable, "-c", program, json.dumps(targets), "4", str(patience), "32"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     data: list[str] = json.loads(done.stdout)
     return data

@@ -12,7 +12,7 @@ from tests.support.kubernetes_objects import roles_of
 from tests.support.remote_dirs import URL, FaultyFileSystem, remote_dir, save
 from tests.support.split_training import INVENTORY, SplitTraining
 from tfprov.engine.checks.host_rules import Finding, Verdict
-from tfprov.engine.checks.remote_dirs import judge, refuse_without_client
+from tfprov.engine.checks.remote_dirs import judge, parse, refuse_without_client, request, run_here
 from tfprov.errors import InvalidInput
 from tfprov.filesystems.remote_dir import ClientMissing, RemoteDir
 from tfprov.filesystems.urls import SCHEMES
@@ -96,6 +96,17 @@ def test_a_start_is_refused_without_the_client(tmp_path: Path) -> None:
         refuse_without_client(context, wanted)
     assert raised.value.problems[0].at.line == 2
     refuse_without_client(context, [replace(container, python=sys.executable) for container in context.wanted])
+
+
+def test_a_file_of_the_users_directory_shadows_no_module_of_the_probe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container = chief(tmp_path)
+    (tmp_path / "json.py").write_text("raise SystemExit('the json.py of the user')")
+    monkeypatch.chdir(tmp_path)
+    answer = parse(run_here(sys.executable, container, request("hdfs://namenode.invalid/run", "split", container)))
+    assert answer is not None
+    assert "error" in answer
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 import io
 import json
 import threading
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from tests.support.event_files import event
 from tests.support.memory_lab import INVENTORY, MemoryLab
 from tfprov.cli.watch import status_lines
 from tfprov.engine.concurrency import Clock
+from tfprov.engine.monitoring.overview import LiveOverview
 from tfprov.engine.monitoring.status import placement, status
 from tfprov.engine.monitoring.straggler_monitor import Straggler, StragglerMonitor, Stragglers
 from tfprov.engine.monitoring.task_progress import Pace, parse, settled, slowest
@@ -119,6 +123,65 @@ def test_status_has_the_steps_of_the_training_and_the_time_that_is_left() -> Non
     ended = status(memory_lab.context, now=10.0)
     assert (ended.to_dict()["steps"], ended.to_dict()["eta"]) == (2000, None)
     assert not any("ETA" in line for line in status_lines(ended))
+
+
+class Machines:
+    """Two hosts whose workers report every second, by clocks that are `ahead` of this machine's by so many seconds."""
+
+    def __init__(self, ahead: Mapping[str, float]) -> None:
+        self.lab, self.ahead, self.asked = MemoryLab(), ahead, 0
+        self.lab.clock.time = 10_000.0
+        for host, seconds in ahead.items():
+            self.lab.hosts[host].answer = partial(self.date, seconds)
+
+    def date(self, ahead: float, argv: Sequence[str]) -> tuple[int, str]:
+        assert argv[0] == "date"
+        self.asked += 1
+        return 0, f"{self.lab.context.clock.wall() + ahead:.9f}\n"
+
+    def reports(self, task: str, rate: float, ago: float = 0.0) -> None:
+        host = HOST_OF[task]
+        at = self.lab.context.clock.wall() + self.ahead[host] - ago
+        self.lab.hosts[host].saves(task, "progress.json", progress_json(task, rate=rate, at=at))
+
+    def slowest(self) -> str | None:
+        slowest = status(self.lab.context, now=self.lab.context.clock.wall()).slowest
+        return f"{slowest.task} {slowest.rate:g}" if slowest is not None else None
+
+
+@pytest.mark.parametrize("ahead", [{"h2": 0.0, "h3": -300.0}, {"h2": 3600.0, "h3": 0.0}], ids=["behind", "ahead"])
+def test_a_task_whose_host_has_another_time_is_not_silent(ahead: Mapping[str, float]) -> None:
+    machines = Machines(ahead)
+    for task, rate in (("worker/0", 8.0), ("worker/1", 2.0), ("worker/2", 10.0)):
+        machines.reports(task, rate)
+    assert machines.slowest() == "worker/1 2"
+    machines.reports("worker/0", 8.0, ago=60.0)
+    assert machines.slowest() == "worker/0 0"
+
+
+def test_no_host_is_asked_for_its_time_while_no_task_is_silent() -> None:
+    machines = Machines({"h2": 0.0, "h3": -20.0})
+    machines.reports("worker/0", 8.0)
+    machines.reports("worker/2", 10.0)
+    assert (machines.slowest(), machines.asked) == ("worker/0 8", 0)
+
+
+def test_a_host_without_a_clock_counts_as_one_of_this_time() -> None:
+    machines = Machines({"h2": 0.0, "h3": -60.0})
+    machines.reports("worker/0", 8.0)
+    machines.reports("worker/2", 10.0)
+    machines.lab.hosts["h3"].answer = lambda _: (127, "date: not here")
+    assert machines.slowest() == "worker/2 0"
+
+
+def test_a_live_view_asks_each_host_once_for_its_time() -> None:
+    machines = Machines({"h2": 0.0, "h3": -60.0})
+    machines.reports("worker/0", 8.0)
+    machines.reports("worker/2", 10.0)
+    with closing(LiveOverview(machines.lab.context, "lab")) as view:
+        seen = [view.read(machines.lab.context.clock.wall()).status.slowest for _ in range(3)]
+    assert [one and (one.task, one.rate) for one in seen] == [("worker/0", 8.0)] * 3
+    assert machines.asked == 2
 
 
 def test_a_restarted_task_is_not_the_slowest() -> None:

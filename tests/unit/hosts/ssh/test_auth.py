@@ -1,6 +1,7 @@
 """Authentication against a simulated server: the order of attempts, and the errors of a refusal."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,7 @@ import paramiko
 import pytest
 
 from tfprov.errors import Unreachable
-from tfprov.hosts.ssh import auth
-from tfprov.hosts.ssh.auth import Login
+from tfprov.hosts.ssh.auth import Agent, Login
 from tfprov.hosts.ssh.client_config import Hop
 
 
@@ -150,26 +150,27 @@ def test_a_connection_closed_after_too_many_attempts_is_explained(keys: list[Pat
     assert "closed the connection after too many attempts" in refusal(login(*keys), server)
 
 
-class Agent:
+class OneKey(Agent):
     """An agent with one key."""
 
     def __init__(self, key: paramiko.PKey) -> None:
+        super().__init__()
         self.keys = [key]
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.mark.parametrize("named", ["id.pub", "id"])
-def test_a_public_key_chooses_a_key_of_the_agent(home: Path, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+def test_a_public_key_chooses_a_key_of_the_agent(home: Path, named: str) -> None:
     key = paramiko.ECDSAKey.generate()
-    monkeypatch.setattr(auth, "_Agent", lambda: Agent(key))
+
+    def attempting() -> Login:
+        return replace(login(home / named, identities_only=True), agent=lambda: OneKey(key))
+
     (home / "id.pub").write_text(f"{key.get_name()} {key.get_base64()} a comment\n")
-    attempt, server = login(home / named, identities_only=True), Server([])
+    attempt, server = attempting(), Server([])
     attempt.authenticate(server)
     assert (server.offered, attempt.tried, attempt.unusable) == ([key], [f"{home / named} of the agent"], [])
     (home / "id.pub").write_text(f"{key.get_name()} AAAA a comment\n")
-    assert f"({home / named} " in refusal(login(home / named, identities_only=True), Server())
+    assert f"({home / named} " in refusal(attempting(), Server())
 
 
 def test_unusable_key_files_are_skipped_and_named(home: Path, keys: list[Path]) -> None:

@@ -13,12 +13,13 @@ from tfprov.hosts.ssh.client_config import Hop, SSHTarget, route
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
     return tmp_path
 
 
 def hops(home: Path, text: str, address: str = "node1", **values: Any) -> tuple[Hop, ...]:
-    (home / "config").write_text(text)
-    return route(SSHTarget("h1", address, ssh_config=home / "config", **values))
+    (home / ".ssh" / "config").write_text(text)
+    return route(SSHTarget("h1", address, ssh_config=home / ".ssh" / "config", **values))
 
 
 def test_without_a_file_the_defaults_of_ssh_apply(home: Path) -> None:
@@ -74,6 +75,14 @@ def test_tokens_in_the_names_of_known_hosts_files_are_replaced(home: Path) -> No
     expected = (home / "kh/10.0.0.9", home / "node1-10.0.0.9-2222-me-%", home / "alias/10.0.0.9", Path("/g/%h"))
     assert hops(home, text)[-1].known_hosts == expected
     assert hops(home, f"HostKeyAlias web\n{text}")[-1].known_hosts[0] == home / "kh/web"
+
+
+def test_tokens_in_the_known_hosts_files_and_the_command_of_the_inventory_are_replaced(home: Path) -> None:
+    text = "HostName 10.0.0.9\nHostKeyAlias web\nPort 2222\n"
+    values: dict[str, Any] = {"known_hosts": (home / "kh/%k", home / "%h"), "proxy_command": "nc --as %n %h %p 100%%"}
+    (hop,) = hops(home, text, **values)
+    assert hop.known_hosts == (home / "kh/web", home / "10.0.0.9")
+    assert hop.proxy_command == "nc --as node1 10.0.0.9 2222 100%"
 
 
 def test_variables_of_the_environment_are_replaced_in_names_of_files(
@@ -137,9 +146,9 @@ def test_the_first_of_proxy_command_and_proxy_jump_wins(home: Path) -> None:
 
 
 def test_includes_are_read_and_do_not_end_the_stanza(home: Path) -> None:
-    (home / "conf.d").mkdir()
-    (home / "conf.d" / "a").write_text("Host other\n User wrong\nHost node1\n Port 2222\n")
-    (home / "conf.d" / "b").write_text("Host node1\n IdentityFile /k\n")
+    (home / ".ssh" / "conf.d").mkdir()
+    (home / ".ssh" / "conf.d" / "a").write_text("Host other\n User wrong\nHost node1\n Port 2222\n")
+    (home / ".ssh" / "conf.d" / "b").write_text("Host node1\n IdentityFile /k\n")
     (hop,) = hops(home, "Include conf.d/* none\nInclude = ~/missing\nUser right\nHost x\n User no\n")
     assert (hop.port, hop.user, hop.key_files) == (2222, "right", (Path("/k"),))
 
@@ -169,30 +178,42 @@ def test_a_comment_may_follow_an_option(home: Path) -> None:
 
 
 def test_a_tab_may_follow_a_keyword(home: Path) -> None:
-    (home / "other").write_text("Host other\n User wrong\n")
+    (home / ".ssh" / "other").write_text("Host other\n User wrong\n")
     (hop,) = hops(home, "Host\tnode2\n\tInclude\tother\n\tPort\t1\nHost\tnode1\n\tInclude\tother\n\tUser\tright\n")
     assert (hop.user, hop.port) == ("right", 22)
-    (home / "all").write_text("Port 2222\n")
+    (home / ".ssh" / "all").write_text("Port 2222\n")
     assert hops(home, "Include\tall\n")[0].port == 2222
 
 
 def test_a_directory_among_the_includes_is_skipped(home: Path) -> None:
-    (home / "conf.d" / "old").mkdir(parents=True)
-    (home / "conf.d" / "a").write_text("Port 2222\n")
+    (home / ".ssh" / "conf.d" / "old").mkdir(parents=True)
+    (home / ".ssh" / "conf.d" / "a").write_text("Port 2222\n")
     assert hops(home, "Include conf.d/*\n")[0].port == 2222
 
 
 def test_an_include_in_a_block_applies_to_its_hosts_only(home: Path) -> None:
-    (home / "gpus").write_text("Port 2222\nHost *\n User gpu\nHost node1 node2\n IdentityFile /k\nInclude deep\n")
-    (home / "deep").write_text("Match all\n IdentityFile /deep\nMatch originalhost node2\n IdentityFile /no\n")
-    (home / "last").write_text("Host other\n Port 1\n")
-    (home / "more").write_text("IdentitiesOnly yes\n")
+    (home / ".ssh" / "gpus").write_text(
+        "Port 2222\nHost *\n User gpu\nHost node1 node2\n IdentityFile /k\nInclude deep\n"
+    )
+    (home / ".ssh" / "deep").write_text("Match all\n IdentityFile /deep\nMatch originalhost node2\n IdentityFile /no\n")
+    (home / ".ssh" / "last").write_text("Host other\n Port 1\n")
+    (home / ".ssh" / "more").write_text("IdentitiesOnly yes\n")
     for block in ("Host node1", "Match localuser * originalhost n*1", "Match host node1"):
         text = f"{block}\n Include gpus last more\nHost *\n User me\n Port 22\n"
         (hop,), (other,) = hops(home, text), hops(home, text, "node2")
         assert (hop.port, hop.user, hop.key_files) == (2222, "gpu", (Path("/k"), Path("/deep")))
         assert (other.port, other.user, other.key_files) == (22, "me", ())
         assert (hop.identities_only, other.identities_only) == (True, False)
+
+
+def test_a_relative_include_is_one_in_the_directory_of_the_user_as_in_ssh(home: Path, tmp_path: Path) -> None:
+    (home / ".ssh" / "lab.d").mkdir()
+    (home / ".ssh" / "lab.d" / "all").write_text("Include gpus\nPort 2222\n")
+    (home / ".ssh" / "gpus").write_text("User right\n")
+    (home / ".ssh" / "lab.d" / "gpus").write_text("User wrong\n")
+    (tmp_path / "lab").write_text("Include lab.d/all\n")
+    (hop,) = route(SSHTarget("h1", "node1", ssh_config=tmp_path / "lab"))
+    assert (hop.user, hop.port) == ("right", 2222)
 
 
 def test_circular_includes_end(home: Path) -> None:
@@ -215,7 +236,7 @@ def test_circular_includes_end(home: Path) -> None:
 def test_an_invalid_file_is_named_in_the_error(home: Path, text: str, expected: str) -> None:
     with pytest.raises(HostError) as caught:
         hops(home, text)
-    assert str(caught.value).startswith(f"h1: {home / 'config'}: ")
+    assert str(caught.value).startswith(f"h1: {home / '.ssh' / 'config'}: ")
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -55,8 +55,7 @@ def test_a_server_that_greets_answers_and_one_that_only_accepts_does_not() -> No
     assert not member.greets("[::1]:1")
 
 
-def test_the_watch_reports_a_peer_that_left_and_none_that_never_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member, "CHECK_INTERVAL", 0.02)
+def test_the_watch_reports_a_peer_that_left_and_none_that_never_came() -> None:
     reported, lost = threading.Event(), []
 
     def report(peer: str) -> None:
@@ -66,7 +65,7 @@ def test_the_watch_reports_a_peer_that_left_and_none_that_never_came(monkeypatch
     connections: list[socket.socket] = []
     with server(b"settings") as stays:
         with server(b"settings", connections) as leaves:
-            watch = member.PeerWatch({"ps/0": stays, "ps/1": leaves, "ps/2": "127.0.0.1:1"}, report)
+            watch = member.PeerWatch({"ps/0": stays, "ps/1": leaves, "ps/2": "127.0.0.1:1"}, report, 0.02)
             watch.start()
             until(lambda: len(connections) >= 2)  # with the second one, what came of the first is known
             assert not reported.is_set()
@@ -75,12 +74,11 @@ def test_the_watch_reports_a_peer_that_left_and_none_that_never_came(monkeypatch
         assert lost == [f"ps/1 at {leaves}"]
 
 
-def test_a_stopped_watch_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member, "CHECK_INTERVAL", 0.02)
+def test_a_stopped_watch_reports_nothing() -> None:
     reported = threading.Event()
     connections: list[socket.socket] = []
     with server(b"settings", connections) as leaves:
-        watch = member.PeerWatch({"ps/0": leaves}, lambda _: reported.set())
+        watch = member.PeerWatch({"ps/0": leaves}, lambda _: reported.set(), 0.02)
         watch.start()
         until(lambda: len(connections) >= 2)
         watch.stop()

@@ -228,6 +228,13 @@ def model_roots(paths: Iterable[str]) -> list[str]:
     return sorted(root for root in roots if not any(is_within(root, other) for other in roots if other != root))
 
 
+def final_models(paths: Iterable[str]) -> list[str]:
+    """Return those of `model_files` whose names do not mislead: `.keras`, and what is in a SavedModel."""
+    paths = list(paths)
+    saved = [path.rpartition("/")[0] or "." for path in paths if path.rpartition("/")[2].startswith("saved_model.pb")]
+    return [path for path in paths if path.endswith(".keras") or any(is_within(path, folder) for folder in saved)]
+
+
 def is_within(path: str, directory: str) -> bool:
     """Whether `path` is `directory` or below it; both are normalized, and `.` contains every relative path."""
     is_root = directory == "." and not path.startswith("/")

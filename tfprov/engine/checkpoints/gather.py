@@ -132,7 +132,8 @@ class _Gather:
         saved = self.accept(new, verify)
         if saved:
             after = self.write_manifest(after, saved)
-        for _ in copy_others(others, surveyed.chief, self.staging, self.target, self.context.report.note):
+        note = self.context.report.note
+        for _ in copy_others(others, surveyed.chief, self.staging, self.target, note=note, verify=verify):
             after = self.write_manifest(after)
         return self.finish(after, saved)
 

@@ -323,6 +323,24 @@ def test_the_best_checkpoint_comes_whole_or_not_at_all(chief: Fixture) -> None:
     assert (chief.target / "best/model.ckpt-300.index").read_bytes() == b"300 index"
 
 
+def test_a_damaged_checkpoint_in_a_folder_is_reported_and_replaces_nothing(chief: Fixture) -> None:
+    damaged = {
+        "model.ckpt-100": Verification(0, "tensor w: damaged"),
+        "model.ckpt-200": Verification(0, "tensor w: damaged"),
+    }
+    keeps_best(chief, 100, named=100)
+    chief.gather(damaged)
+    assert chief.report.notes == ["best: model.ckpt-100 is damaged: tensor w: damaged; it was copied as it is"]
+    assert "best/model.ckpt-100.index" in chief.names()
+    keeps_best(chief, 200, named=200)
+    chief.gather(damaged)
+    what = "1 of 1 folders with a `checkpoint` file could not be copied: best: model.ckpt-200 is damaged: tensor w: damaged"
+    assert chief.report.notes[1:] == [what]
+    assert parse_state((chief.target / "best/checkpoint").read_text()) == ["model.ckpt-100"]
+    chief.gather({})
+    assert parse_state((chief.target / "best/checkpoint").read_text()) == ["model.ckpt-200"]
+
+
 def test_the_best_checkpoint_is_named_without_the_directory_it_was_trained_in(chief: Fixture) -> None:
     chief.saves(100)
     keeps_best(chief, 100, named=100)

@@ -108,11 +108,14 @@ def with_deadline(context: Context, passed: float = 0.0) -> Context:
 
 
 def run_result(context: Context, run: str, begun: float) -> RunResult:
-    """Return the result of `run`, which ended well: its newest gathered checkpoint; the verb began at `begun`."""
+    """Return the result of `run`, which ended well: its newest gathered checkpoint; the verb began at `begun`.
+
+    A run that saved none leaves the checkpoints of an earlier one where they are.
+    """
     from tfprov.engine.checkpoints.manifest import read  # noqa: PLC0415
 
     manifest = read(context.target)
-    saved = manifest.newest if manifest is not None else None
+    saved = manifest.newest if manifest is not None and run in ("", manifest.run) else None
     newest = checkpoint(context.target, saved) if saved is not None else None
     return RunResult(context.cluster.name, context.target, newest, run, context.clock.now() - begun)
 

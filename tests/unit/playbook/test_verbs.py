@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.clock import ManualClock
 from tests.support.memory_plays import MemoryPlays
+from tfprov.engine.checkpoints import manifest
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.errors import CombinedError, TaskFailed, Unreachable, Usage
 from tfprov.playbook import verbs
@@ -170,6 +171,17 @@ def test_a_gather_without_a_chief_is_an_error(lab: Lab) -> None:
     for path in (None, "best.keras"):
         with pytest.raises(Usage, match="worker/0 is not there"):
             verbs.gather(lab.context, path)
+
+
+def test_a_run_without_a_checkpoint_does_not_return_that_of_an_earlier_run(lab: Lab) -> None:
+    lab.up()
+    lab.saves(5)
+    lab.chief.exits(CHIEF, 0)
+    verbs.down(lab.context, discard=False)
+    before = manifest.read(lab.context.target)
+    assert before is not None
+    assert verbs.run_result(lab.context, before.run, 0.0).newest is not None
+    assert verbs.run_result(lab.context, "another", 0.0).newest is None
 
 
 def test_a_run_returns_its_newest_checkpoint_and_how_long_it_took(lab: Lab) -> None:

@@ -42,7 +42,7 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class Gathered:
-    """The result of a gather: the `new` checkpoints, and the number and bytes of all copied files.
+    """The result of a gather: the `newest` and the `new` checkpoints of the run, the number and bytes of all copied files.
 
     `listed` are the files at the source, where nothing was copied since it was listed.
     """
@@ -122,7 +122,7 @@ class _Gather:
         foreign = before is not None and kept is None
         # An earlier run's checkpoints give way to checkpoints, and to other models, only.
         if not new and not (model_files(others) if foreign else others):
-            return Gathered(self.target, before.newest if before else None, listed=surveyed.chief.files)
+            return Gathered(self.target, kept.newest if kept else None, listed=surveyed.chief.files)
         if foreign and before is not None:
             self.context.report.note(manifests.set_aside(self.context.target, before, self.staging.directory))
         after = kept or Manifest(self.context.cluster.name, self.observed.run)

@@ -234,6 +234,14 @@ def test_another_training_of_the_same_cluster_moves_the_first_aside(chief: Fixtu
     assert {path.name: path.read_bytes() for path in aside.iterdir()} == before
 
 
+def test_a_run_that_saved_nothing_has_no_newest_checkpoint_beside_an_earlier_run(chief: Fixture) -> None:
+    chief.saves(400)
+    chief.gather()
+    chief.new_run("run-2")
+    assert gather(chief.context, lambda _: {}).newest is None
+    assert chief.latest() == "model.ckpt-400"
+
+
 def test_a_target_that_is_a_link_to_a_disk_stays_one(chief: Fixture, tmp_path_factory: pytest.TempPathFactory) -> None:
     there = tmp_path_factory.mktemp("disk") / "linear"  # `tmp_path` is in memory where that is possible
     there.mkdir()

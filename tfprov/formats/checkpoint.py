@@ -204,7 +204,9 @@ _CHECKPOINT = re.compile(r".+\.index|.+\.data-[0-9]{5}-of-[0-9]{5}|checkpoint", 
 """A file of a checkpoint, which is gathered with its directory."""
 _OF_DIRECTORY = re.compile(r"saved_model\.pb(?:txt)?|_CHECKPOINT_METADATA|manifest\.ocdbt", re.ASCII)
 """A file by which a directory is a model: a SavedModel, or a checkpoint of Orbax."""
-CACHES = frozenset({".cache", ".git", ".ipynb_checkpoints", ".keras", ".local", ".venv", "site-packages"})
+CACHES = frozenset(
+    {".cache", ".git", ".ipynb_checkpoints", ".keras", ".local", ".venv", "site-packages", "tfhub_modules"}
+)
 """Directories of downloads and installations: they have pretrained weights, but no model of the training."""
 
 

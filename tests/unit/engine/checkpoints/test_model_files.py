@@ -262,6 +262,7 @@ def test_models_are_known_by_their_names() -> None:
         "single/manifest.ocdbt": "single",
         ".keras/datasets/mnist.npz": None,
         "/opt/site-packages/keras/w.h5": None,
+        "/tmp/tfhub_modules/0a1b/saved_model.pb": None,
         "/x.pth": "/x.pth",
     }
     assert model_files(files) == sorted(name for name, root in files.items() if root)

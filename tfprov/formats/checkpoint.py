@@ -198,13 +198,15 @@ def _escape(value: str) -> str:
     return "".join(chr(byte) if 32 <= byte < 127 and byte not in b"\"'\\" else f"\\{byte:03o}" for byte in raw)
 
 
-_MODEL_FILE = re.compile(r".+\.(?:keras|h5|hdf5|pt|pth|npz|ckpt)", re.ASCII)
+_MODEL_FILE = re.compile(r".+\.(?:keras|h5|hdf5|pt|pth|npz|ckpt|safetensors|tflite|onnx)", re.ASCII)
 """A file that is a whole model, also `.weights.h5`."""
 _CHECKPOINT = re.compile(r".+\.index|.+\.data-[0-9]{5}-of-[0-9]{5}|checkpoint", re.ASCII)
 """A file of a checkpoint, which is gathered with its directory."""
-_SAVED_MODEL = re.compile(r"saved_model\.pb(?:txt)?", re.ASCII)
-"""The file of a SavedModel directory."""
-CACHES = frozenset({".cache", ".git", ".ipynb_checkpoints", ".keras", ".local", ".venv", "site-packages"})
+_OF_DIRECTORY = re.compile(r"saved_model\.pb(?:txt)?|_CHECKPOINT_METADATA|manifest\.ocdbt", re.ASCII)
+"""A file by which a directory is a model: a SavedModel, or a checkpoint of Orbax."""
+CACHES = frozenset(
+    {".cache", ".git", ".ipynb_checkpoints", ".keras", ".local", ".venv", "site-packages", "tfhub_modules"}
+)
 """Directories of downloads and installations: they have pretrained weights, but no model of the training."""
 
 
@@ -221,11 +223,18 @@ def model_files(paths: Iterable[str]) -> list[str]:
 def model_roots(paths: Iterable[str]) -> list[str]:
     """Return the files and directories to gather for `paths`, the result of `model_files`.
 
-    A SavedModel and checkpoints are gathered by directory, `.` for relative paths without one. Paths inside another
+    SavedModels and checkpoints are gathered by directory, `.` for relative paths without one. Paths inside another
     result are left out.
     """
     roots = {_root(path) for path in paths}
     return sorted(root for root in roots if not any(is_within(root, other) for other in roots if other != root))
+
+
+def final_models(paths: Iterable[str]) -> list[str]:
+    """Return those of `model_files` whose names do not mislead: `.keras`, and what is in a SavedModel."""
+    paths = list(paths)
+    saved = [path.rpartition("/")[0] or "." for path in paths if path.rpartition("/")[2].startswith("saved_model.pb")]
+    return [path for path in paths if path.endswith(".keras") or any(is_within(path, folder) for folder in saved)]
 
 
 def is_within(path: str, directory: str) -> bool:
@@ -236,12 +245,12 @@ def is_within(path: str, directory: str) -> bool:
 
 def _is_model_file(path: str) -> bool:
     *parents, name = path.split("/")
-    matches = any(pattern.fullmatch(name) for pattern in (_MODEL_FILE, _CHECKPOINT, _SAVED_MODEL))
+    matches = any(pattern.fullmatch(name) for pattern in (_MODEL_FILE, _CHECKPOINT, _OF_DIRECTORY))
     return matches and CACHES.isdisjoint(parents)
 
 
 def _root(path: str) -> str:
     parent, slash, name = path.rpartition("/")
-    if not _CHECKPOINT.fullmatch(name) and not _SAVED_MODEL.fullmatch(name):
+    if not _CHECKPOINT.fullmatch(name) and not _OF_DIRECTORY.fullmatch(name):
         return path
     return parent or slash or "."

@@ -43,12 +43,16 @@ def read_event_data(directory: Path, since: float = 0.0) -> EventData:
             continue
         left -= size
         below = path.parent.relative_to(directory).as_posix()
+        losses, batches = list[tuple[float, int, float]](), list[tuple[float, int, float]]()
         for one in _readable(path):
             tag = one.tag if below == "." else f"{below}/{one.tag}"
             if is_measure(tag):
                 data.measures[tag] = one.value
             elif one.tag in ("loss", "epoch_loss") or (one.tag.endswith("/loss") and below == "."):
-                data.loss.append((one.wall_time, one.step, one.value))
+                losses.append((one.wall_time, one.step, one.value))
+            elif one.tag == "batch_loss":  # Keras counts batches here, and epochs for `epoch_loss` in the same file
+                batches.append((one.wall_time, one.step, one.value))
+        data.loss += batches or losses
     data.loss.sort()
     data.loss = data.loss[:: max(1, len(data.loss) // _POINTS)]
     return data

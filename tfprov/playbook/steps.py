@@ -11,7 +11,7 @@ from tfprov.engine.checkpoints.ungathered import TaskOnHost, gathered_of, holder
 from tfprov.engine.command_checks import refuse_start
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
-from tfprov.engine.monitoring.chief_progress import read_progress
+from tfprov.engine.monitoring.chief_progress import BY_STEP, read_progress
 from tfprov.engine.monitoring.kept_logs import KeptLogs
 from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.observe import observe, plan, refuse_taken
@@ -29,9 +29,6 @@ _KINDS = {
     "deliver": (ActionKind.DELIVER, ActionKind.FETCH),
     "start": (ActionKind.STOP, ActionKind.REMOVE, ActionKind.START),
 }
-
-_BY_STEP = "model.ckpt-"
-"""Begins the names of TensorFlow 1's checkpoints; TensorFlow 2 counts how often it saved, as in `ckpt-3`."""
 
 
 def _plan_step(module: str) -> Callable[[Context, Any, bool], None]:
@@ -173,7 +170,7 @@ def report_lost_steps(
     newest = kept.newest if kept is not None else None
     if (
         newest is None
-        or not newest.prefix.rpartition("/")[2].startswith(_BY_STEP)
+        or not newest.prefix.rpartition("/")[2].startswith(BY_STEP)
         or source != context.chief(observation)
     ):
         return

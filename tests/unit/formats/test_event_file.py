@@ -131,6 +131,21 @@ def test_the_last_record_wins_when_a_lost_ps_sets_training_back() -> None:
     assert progress(file_of(*back, event(118, 411, {}))) == EventProgress(411, 118.0, 10.0, 1.5)
 
 
+def test_epochs_between_batches_as_keras_writes_them_are_no_steps() -> None:
+    graph = event(1, 0, rest=sized(5, b""))
+    first = [event(10, 1, {"batch_loss": 9}), event(11, 2, {"batch_loss": 8}), event(12, 0, {"epoch_loss": 8.5})]
+    second = [event(13, 3, {"batch_loss": 7}), event(14, 4, {"batch_loss": 6}), event(15, 1, {"epoch_loss": 6.5})]
+    iterations = event(15, 4, {"evaluation_loss_vs_iterations": 3})
+    stream = file_of(graph, *first, *second)
+    assert progress(stream) == EventProgress(step=4, wall_time=14, steps_per_second=1, loss=6.5)
+    assert last_step_drop(stream, since=0) is None
+    assert last_step_drop(file_of(*second, *first), since=0) == (4, 1)
+    epochs = file_of(graph, first[2], second[2], iterations)
+    assert progress(epochs) == EventProgress(step=1, wall_time=15, steps_per_second=1 / 3, loss=6.5)
+    assert last_step_drop(epochs, since=0) is None
+    assert last_step_drop(file_of(second[2], iterations, first[2]), since=0) == (1, 0)
+
+
 def test_a_graph_written_at_a_restart_is_no_step() -> None:
     graph = event(200, 0, rest=sized(4, b"graph"))
 

@@ -7,8 +7,7 @@ import pytest
 
 from tests.support.clock import ManualClock
 from tests.support.memory_plays import MemoryPlays
-from tfprov.engine.checkpoints import manifest as manifests
-from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, Manifest
+from tfprov.engine.checkpoints import manifest
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.errors import CombinedError, TaskFailed, Unreachable, Usage
 from tfprov.playbook import verbs
@@ -174,6 +173,17 @@ def test_a_gather_without_a_chief_is_an_error(lab: Lab) -> None:
             verbs.gather(lab.context, path)
 
 
+def test_a_run_without_a_checkpoint_does_not_return_that_of_an_earlier_run(lab: Lab) -> None:
+    lab.up()
+    lab.saves(5)
+    lab.chief.exits(CHIEF, 0)
+    verbs.down(lab.context, discard=False)
+    before = manifest.read(lab.context.target)
+    assert before is not None
+    assert verbs.run_result(lab.context, before.run, 0.0).newest is not None
+    assert verbs.run_result(lab.context, "another", 0.0).newest is None
+
+
 def test_a_run_returns_its_newest_checkpoint_and_how_long_it_took(lab: Lab) -> None:
     clock = ManualClock()
     clock.time = 100.0
@@ -191,19 +201,6 @@ def test_a_run_returns_its_newest_checkpoint_and_how_long_it_took(lab: Lab) -> N
 
 
 # --- wait ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_run_that_saves_nothing_does_not_return_the_checkpoint_of_an_earlier_one(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, INVENTORY.replace("restart: never,", "restart: never, checkpoints: none,"))
-    before = Manifest("lab", "earlier", (GatheredCheckpoint("model.ckpt-7", 7, 7),))
-    lab.context.target.mkdir(parents=True)
-    before.write(lab.context.target)
-    clock = ManualClock()
-    clock.at(30.0, lambda: lab.chief.exits(CHIEF, 0))
-    recorded = replace(lab.context, clock=clock, history=tmp_path / "runs")
-    result = verbs.run(recorded, partial=False, discard=False)
-    assert (bool(result.run), result.newest) == (True, None)
-    assert manifests.read(lab.context.target) == before
 
 
 def test_a_wait_returns_the_chief_once_it_serves_or_is_done(lab: Lab) -> None:

@@ -18,7 +18,7 @@ from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, Manifest
 from tfprov.engine.checkpoints.other_files import copy_others
 from tfprov.engine.checkpoints.shards import REMEDY, Survey, WholeCheckpoint, survey, survey_held, unmerged
 from tfprov.engine.checkpoints.staging import Staging, stays_below
-from tfprov.engine.checkpoints.ungathered import is_new
+from tfprov.engine.checkpoints.ungathered import gathered_manifests, is_new, saved_anew
 from tfprov.engine.checkpoints.verify import Verify
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.task_progress import FILE as PROGRESS
@@ -42,7 +42,7 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class Gathered:
-    """The result of a gather: the `new` checkpoints, and the number and bytes of all copied files.
+    """The result of a gather: the `newest` and the `new` checkpoints of the run, the number and bytes of all copied files.
 
     `listed` are the files at the source, where nothing was copied since it was listed.
     """
@@ -112,12 +112,17 @@ class _Gather:
             surveyed = survey_held(self.context, self.observed, self.look)
         self.explain(surveyed)
         kept = before if before is not None and before.run == self.observed.run else None
-        new, surveyed = self.fetch_new(kept, surveyed)
+        known = gathered_manifests(self.context, self.observed.run) if kept is not None else []
+        if kept is not None and (anew := saved_anew(self.context, surveyed, known)):
+            was = kept.newest.prefix if kept.newest else ""
+            self.context.report.note(f"{self.chief} trains anew: it has saved {anew} since {was} was gathered")
+            kept, known = None, [Manifest(self.context.cluster.name, self.observed.run), *known]
+        new, surveyed = self.fetch_new(known, surveyed)
         others = self.others(surveyed, kept)
         foreign = before is not None and kept is None
         # An earlier run's checkpoints give way to checkpoints, and to other models, only.
         if not new and not (model_files(others) if foreign else others):
-            return Gathered(self.target, before.newest if before else None, listed=surveyed.chief.files)
+            return Gathered(self.target, kept.newest if kept else None, listed=surveyed.chief.files)
         if foreign and before is not None:
             self.context.report.note(manifests.set_aside(self.context.target, before, self.staging.directory))
         after = kept or Manifest(self.context.cluster.name, self.observed.run)
@@ -127,7 +132,8 @@ class _Gather:
         saved = self.accept(new, verify)
         if saved:
             after = self.write_manifest(after, saved)
-        for _ in copy_others(others, surveyed.chief, self.staging, self.target, self.context.report.note):
+        note = self.context.report.note
+        for _ in copy_others(others, surveyed.chief, self.staging, self.target, note=note, verify=verify):
             after = self.write_manifest(after)
         return self.finish(after, saved)
 
@@ -160,7 +166,7 @@ class _Gather:
             raise GatherError(what, fix)
         self.context.report.note(f"{what}; {fix}")
 
-    def fetch_new(self, kept: Manifest | None, surveyed: Survey) -> tuple[list[WholeCheckpoint], Survey]:
+    def fetch_new(self, known: Sequence[Manifest], surveyed: Survey) -> tuple[list[WholeCheckpoint], Survey]:
         """Copy every complete checkpoint that is newer than the gathered ones into the staging directory.
 
         The chief removes old checkpoints while they are copied: then the directories are listed again, and if the newest
@@ -172,7 +178,7 @@ class _Gather:
             self.names = {*surveyed.chief.files, *(name for one in surveyed.whole for name in one.files())}
             self.staging.keep_unfinished(self.names)
             self.staging.resumed = 0
-            wanted = [one for one in surveyed.whole if is_new(one, kept)]
+            wanted = [one for one in surveyed.whole if is_new(one, known)]
             fetched = self._fetch_all(wanted)
             if fetched == wanted:
                 return fetched, surveyed

@@ -77,6 +77,10 @@ class Manifest:
         """Whether a checkpoint has a higher step than the gathered ones of its series."""
         return step_of(prefix) > self._steps.get(series_of(prefix), NO_STEP - 1)
 
+    def is_older(self, prefix: str) -> bool:
+        """Whether a gathered checkpoint of its series has a higher step."""
+        return step_of(prefix) < self._steps.get(series_of(prefix), NO_STEP)
+
     def has_changed(self, name: str, file: File) -> bool:
         """Whether a file on a host differs from the gathered one."""
         entry = self.files.get(name)

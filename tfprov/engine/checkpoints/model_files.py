@@ -19,8 +19,16 @@ from tfprov.engine.checkpoints.ungathered import TaskOnHost, gathered_of
 from tfprov.engine.context import Context
 from tfprov.engine.observe import locate
 from tfprov.errors import GatherError, Usage
-from tfprov.formats.checkpoint import STATE, checkpoints, is_within, last_component, model_files, model_roots
-from tfprov.hosts.base import File, Tree
+from tfprov.formats.checkpoint import (
+    STATE,
+    checkpoints,
+    final_models,
+    is_within,
+    last_component,
+    model_files,
+    model_roots,
+)
+from tfprov.hosts.base import File, OutsideFile, Tree
 from tfprov.model.state import Observation, Observed
 from tfprov.planning.plan_text import join_names
 
@@ -138,15 +146,16 @@ class _PathCopy:
 
 _NAMED = 3
 """How many models a line names; it counts the rest."""
+_DIRECTORY = "TFPROV_CHECKPOINT_DIR"
 _DISCARD = "remove it for good with `tfprov down --discard`"
 
 
 @dataclass(frozen=True)
 class NothingSaved:
-    """A `chief` without a gathered checkpoint. `directory` is its checkpoint directory, as it sees it.
+    """A `chief` without a gathered checkpoint, or with models beside one. `directory` is its checkpoint directory.
 
     `unsaved` are models in that directory, `elsewhere` those that lie in its working directory or its container: both are
-    lost when it is removed. `staying` are models that its host keeps.
+    lost when it is removed. `staying` are models that its host keeps. `gathered`: whether a checkpoint was gathered.
     """
 
     chief: Observed
@@ -154,6 +163,7 @@ class NothingSaved:
     unsaved: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     staying: tuple[str, ...] = ()
+    gathered: bool = False
 
     @property
     def place(self) -> TaskOnHost:
@@ -179,6 +189,8 @@ class NothingSaved:
             )
         bring = f"bring {'it' if len(self.elsewhere) == 1 else 'each'} with `{self.remedy}`"
         what = f"{where}: {self._nothing}, and it has written {_named(self.elsewhere)}"
+        if self.gathered:
+            what = f"{where}: it has written {_named(self.elsewhere)} outside of {_DIRECTORY} ({self.directory})"
         return GatherError(what, f"{bring} and run this again, or {_DISCARD}")
 
     def ended(self) -> GatherError:
@@ -200,30 +212,32 @@ class NothingSaved:
 
     @property
     def _nothing(self) -> str:
-        return f"no checkpoint lies in TFPROV_CHECKPOINT_DIR ({self.directory})"
+        return f"no checkpoint lies in {_DIRECTORY} ({self.directory})"
 
 
 def nothing_saved(
     context: Context, observation: Observation, chosen: Callable[[Observed], bool] = lambda _: True
 ) -> NothingSaved | None:
-    """Return the models of a chief without a gathered checkpoint.
+    """Return the models of a chief without a gathered checkpoint, or the final models that it wrote beside its checkpoints.
 
-    None if it has a gathered checkpoint, is not `chosen`, or saves nothing by its settings; also if its checkpoint
-    directory has a checkpoint, which is a reason of its own to keep it.
+    None if there are none of these, if it is not `chosen`, or saves nothing by its settings; also if its checkpoint
+    directory has a checkpoint that was not gathered, which is a reason of its own to keep it.
     """
     chief = context.chief(observation)
     if chief is None or not chosen(chief) or not context.saves:
         return None
     runtime, kept = context.runtimes[chief.host], gathered_of(context, chief.run)
     if kept is not None and _is_gathered(kept):
-        return None
+        beside = tuple(model_roots(final_models(_lost(runtime.outside.models(chief.task), kept))))
+        where = runtime.checkpoint_dir(chief.task)
+        return NothingSaved(chief, where, elsewhere=beside, gathered=True) if beside else None
     listing = runtime.files(chief.task)  # takes as long as reading the whole container if it is stopped
     names = _names(listing)
     if STATE in names or any(checkpoints(names)):
         return None
     here = [name for name in model_files(listing) if kept is None or kept.has_changed(name, listing[name])]
     written = runtime.outside.models(chief.task)
-    lost = {path: file for path, file in written.items() if not file.lasting and not _is_copied(kept, path, file)}
+    lost = _lost(written, kept)
     if kept is not None and kept.paths and not here and not lost:
         return None  # everything was copied
     return NothingSaved(
@@ -233,6 +247,11 @@ def nothing_saved(
         tuple(model_roots(lost)),
         tuple(model_roots(path for path, file in written.items() if file.lasting and not _is_ours(context, path))),
     )
+
+
+def _lost(written: Mapping[str, OutsideFile], kept: Manifest | None) -> dict[str, OutsideFile]:
+    """Return the models that are lost when their task is removed."""
+    return {path: file for path, file in written.items() if not file.lasting and not _is_copied(kept, path, file)}
 
 
 def _names(listing: Mapping[str, File]) -> list[str]:

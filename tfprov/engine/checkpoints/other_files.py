@@ -3,16 +3,24 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from tfprov.engine.checkpoints.shards import CheckpointDir
 from tfprov.engine.checkpoints.staging import Staging
+from tfprov.engine.checkpoints.verify import Verify
 from tfprov.formats.checkpoint import STATE, checkpoint_state, checkpoints, last_component, parse_state
 from tfprov.hosts import bounds
 
 
-def copy_others(
-    names: Sequence[str], source: CheckpointDir, staging: Staging, target: Path, note: Callable[[str], None]
+def copy_others(  # noqa: PLR0913  where from, where to, and how
+    names: Sequence[str],
+    source: CheckpointDir,
+    staging: Staging,
+    target: Path,
+    *,
+    note: Callable[[str], None],
+    verify: Verify,
 ) -> Iterator[None]:
     """Copy `names` into `target`; yield after each part of many files, so that the manifest can be updated.
 
@@ -31,23 +39,11 @@ def copy_others(
     if copied < len(alone):
         what = f"{len(alone) - copied} of {len(alone)} files beside the checkpoints could not be copied"
         note(f"{what}: {staging.last_error if copied < len(free) else places.reason}")
-    errors, listed = dict[str, str](), _by_folder(source.files)
-    for folder, changed in folders.items():
-        if not all(map(places.is_free, changed)):
-            errors[folder] = places.reason
-        elif not staging.fetch(dict.fromkeys(changed, source)):
-            if staging.lost is not None:
-                raise staging.lost
-            errors[folder] = staging.last_error
-        elif not _is_consistent(text := staging.read_text(f"{folder}/{STATE}", bounds.STATE_FILE), listed[folder]):
-            errors[folder] = f"its `{STATE}` file names no complete checkpoint there"
-        else:
-            named = parse_state(text)
-            if any("/" in path for path in named):  # the directory that the program trained in
-                staging.replace_text(f"{folder}/{STATE}", checkpoint_state(named[0], named))
-            staging.place(changed, target)
-    for folder, error in list(errors.items())[:1]:
-        what = f"{len(errors)} of {len(folders)} folders with a `{STATE}` file could not be copied"
+    listed = _by_folder(source.files)
+    whole = _Folders(source, staging, places, note, verify)
+    errors = {folder: whole.copy(folder, changed, listed[folder]) for folder, changed in folders.items()}
+    for folder, error in [(folder, error) for folder, error in errors.items() if error][:1]:
+        what = f"{sum(map(bool, errors.values()))} of {len(folders)} folders with a `{STATE}` file could not be copied"
         note(f"{what}: {folder}: {error}")
 
 
@@ -86,7 +82,7 @@ class _Places:
     """Tells which files can be put below `target`: a directory may be in the place of a file there, or vice versa."""
 
     def __init__(self, target: Path) -> None:
-        self._target = target
+        self.target = target
         self._free_folders, self._blocked = {""}, dict[str, str]()
         self.reason = ""
         """What is in the way of the last file that cannot."""
@@ -97,7 +93,7 @@ class _Places:
         if name.count("/") <= bounds.NESTED:
             with suppress(OSError):  # of a name that cannot be: copying it tells which
                 reason = self._in_the_way(_folder(name))
-                reason = reason or (f"{self._target / name} is a directory" if (self._target / name).is_dir() else "")
+                reason = reason or (f"{self.target / name} is a directory" if (self.target / name).is_dir() else "")
         self.reason = reason or self.reason
         return not reason
 
@@ -105,10 +101,53 @@ class _Places:
         """Return which file is in the place of `folder` or of one above it; an empty text if there is none."""
         if folder not in self._free_folders and folder not in self._blocked:
             parts = folder.split("/")
-            above = (self._target.joinpath(*parts[:number]) for number in range(1, len(parts) + 1))
+            above = (self.target.joinpath(*parts[:number]) for number in range(1, len(parts) + 1))
             blocking = next((path for path in above if path.exists() and not path.is_dir()), None)
             if blocking is None:
                 self._free_folders.add(folder)
             else:
                 self._blocked[folder] = f"{blocking} is a file"
         return self._blocked.get(folder, "")
+
+
+@dataclass(frozen=True)
+class _Folders:
+    """Copies folders with a `checkpoint` file, each as a whole."""
+
+    source: CheckpointDir
+    staging: Staging
+    places: _Places
+    note: Callable[[str], None]
+    verify: Verify
+
+    def copy(self, folder: str, changed: Sequence[str], listed: Sequence[str]) -> str:
+        """Copy the `changed` files of a folder; return why it is not copied, or an empty text.
+
+        A damaged checkpoint does not replace what was gathered before. Raises Unreachable for a lost host.
+        """
+        if not all(map(self.places.is_free, changed)):
+            return self.places.reason
+        if not self.staging.fetch(dict.fromkeys(changed, self.source)):
+            if self.staging.lost is not None:
+                raise self.staging.lost
+            return self.staging.last_error
+        state = f"{folder}/{STATE}"
+        if not _is_consistent(text := self.staging.read_text(state, bounds.STATE_FILE), listed):
+            return f"its `{STATE}` file names no complete checkpoint there"
+        named = parse_state(text)
+        if damage := self.damage(folder, changed, named):
+            if (self.places.target / state).exists():
+                return damage
+            self.note(f"{folder}: {damage}; it was copied as it is")
+        if any("/" in path for path in named):  # the directory that the program trained in
+            self.staging.replace_text(state, checkpoint_state(named[0], named))
+        self.staging.place(changed, self.places.target)
+        return ""
+
+    def damage(self, folder: str, copied: Sequence[str], named: Sequence[str]) -> str:
+        """Return what is wrong with the newest checkpoint of a folder, if it was copied; an empty text if nothing is."""
+        newest = last_component(named[0]) if named else ""
+        if not any(one.whole and one.prefix == newest for one in checkpoints(map(last_component, copied))):
+            return ""
+        verdict = self.verify([self.staging.directory / folder / newest]).get(newest)
+        return f"{newest} is damaged: {verdict.error}" if verdict is not None and verdict.error else ""

@@ -25,8 +25,13 @@ from tfprov.hosts.base import NO_FILES
 from tfprov.model.cluster import Task
 from tfprov.model.plan import ActionKind
 from tfprov.model.state import Observation, Observed, State
+from tfprov.planning.plan_text import join_names
 
 _CHUNK = 1024 * 1024
+_NAMED = 3
+"""Folders with checkpoints that are named; the rest is counted."""
+_SAVED_MODEL = "variables.index"
+"""The index of a SavedModel, which is no checkpoint to go on from."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,12 @@ def _check_elsewhere(chief: Observed, look: Survey, step: int) -> None:
 
 def no_checkpoint_error(context: Context) -> Usage:
     """Return the error for `--resume` without a gathered checkpoint."""
+    manifest = check_target(context)
+    names = [name.rpartition("/") for name in manifest.files if name.endswith(".index")] if manifest else []
+    if folders := sorted({folder for folder, _, name in names if folder and name != _SAVED_MODEL}):
+        what = f"nothing to resume from: {context.target} has checkpoints in {join_names(folders, _NAMED)} only, and"
+        fix = "let the program save there, or start without `--resume`"
+        return Usage(f"{what} `--resume` restores those of the checkpoint directory itself", fix)
     what = f"nothing to resume from: {context.target} has no checkpoint"
     return Usage(what, "start without `--resume`, or set `checkpoints.to` to where one was gathered")
 

@@ -1,16 +1,21 @@
 """Checkpoints on hosts that were not gathered: the reason to keep a task."""
 
-from collections.abc import Callable, Collection, Iterator
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import Manifest
 from tfprov.engine.checkpoints.shards import Survey, WholeCheckpoint, survey
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
-from tfprov.errors import GatherError
+from tfprov.errors import GatherError, HostError
 from tfprov.formats.checkpoint import step_of
 from tfprov.model.state import Observation, Observed
+
+_CHUNK = 256 * 1024
+"""Bytes of an index read at a time."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,11 @@ def unsaved(context: Context, holder: Observed, observation: Observation | None 
     newest and that lacks files: it must not be removed by mistake.
     """
     look = survey(context, holder, lambda: observation or observe(context))
-    kept = gathered_of(context, holder.run)
-    new = [one for one in look.whole if is_new(one, kept)]
+    known = gathered_manifests(context, holder.run)
+    if saved_anew(context, look, known):
+        known.insert(0, Manifest(context.cluster.name, holder.run))
+    kept = known[0] if known else None
+    new = [one for one in look.whole if is_new(one, known)]
     torn = [prefix for prefix in look.named[:1] if look.find(prefix) is None]
     doubtful = [
         prefix for prefix in dict.fromkeys([*look.doubtful, *torn]) if kept is None or step_of(prefix) > kept.step
@@ -44,6 +52,12 @@ def unsaved(context: Context, holder: Observed, observation: Observation | None 
 
 def gathered_of(context: Context, run: str) -> Manifest | None:
     """Return the manifest of a run, which may have been set aside for another run; None if nothing of it was gathered."""
+    return next(iter(gathered_manifests(context, run)), None)
+
+
+def gathered_manifests(context: Context, run: str) -> list[Manifest]:
+    """Return the manifests of a run: that of the gather directory, then those set aside."""
+    every: list[Manifest] = []
     number, directory = 0, context.target
     while number == 0 or directory.exists():
         try:
@@ -51,10 +65,55 @@ def gathered_of(context: Context, run: str) -> Manifest | None:
         except GatherError:  # unreadable: count nothing as gathered
             saved = None
         if saved is not None and saved.cluster == context.cluster.name and saved.run == run:
-            return saved
+            every.append(saved)
         number += 1
         directory = manifests.aside(context.target, number)
-    return None
+    return every
+
+
+def saved_anew(context: Context, look: Survey, known: Sequence[Manifest]) -> str:
+    """Return a checkpoint by which the chief's training began anew in its run, as a program does that restores nothing.
+
+    It has a lower step than a gathered one, and is the chief's newest, or was gathered with another content. Empty text
+    if there is none. A former chief may be behind.
+    """
+    chief, holder = context.cluster.chief, look.chief.holder
+    if not known or (holder.task, holder.host) != (chief.name, chief.host):
+        return ""
+    for one in look.whole:
+        prefix = one.checkpoint.prefix
+        if one.checkpoint.step < 0 or not known[0].is_older(prefix) or _is_among(one, known[1:]):
+            continue
+        if _differs(one, known[0]) if _index(one) in known[0].files else prefix in look.named[:1]:
+            return prefix
+    return ""
+
+
+def _index(one: WholeCheckpoint) -> str:
+    return f"{one.checkpoint.prefix}.index"
+
+
+def _is_among(one: WholeCheckpoint, earlier: Sequence[Manifest]) -> bool:
+    """Whether a checkpoint was gathered as it is before its training began anew."""
+    return any(not kept.has_changed(_index(one), one.place.files[_index(one)]) for kept in earlier)
+
+
+def _differs(one: WholeCheckpoint, kept: Manifest) -> bool:
+    """Whether a gathered checkpoint was saved again with other tensors, whose checksums are in its index.
+
+    Of a restored one, only the time of its files differs.
+    """
+    index = _index(one)
+    if not kept.has_changed(index, one.place.files[index]):
+        return False
+    digest = hashlib.sha256()
+    try:
+        with one.place.open(index) as stream:
+            for chunk in iter(partial(stream.read, _CHUNK), b""):
+                digest.update(chunk)
+    except HostError:  # removed since it was listed
+        return False
+    return digest.hexdigest() != kept.files[index].sha256
 
 
 def _holders(look: Survey, doubtful: list[str], new: list[WholeCheckpoint]) -> tuple[Observed, ...]:
@@ -64,13 +123,21 @@ def _holders(look: Survey, doubtful: list[str], new: list[WholeCheckpoint]) -> t
     return tuple(by_place.values())
 
 
-def is_new(one: WholeCheckpoint, kept: Manifest | None) -> bool:
-    """Whether a checkpoint is newer than the gathered ones of its series; without a step, whether its files changed."""
-    if kept is None:
+def is_new(one: WholeCheckpoint, known: Sequence[Manifest]) -> bool:
+    """Whether a checkpoint is newer than the gathered ones of its series; without a step, whether its files changed.
+
+    The newest one of its series is new, too, if it was saved again with other tensors.
+    """
+    if not known:
         return True
-    if one.checkpoint.step >= 0:
-        return kept.is_newer(one.checkpoint.prefix)
-    return any(kept.has_changed(name, place.files[name]) for name, place in one.files().items())
+    kept, prefix = known[0], one.checkpoint.prefix
+    if _is_among(one, known[1:]):
+        return False
+    if one.checkpoint.step < 0:
+        return any(kept.has_changed(name, place.files[name]) for name, place in one.files().items())
+    if kept.is_newer(prefix):
+        return True
+    return _index(one) in kept.files and not kept.is_older(prefix) and _differs(one, kept)
 
 
 _CHIEFS = ("chief/0", "worker/0")

@@ -19,6 +19,8 @@ _MOST = 2 * 1024 * 1024
 _STEPS = re.compile(r"--?(?:train_steps|training_steps|max_steps|num_steps)=(\d{1,18})")
 _CHECKPOINTS = "checkpoints"
 """The source of the progress of a chief without event files."""
+BY_STEP = "model.ckpt-"
+"""Begins the names of TensorFlow 1's checkpoints; TensorFlow 2 counts how often it saved, as in `ckpt-3`."""
 _SLACK = 1024 * 1024
 """Bytes that a file may grow by, between its listing and its reading."""
 
@@ -27,7 +29,8 @@ _SLACK = 1024 * 1024
 class Reached:
     """The chief's progress by its files. `source` is the directory of the event file, or _CHECKPOINTS.
 
-    `saved` is the step of the checkpoint that was written last, and when, by the host's clock.
+    `saved` is the step of the checkpoint that was written last, and when, by the host's clock; beside an event file, of one
+    whose number is a step.
     `progress` is what the event file says, `file` its name and `size` its bytes; None where there are checkpoints only.
     """
 
@@ -72,14 +75,14 @@ def read_reached(context: Context, observation: Observation, files: Mapping[str,
         events = [(file.modified, name, file.size) for name, file in listed.items() if ".tfevents." in name]
         for _, name, size in sorted(events, reverse=True):
             if (read := progress(tail_of(runtime, chief.task, name, size), _MOST)) is not None:
-                return Reached(read.step, name.rpartition("/")[0], read, name, size, saved)
+                return Reached(read.step, name.rpartition("/")[0], read, name, size, _last_saved(listed, BY_STEP))
     except HostError:  # the file was removed after the listing
         return None
     return Reached(saved[0], _CHECKPOINTS, saved=saved) if saved is not None else None
 
 
-def _last_saved(files: Mapping[str, File]) -> tuple[int, float] | None:
-    whole = [one for one in checkpoints(files) if one.whole and one.step >= 0]
+def _last_saved(files: Mapping[str, File], prefix: str = "") -> tuple[int, float] | None:
+    whole = [one for one in checkpoints(files) if one.whole and one.step >= 0 and one.prefix.startswith(prefix)]
     written = [(files[f"{one.prefix}.index"].modified, one.step) for one in whole]
     return max(written)[::-1] if written else None
 

@@ -31,6 +31,7 @@ _TENSORFLOW = (
 _RUNTIME = "the image has tfprov's runtime only with `code`: set `code`, or add `pip install tfprov` to the image"
 _MODULE = "install the module where the task runs: with pip, or with a line in the Dockerfile"
 _SCRIPT = "`command:` names a script that `code:` does not have"
+_COMMAND_MODULE = "`command:` names a module that neither `code:` nor the Python of the task has"
 _READY = (
     "a program that serves on no port needs `ready: start`, and one that takes longer to serve a larger `start_timeout`"
 )
@@ -60,6 +61,7 @@ KNOWN_CAUSES: tuple[tuple[str, str], ...] = (
     (r"No module named '?tfprov\b", _RUNTIME),
     (r"No module named '", _MODULE),
     (r"can't open file '", _SCRIPT),
+    (r"\bpython[\d.]*: No module named ", _COMMAND_MODULE),
     (r"does not serve on ", _READY),
     (r"[Aa]ddress already in use", _PORT),
     (r"No space left on device", _ROOM),

@@ -159,6 +159,8 @@ class _Training:
     step_drops: StepDrops = field(default_factory=StepDrops)
     present: dict[tuple[str, str], float] = field(default_factory=dict)
     """When each task was there last, by its name and its host; without those that were reported as gone."""
+    ended: dict[tuple[str, str], float] = field(default_factory=dict)
+    """When each ps that ended by itself was first seen so."""
 
     def look(self) -> bool:
         """Look once; return whether the training is done."""
@@ -171,6 +173,7 @@ class _Training:
         for observed in [chief] if chief.finished else self.seen.containers():
             if line := idle_end(self.context, observed):
                 self.context.report.note(line)
+        self.report_ended_ps(chief)
         self.monitor.look(self.seen)
         if self.context.clock.now() >= self.next_progress:
             self.report_progress()
@@ -210,6 +213,19 @@ class _Training:
                 del self.present[task, host]
                 text = f"{task} on {host} is not there any more: somebody has removed it"
                 self.context.report.incident(IncidentKind.TASK_FAILED, text, task=task, host=host)
+
+    def report_ended_ps(self, chief: Observed) -> None:
+        """Report a ps that ended by itself, for which TensorFlow waits without an error."""
+        now = self.context.clock.now()
+        for ps in (one for one in self.seen.containers() if one.task.startswith("ps/") and one.finished):
+            place = ps.task, ps.host
+            if now - self.ended.setdefault(place, now) < STANDSTILL or chief.finished or place in self.context.noted:
+                continue
+            self.context.noted.add(place)
+            why = "a ps has to serve until the training ends"
+            self.context.report.note(
+                f"{ps.task} on {ps.host} has ended with exit code 0, and {chief.task} still runs: {why}"
+            )
 
     def end_of_training(self, error: TaskFailed) -> TaskFailed:
         """Return `error` with what the training has lost for good, where that is not its chief."""

@@ -106,6 +106,7 @@ class Supervisor:
             if self.pause():
                 self.record("exited", stopped=True)
                 return
+            self.end_line()
 
     def start(self) -> Process | None:
         """Start the process; on failure record the reason and return None."""
@@ -128,6 +129,13 @@ class Supervisor:
             return None
         self.record("running", pid=process.pid, identity=identity(process.pid), started_at=time.time(), exit_code=None)
         return process
+
+    def end_line(self) -> None:
+        """End the last line of the log, such as a progress bar, which the next run would go on with."""
+        with contextlib.suppress(OSError), self.directory.log.open("r+b") as log:
+            log.seek(-1, os.SEEK_END)
+            if log.read(1) != b"\n":
+                log.write(b"\n")
 
     def prepare_child(self) -> None:
         """Restore signal mask and umask in the child process."""

@@ -8,6 +8,7 @@ import os
 import resource
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -59,7 +60,9 @@ class Fixture:
         prefix = f"model.ckpt-{step}"
         self.host.now += 1
         self.host.saves("worker/0", f"{prefix}.data-00000-of-00001", content + str(step).encode())
-        self.host.saves("worker/0", f"{prefix}.index", b"index of " + prefix.encode())
+        self.host.saves(
+            "worker/0", f"{prefix}.index", b"index of " + prefix.encode() + content.removeprefix(b"weights")
+        )
         self.host.saves("worker/0", "checkpoint", f'model_checkpoint_path: "/elsewhere/{prefix}"\n'.encode())
 
     def gather(self, verdicts: Mapping[str, Verification] | None = None) -> list[str]:
@@ -120,10 +123,82 @@ def test_a_chief_that_holds_only_an_empty_shell_is_an_error_with_the_remedy(chie
 def test_nothing_older_ever_takes_the_place_of_something_newer(chief: Fixture) -> None:
     chief.saves(200)
     chief.gather()
-    chief.new_run("run-1")  # the same training, back from an older checkpoint
+    chief.new_run("run-1")  # a former chief of the same training, which was cut off
     chief.saves(100)
-    assert chief.gather() == []
+    (seen,) = observe(chief.context).containers()
+    elsewhere = replace(chief.context, cluster=Cluster("linear", (replace(CHIEF, host="h2"),)))
+    assert unsaved(elsewhere, seen) is None
+    assert gather(elsewhere, lambda _: {}, source=seen).new == ()
     assert chief.latest() == "model.ckpt-200"
+
+
+@pytest.mark.parametrize("removed", [False, True], ids=["earlier ones are left", "earlier ones are removed"])
+@pytest.mark.parametrize("state", [False, True], ids=["without a state file", "with a state file"])
+def test_a_training_that_began_anew_in_its_run_is_gathered_beside_the_earlier_one(
+    chief: Fixture, *, removed: bool, state: bool
+) -> None:
+    for step in (100, 200, 300):
+        chief.saves(step)
+    chief.gather()
+    if removed:  # as a CheckpointManager does
+        chief.new_run("run-1")
+    saved = (100, 150) if state else (100,)
+    for step in saved:
+        chief.saves(step, b"anew")
+    if not state:
+        chief.host.saves("worker/0", "checkpoint", b"")
+    (seen,) = observe(chief.context).containers()
+    lost = unsaved(chief.context, seen)
+    assert lost is not None
+    assert lost.prefix == f"model.ckpt-{saved[-1]}", "down does not remove it"
+    assert chief.gather() == [f"model.ckpt-{step}" for step in saved]
+    assert chief.latest() == f"model.ckpt-{saved[-1]}"
+    assert parse_state((chief.target.with_name("linear.1") / "checkpoint").read_text())[0] == "model.ckpt-300"
+    first, second = chief.report.notes
+    assert first.startswith("worker/0 trains anew: it has saved model.ckpt-1")
+    assert first.endswith("0 since model.ckpt-300 was gathered")
+    assert second.startswith(f"{chief.target} held an earlier run (step 300)")
+    assert unsaved(chief.context, seen) is None
+    assert chief.gather() == [], "what is left of the earlier training does not come again"
+    chief.saves(200, b"anew")
+    assert chief.gather() == ["model.ckpt-200"]
+
+
+def test_the_newest_checkpoint_comes_again_if_it_was_saved_again_with_other_tensors(chief: Fixture) -> None:
+    chief.saves(100)
+    chief.saves(200)
+    chief.gather()
+    chief.saves(200)  # as a session does when it is created
+    assert chief.gather() == []
+    chief.saves(200, b"other")
+    (seen,) = observe(chief.context).containers()
+    assert unsaved(chief.context, seen) is not None
+    assert chief.gather() == ["model.ckpt-200"]
+    assert (chief.target / "model.ckpt-200.data-00000-of-00001").read_bytes() == b"other200"
+    assert "model.ckpt-100.index" in chief.names()
+    assert chief.gather() == []
+
+
+class Forgetful(MemoryRuntime):
+    """A host on which one index was removed since it was listed, if `removed` is set."""
+
+    removed = ""
+
+    def open(self, task: str, name: str) -> BinaryIO:
+        if name == self.removed:
+            raise HostError(self.host, f"no such file: {name}")
+        return super().open(task, name)
+
+
+def test_a_checkpoint_that_is_removed_while_it_is_compared_is_not_new(tmp_path: Path) -> None:
+    chief = Fixture(tmp_path, host := Forgetful("h1"))
+    chief.saves(100)
+    chief.saves(200)
+    chief.gather()
+    host.removed = "model.ckpt-100.index"
+    chief.saves(100, b"anew")
+    chief.host.saves("worker/0", "checkpoint", b'model_checkpoint_path: "model.ckpt-200"\n')
+    assert chief.gather() == []
 
 
 def test_checkpoints_that_count_epochs_are_gathered_beside_those_that_count_steps(chief: Fixture) -> None:
@@ -157,6 +232,14 @@ def test_another_training_of_the_same_cluster_moves_the_first_aside(chief: Fixtu
     assert chief.latest() == "model.ckpt-50"
     aside = chief.target.with_name("linear.1")
     assert {path.name: path.read_bytes() for path in aside.iterdir()} == before
+
+
+def test_a_run_that_saved_nothing_has_no_newest_checkpoint_beside_an_earlier_run(chief: Fixture) -> None:
+    chief.saves(400)
+    chief.gather()
+    chief.new_run("run-2")
+    assert gather(chief.context, lambda _: {}).newest is None
+    assert chief.latest() == "model.ckpt-400"
 
 
 def test_a_target_that_is_a_link_to_a_disk_stays_one(chief: Fixture, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -246,6 +329,24 @@ def test_the_best_checkpoint_comes_whole_or_not_at_all(chief: Fixture) -> None:
     chief.gather()
     assert parse_state((chief.target / "best/checkpoint").read_text()) == ["model.ckpt-300"]
     assert (chief.target / "best/model.ckpt-300.index").read_bytes() == b"300 index"
+
+
+def test_a_damaged_checkpoint_in_a_folder_is_reported_and_replaces_nothing(chief: Fixture) -> None:
+    damaged = {
+        "model.ckpt-100": Verification(0, "tensor w: damaged"),
+        "model.ckpt-200": Verification(0, "tensor w: damaged"),
+    }
+    keeps_best(chief, 100, named=100)
+    chief.gather(damaged)
+    assert chief.report.notes == ["best: model.ckpt-100 is damaged: tensor w: damaged; it was copied as it is"]
+    assert "best/model.ckpt-100.index" in chief.names()
+    keeps_best(chief, 200, named=200)
+    chief.gather(damaged)
+    what = "1 of 1 folders with a `checkpoint` file could not be copied: best: model.ckpt-200 is damaged: tensor w: damaged"
+    assert chief.report.notes[1:] == [what]
+    assert parse_state((chief.target / "best/checkpoint").read_text()) == ["model.ckpt-100"]
+    chief.gather({})
+    assert parse_state((chief.target / "best/checkpoint").read_text()) == ["model.ckpt-200"]
 
 
 def test_the_best_checkpoint_is_named_without_the_directory_it_was_trained_in(chief: Fixture) -> None:

@@ -91,6 +91,11 @@ KEPT = (
     "bring {} with `tfprov gather --path {}` and run this again, or remove it for good with `tfprov down --discard`"
 )
 KEPT_OUT = KEPT.format("out", "it", "out")
+NINE = ("m-9.index", "m-9.data-00000-of-00001")
+KEPT_TOO = (
+    "worker/0 on h2 is kept: it has written {} outside of TFPROV_CHECKPOINT_DIR (/memory/h2/worker/0); "
+    "bring it with `tfprov gather --path {}` and run this again, or remove it for good with `tfprov down --discard`"
+)
 ROWS: Mapping[str, Row] = {
     "run, nothing at all": Row("run", "is done", error=NO_MODEL),
     "run, other files": Row("run", "is done", elsewhere=("notes.txt", "x.index"), here=("events.out",), error=NO_MODEL),
@@ -106,6 +111,26 @@ ROWS: Mapping[str, Row] = {
     "run, a checkpoint where it belongs": Row(
         "run", "is done", here=("m-9.index", "m-9.data-00000-of-00001"), elsewhere=WEIGHTS
     ),
+    "run, a final model beside its checkpoints": Row(
+        "run",
+        "is done",
+        here=NINE,
+        elsewhere=("a.npz", "x.keras"),
+        error=KEPT_TOO.format("x.keras", "x.keras"),
+        kept=True,
+    ),
+    "down, a final model beside its checkpoints": Row(
+        "down",
+        "runs",
+        here=("epoch1.keras",),
+        elsewhere=("out/saved_model.pb", "out/variables/variables.index"),
+        error=KEPT_TOO.format("out", "out"),
+        kept=True,
+    ),
+    "run, models that stay on the host beside its checkpoints": Row(
+        "run", "is done", here=NINE, elsewhere=("/root/best.keras",)
+    ),
+    "run, a final model, discarded": Row("run", "is done", here=NINE, elsewhere=("x.keras",), discard=True),
     "run, none is expected": Row("run", "is done", elsewhere=WEIGHTS, settings=("tfprov.checkpoints=none",)),
     "run, discarded": Row("run", "is done", elsewhere=WEIGHTS, discard=True),
     "run, it failed": Row("run", "fails", error="worker/0: exited with code 1"),
@@ -202,6 +227,18 @@ def test_a_path_that_leads_out_is_refused(path: str) -> None:
         check_path(path)
 
 
+def test_a_final_model_beside_gathered_checkpoints_is_brought_before_the_chief_is_removed(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    for path in NINE:
+        lab.host.saves(CHIEF, path, b"weights")
+    lab.host.writes(CHIEF, "final.keras", b"model")
+    assert "outside of TFPROV_CHECKPOINT_DIR" in lab.play("run", 0)
+    copy_path(lab.context, "final.keras")
+    assert lab.play("down") == ""
+    assert lab.left == []
+    assert {"final.keras", *NINE} <= {path.name for path in lab.target.iterdir()}
+
+
 def test_models_are_known_by_their_names() -> None:
     files = {
         "a.keras": "a.keras",
@@ -216,8 +253,16 @@ def test_models_are_known_by_their_names() -> None:
         "f/checkpoint": "f",
         "f/model.ckpt-1.meta": None,
         "g.ckpt": "g.ckpt",
+        "h/model-00001-of-00002.safetensors": "h/model-00001-of-00002.safetensors",
+        "h/model.tflite": "h/model.tflite",
+        "h/model.onnx": "h/model.onnx",
+        "orbax/10/_CHECKPOINT_METADATA": "orbax/10",
+        "orbax/10/default/manifest.ocdbt": "orbax/10",
+        "orbax/10/default/d/0a1b": None,
+        "single/manifest.ocdbt": "single",
         ".keras/datasets/mnist.npz": None,
         "/opt/site-packages/keras/w.h5": None,
+        "/tmp/tfhub_modules/0a1b/saved_model.pb": None,
         "/x.pth": "/x.pth",
     }
     assert model_files(files) == sorted(name for name, root in files.items() if root)

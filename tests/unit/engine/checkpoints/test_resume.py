@@ -431,6 +431,20 @@ def test_what_is_wrong_with_a_gathered_file_is_reported_with_what_to_do(
     assert str(raised.value) == f"{path} {expected}; put a copy of it back, or start without `--resume`"
 
 
+def test_checkpoints_in_folders_alone_are_named_as_what_is_not_resumed(tmp_path: Path) -> None:
+    split = resumed(tmp_path)
+    split.target.mkdir()
+    names = ["backup/chief/ckpt-4.index", "train/ckpt-1.index", "export/5/variables/variables.index", "notes.index/a"]
+    files = {name: manifests.GatheredFile("", 1, 1.0) for name in names}
+    manifests.Manifest("split", "run-1", files=files).write(split.target)
+    with pytest.raises(Usage) as raised:
+        run_up(split.context)
+    assert str(raised.value) == (
+        f"nothing to resume from: {split.target} has checkpoints in backup/chief, train only, and `--resume` restores "
+        "those of the checkpoint directory itself; let the program save there, or start without `--resume`"
+    )
+
+
 def test_why_nothing_can_be_resumed_is_reported_with_what_to_do(tmp_path: Path) -> None:
     split = resumed(tmp_path)
     with pytest.raises(Usage) as raised:

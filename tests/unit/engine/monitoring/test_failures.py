@@ -42,6 +42,8 @@ CAUSES = {
     "ModuleNotFoundError: No module named 'pandas'": "with pip",
     "(ModuleNotFoundError: No module named 'tfprov')": "set `code`",
     "python: can't open file '/w/trian.py': [Errno 2] No such file or directory": "`command:`",
+    "/opt/venv/bin/python3: No module named trian": "a module that",
+    "python: No module named pkg.__main__; 'pkg' is a package and cannot be directly executed": "a module that",
     "does not serve on 10.0.0.1:2222 after 120 s": "`ready: start`",
     "OSError: [Errno 98] Address already in use": "`port`",
     "OSError: [Errno 28] No space left on device": "disk",

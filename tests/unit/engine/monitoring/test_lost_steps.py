@@ -28,11 +28,11 @@ def at(lab: MemoryLab, *steps: int, file: str = "events.out.tfevents.1", time: f
     return writes
 
 
-def saves(lab: MemoryLab, step: int) -> Callable[[], None]:
+def saves(lab: MemoryLab, step: int, name: str = "model.ckpt") -> Callable[[], None]:
     def save() -> None:
         lab.hosts["h2"].now += 1
         for part in ("data-00000-of-00001", "index"):
-            lab.hosts["h2"].saves("worker/0", f"model.ckpt-{step}.{part}", b"x")
+            lab.hosts["h2"].saves("worker/0", f"{name}-{step}.{part}", b"x")
 
     return save
 
@@ -87,6 +87,9 @@ def test_a_training_that_falls_back_is_reported_once_and_only_after_a_task_fell(
             # a program that counts anew with each epoch, an evaluator beside it, a chief that goes on where it was
             "": [at(lab, 900), pause, at(lab, 3), pause, at(lab, 2, file="eval/events.out.tfevents.1"), pause],
             "  ": [at(lab, 375, 2, 375), pause, falls(lab), at(lab, 375, 2, 375, 400), pause, pause],
+            # a program of TensorFlow 2, whose checkpoints count how often it saved
+            "   ": [at(lab, 50), saves(lab, 5, "ckpt"), pause, falls(lab), saves(lab, 6, "ckpt"), pause, pause],
+            "7 -> 2": [saves(lab, 7, "ckpt"), pause, falls(lab), saves(lab, 2, "ckpt"), pause],
             " ": [at(lab, 900), pause, falls(lab), at(lab, 901, file=newer), pause],
         }
 

@@ -32,7 +32,7 @@ def observe(context: Context, *, tolerant: bool = False, hosts: Collection[str] 
         if context.tolerant or not needs(context, host):
             context.unresponsive[host] = error
             _note_skipped(context, error)
-    observation = Observation(states, context.ready(), skipped | failed)
+    observation = Observation(states, context.ready(), skipped | failed).without_aliases(context.left)
     context.report.observed(observation.containers())
     return observation
 

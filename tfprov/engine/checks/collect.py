@@ -14,7 +14,7 @@ from tfprov.engine.image_artifacts import Layered, Named
 from tfprov.errors import DeliveryError, HostError, Unreachable
 from tfprov.hosts.collect_facts import available_images, survey
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries
-from tfprov.hosts.facts import HostFacts
+from tfprov.hosts.facts import EngineFacts, HostFacts
 from tfprov.hosts.machine import Machine, SSHMachine
 from tfprov.hosts.ssh.host import SSHHost
 from tfprov.hosts.ssh.host_keys import UnknownHostKey
@@ -102,8 +102,13 @@ class Collected:
             yield gone(host, answer) if has_left else lost(host, answer)
         elif not has_left:
             yield from judge(answer, self.part(host), self.context.cluster)
-        elif answer.engine is not None:
+        elif answer.engine is not None and not self._is_alias(answer.engine):
             yield from strays(host, answer.engine, self.context.cluster)
+
+    def _is_alias(self, left: EngineFacts) -> bool:
+        """Whether the engine of a host that left has a container of a host of the inventory: it is that host."""
+        present = [facts.engine for host, facts in self.facts.items() if facts.engine and host not in self.context.left]
+        return any(container in engine.containers for engine in present for container in left.containers)
 
     def _compared(self) -> dict[str, Finding]:
         left = self.context.left

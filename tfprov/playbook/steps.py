@@ -221,7 +221,7 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
         for place in kept:
             logs.keep(*place)
         logs.report()
-        errors += clean(context, observation)
+        errors += clean(context, observation, discard=discard)
     fix = "run `tfprov gather`, or remove it for good with `tfprov down --discard`"
     errors += [
         GatherError(f"{holder.task} on {holder.host} was kept: its checkpoint {prefix} is not gathered", fix)

@@ -141,6 +141,42 @@ def task_volume(engine: Engine, cluster: str, task: str) -> Iterator[str]:
         raise
 
 
+def remove_orphans(engine: Engine, cluster: str, *, discard: bool) -> None:
+    """Remove volumes of tasks without a container. Raises HostError for those that may have checkpoints, unless `discard`.
+
+    tfprov removes a container with its volumes; somebody else removed these, as with `docker rm` or `container prune`.
+    """
+    listed, answer = engine.ask(containers_path(), volumes_path(label=[f"{CLUSTER}={cluster}", TASK]))
+    mounted = {mount.get("Name") for item in listed for mount in item.get("Mounts") or ()}
+    orphans = {
+        str(item["Name"]): str(item["Labels"][TASK])
+        for item in answer.get("Volumes") or ()
+        if item["Name"] not in mounted
+    }
+    if not orphans:
+        return
+    with engine.errors():
+        filled = frozenset() if discard else _volumes_with_files(engine)
+        kept = [name for name, task in orphans.items() if name in filled and _may_save(task)]
+        for name in orphans.keys() - kept:
+            engine.api.remove_volume(name)
+    if kept:
+        which = f"the volume {kept[0]} has" if len(kept) == 1 else f"the volumes {', '.join(kept)} have"
+        what = f"{which} files of a task whose container somebody removed"
+        raise HostError(engine.host, what, "`tfprov up` starts it with them; or remove them: `tfprov down --discard`")
+
+
+def _volumes_with_files(engine: Engine) -> frozenset[str]:
+    """Return the names of the volumes that are not known to be empty."""
+    listed = engine.api.df().get("Volumes") or ()
+    return frozenset(item["Name"] for item in listed if (item.get("UsageData") or {}).get("Size") != 0)
+
+
+def _may_save(task: str) -> bool:
+    """Whether a task may be one that saves checkpoints: a chief, or a ps with its shards."""
+    return task == "worker/0" or task.partition("/")[0] in ("chief", "ps")
+
+
 def create_container(  # noqa: PLR0913  what a container consists of
     engine: Engine,
     cluster: str,

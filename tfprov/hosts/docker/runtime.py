@@ -191,9 +191,10 @@ class DockerRuntime:
         """See Runtime."""
         return self._data().remove_unused_data(keep)
 
-    def clean(self, keep: Collection[str] = ()) -> None:
+    def clean(self, keep: Collection[str] = (), *, discard: bool = False) -> None:
         """See Runtime. Images stay for the next start; `image prune` removes them."""
         self._data().clean(keep)
+        preconditions.remove_orphans(self.engine, self.cluster, discard=discard)
 
     def files(self, task: str) -> Mapping[str, File]:
         """See Runtime."""

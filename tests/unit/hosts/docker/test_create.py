@@ -1,7 +1,7 @@
 """A container in the place of another, and what a start that an engine refuses leaves."""
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from tfprov.hosts.docker import secret_files
 from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.docker.engine_errors import engine_errors
 from tfprov.hosts.docker.inspection import TaskContainers
-from tfprov.hosts.docker.preconditions import create_container, task_volume
+from tfprov.hosts.docker.preconditions import create_container, remove_orphans, task_volume
 from tfprov.model.state import DockerOptions
 
 NAME = "tfprov-lab-worker-0"
@@ -55,6 +55,13 @@ class FakeEngine:
 
     def create_volume(self, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
         return {"Name": name, "Labels": self.volumes.setdefault(name, dict(labels))}
+
+    def ask(self, *_: str) -> list[Any]:
+        listed = [{"Name": name, "Labels": labels} for name, labels in self.volumes.items()]
+        return [[{"Id": "x", "Mounts": [{"Type": "bind"}, {"Name": "mounted"}]}], {"Volumes": listed}]
+
+    def df(self) -> dict[str, Any]:
+        return {"Volumes": [{"Name": name, "UsageData": {"Size": VOLUMES[name][1]}} for name in self.volumes]}
 
     def remove_volume(self, name: str) -> None:
         if "new" in self.containers:
@@ -119,6 +126,36 @@ def test_a_foreign_volume_is_refused() -> None:
     with pytest.raises(HostError, match=f"the volume {VOLUME} is not ours"):
         create(fake)
     assert fake.containers == {}
+
+
+VOLUMES = {  # and the size of what is in each; -1 is unknown
+    "ps": ("ps/0", 0),
+    "chief": ("worker/0", 500),
+    "ps-shard": ("ps/1", -1),
+    "progress": ("worker/1", 500),
+    "mounted": ("evaluator/0", 500),
+}
+
+
+@pytest.mark.parametrize(
+    ("volumes", "discard", "left", "problem"),
+    [
+        (["ps", "progress", "mounted"], False, ["mounted"], None),
+        (["chief", "ps", "mounted"], True, ["mounted"], None),
+        (["chief", "ps"], False, ["chief"], "the volume chief has files of a task whose container somebody removed"),
+        (["chief", "ps-shard"], False, ["chief", "ps-shard"], "the volumes chief, ps-shard have files of a task"),
+        (["mounted"], False, ["mounted"], None),
+    ],
+)
+def test_volumes_of_containers_that_somebody_removed_are_removed_but_for_checkpoints(
+    volumes: list[str], discard: bool, left: list[str], problem: str | None
+) -> None:
+    fake = FakeEngine()
+    fake.volumes = {name: {"tfprov.cluster": "lab", "tfprov.task": VOLUMES[name][0]} for name in volumes}
+    expected = pytest.raises(HostError, match=problem) if problem else nullcontext()
+    with expected:
+        remove_orphans(fake, "lab", discard=discard)  # type: ignore[arg-type]
+    assert list(fake.volumes) == left
 
 
 def facts(container: str, task: str) -> dict[str, Any]:

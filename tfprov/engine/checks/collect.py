@@ -69,6 +69,11 @@ class Collected:
         hosts = frozenset(host for host, answer in self.answers.items() if isinstance(answer, Unreachable))
         return hosts - self.context.left
 
+    def remember(self, hosts: Iterable[str]) -> None:
+        """Record `hosts`, which are about to receive something. See Context.remember."""
+        silent = {host: answer for host, answer in self.answers.items() if isinstance(answer, HostError)}
+        replace(self.context.limited(hosts), unresponsive=silent).remember()
+
     def part(self, host: str) -> HostWork:
         """Return the part of the cluster that is planned for a host."""
         return HostWork(_wanted(self.context, host), self.needed.get(host, {}))

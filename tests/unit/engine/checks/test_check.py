@@ -24,10 +24,12 @@ from tfprov.engine.checks.host_rules import CHECKS, GIB, Finding, Verdict, clock
 from tfprov.engine.checks.image_programs import as_root, is_root
 from tfprov.engine.checks.reachability import NOT_FROM_HOST, UNTRIED, Cell, Reason, failures, reasons, table
 from tfprov.engine.checks.reachability import judge as judge_cell
-from tfprov.errors import HostError, Unreachable
+from tfprov.engine.host_registry import HostRegistry
+from tfprov.errors import HostError, Position, Unreachable
 from tfprov.hosts.facts import ClockOffset, ContainerSummary, EngineFacts, HostFacts, Listener, System
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.state import Container, DockerOptions
+from tfprov.settings.connection import ConnectionSettings
 
 IMAGE = "tfprov/linear:1"
 ENGINE = EngineFacts(
@@ -279,6 +281,16 @@ def test_the_former_name_of_a_host_has_no_strays_of_its_own(name: str, notes: li
     context = replace(made, wanted=(), left=frozenset({"old"}))
     findings = Collected(context, {"h1": facts, "old": on_old}, {}).findings()
     assert [it.check for it in findings["old"]] == notes
+
+
+def test_a_delivery_of_check_forgets_where_a_host_was_before_unless_something_answers_there(tmp_path: Path) -> None:
+    way = ConnectionSettings("h1", Position("here"), "10.0.0.11", None, None, local=False)
+    made = make_context("worker: {hosts: {h1: }, vars: {tfprov: {cluster: linear, strategy: single, command: [sh]}}}")
+    record = HostRegistry(tmp_path)
+    former = {"h1 (10.0.0.8)": way, "h1 (10.0.0.9)": way}
+    context = replace(made, registry=record, connections={"h1": way}, former=former)
+    Collected(context, {"h1 (10.0.0.8)": Unreachable("h1 (10.0.0.8)", "no answer")}, {}).remember(["h1"])
+    assert set(record.read()) == {"h1", "h1 (10.0.0.9)"}
 
 
 def test_an_image_that_is_missing_is_no_fault() -> None:

@@ -261,9 +261,10 @@ def _assemble_docker(assembly: _Assembly, connections: "Connections") -> Context
         artifacts=images.artifacts,
         machines=by_host,
         changes=machines.changes(hosts, cluster.name),
-        left=frozenset(connections.recorded),
+        left=connections.left,
         registry=HostRegistry(home),
         connections=connections.present,
+        former=connections.former,
     )
 
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfprov.engine.host_registry import HostRegistry
 from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSHHost
 from tfprov.model.inventory import Inventory
-from tfprov.settings.connection import ConnectionSettings, resolve_connection
+from tfprov.settings.connection import SSH_PORT, ConnectionSettings, resolve_connection
 from tfprov.settings.resolve import RoleSettings
 
 _USER_CONFIG = Path("~/.ssh/config")
@@ -19,18 +19,25 @@ _USER_CONFIG = Path("~/.ssh/config")
 class Connections:
     """The connection settings of every host, by group, and in `ssh` the SSH connection of every remote one.
 
-    `present` hosts have a role, `recorded` ones left the inventory, and a `builder` only builds images.
+    `present` hosts have a role, `recorded` ones left the inventory, `former` ones are where the inventory had a present
+    host before, and a `builder` only builds images.
     """
 
     present: Mapping[str, ConnectionSettings]
     recorded: Mapping[str, ConnectionSettings]
+    former: Mapping[str, ConnectionSettings]
     builder: Mapping[str, ConnectionSettings]
     ssh: Mapping[str, SSHHost]
 
     @property
+    def left(self) -> frozenset[str]:
+        """The hosts that are not in the inventory, and may still have tasks."""
+        return frozenset([*self.recorded, *self.former])
+
+    @property
     def settings(self) -> dict[str, ConnectionSettings]:
         """The connection settings of every host."""
-        return {**self.present, **self.recorded, **self.builder}
+        return {**self.present, **self.recorded, **self.former, **self.builder}
 
     def open_all(self, forks: int) -> None:
         """Start to connect, in the background, to every host that has or had tasks, `forks` at a time."""
@@ -51,11 +58,35 @@ def prepare_connections(
 ) -> Connections:
     """Return the connections of a cluster, none of them open yet."""
     present = {role.host: role.connection for role in roles}
-    recorded = {host: settings for host, settings in HostRegistry(home).read().items() if host not in present}
+    before = HostRegistry(home).read()
+    recorded = {host: settings for host, settings in before.items() if host not in present}
+    former = _former(before, present)
     builder = _builder(inventory, roles, present)
-    remote = {host: s for host, s in {**present, **recorded, **builder}.items() if not s.local}
+    remote = {host: s for host, s in {**present, **recorded, **former, **builder}.items() if not s.local}
     ssh = {host: SSHHost(ssh_target(settings, accept_new=accept_new)) for host, settings in remote.items()}
-    return Connections(present, recorded, builder, ssh)
+    return Connections(present, recorded, former, builder, ssh)
+
+
+def _former(
+    before: Mapping[str, ConnectionSettings], present: Mapping[str, ConnectionSettings]
+) -> dict[str, ConnectionSettings]:
+    """Return where the record has a host of the inventory that is elsewhere now, by a name such as `h2 (10.0.0.2)`.
+
+    A name that was given to another machine leaves tasks on the first one.
+    """
+    places = {_place(settings) for settings in present.values()}
+    moved = [
+        settings for host, settings in before.items() if host in present and _place(settings) != _place(present[host])
+    ]
+    named = {f"{settings.host} ({_place(settings)})": settings for settings in moved if _place(settings) not in places}
+    return {name: replace(settings, host=name) for name, settings in named.items()}
+
+
+def _place(settings: ConnectionSettings) -> str:
+    """Return the address of a host, with an unusual port."""
+    if settings.local:
+        return "this machine"
+    return settings.address if settings.port in (None, SSH_PORT) else f"{settings.address}:{settings.port}"
 
 
 def _builder(

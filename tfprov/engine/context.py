@@ -107,6 +107,8 @@ class Context:
     registry: HostRegistry | None = None
     """The record of hosts that received something; `connections` are the connection settings of the inventory's hosts."""
     connections: Mapping[str, ConnectionSettings] = field(default_factory=dict)
+    former: Mapping[str, ConnectionSettings] = field(default_factory=dict)
+    """Those under which the record has hosts of the inventory that are elsewhere now; their names are in `left`."""
     resume: bool = False
     """Whether a training that starts resumes from the newest gathered checkpoint."""
     codes: Mapping[str, Code] = field(default_factory=dict)
@@ -174,9 +176,10 @@ class Context:
         return Ready(self.artifacts)
 
     def remember(self) -> None:
-        """Record the hosts that are about to receive something."""
+        """Record the hosts that are about to receive something, and former ones that answer, whose record they replace."""
         if self.registry is not None:
-            self.registry.add({host: way for host, way in self.connections.items() if self.allows(host)})
+            former = {host: way for host, way in self.former.items() if host not in self.unresponsive}
+            self.registry.add({**former, **{host: way for host, way in self.connections.items() if self.allows(host)}})
 
     def forget_empty(self, observation: Observation) -> None:
         """Forget the hosts on which `observation` shows no container of the cluster."""

@@ -37,6 +37,7 @@ def observe(context: Context, *, tolerant: bool = False, hosts: Collection[str] 
     observation = Observation(states, context.ready(), skipped | failed)
     if hosts is None:
         observation = context.completed(observation)
+    observation = observation.without_aliases(context.left)
     context.report.observed(observation.containers())
     return observation
 

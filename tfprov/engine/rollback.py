@@ -89,12 +89,12 @@ def _has_checkpoint(context: Context, place: TaskOnHost) -> bool:
         return True
 
 
-def clean(context: Context, observation: Observation) -> list[HostError]:
-    """Clean the hosts without tasks, all at the same time; return the errors."""
+def clean(context: Context, observation: Observation, *, discard: bool = False) -> list[HostError]:
+    """Clean the hosts without tasks, all at the same time; return the errors. See Runtime.clean."""
 
     def clean_host(host: str) -> HostError | None:
         try:
-            context.runtimes[host].clean(context.wants(host))
+            context.runtimes[host].clean(context.wants(host), discard=discard)
         except HostError as error:
             return error
         return None

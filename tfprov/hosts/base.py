@@ -167,8 +167,11 @@ class Runtime(Protocol):
     def remove(self, task: str) -> None:
         """Remove a task that does not run, with its checkpoint directory."""
 
-    def clean(self, keep: Collection[str] = ()) -> None:
-        """Remove deliveries, except the data in `keep`, if no task of the cluster is left on the host."""
+    def clean(self, keep: Collection[str] = (), *, discard: bool = False) -> None:
+        """Remove deliveries, except the data in `keep`, if no task of the cluster is left on the host.
+
+        Raises HostError for files of a task that somebody else removed, unless `discard`.
+        """
 
     def checkpoint_dir(self, task: str) -> str:
         """Return the path of the task's checkpoint directory, as the task sees it."""

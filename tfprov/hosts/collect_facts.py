@@ -126,7 +126,7 @@ def container_summary(listed: Mapping[str, Any]) -> ContainerSummary:
     return ContainerSummary(
         id=listed["Id"],
         name=str((listed.get("Names") or [listed["Id"][:12]])[0]).lstrip("/"),
-        running=listed.get("State") == "running",
+        running=listed.get("State") in ("running", "paused"),  # a paused one keeps its ports
         cluster=labels.get(CLUSTER, ""),
         task=labels.get(TASK, ""),
         check=labels.get(CHECK, ""),

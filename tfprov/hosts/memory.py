@@ -148,7 +148,7 @@ class MemoryRuntime:
             raise HostError(self.host, f"{task} is running", "stop it first")
         self.places.pop(task, None)
 
-    def clean(self, keep: Collection[str] = ()) -> None:
+    def clean(self, keep: Collection[str] = (), *, discard: bool = False) -> None:
         """See Runtime."""
         self._check_failure()
         self.remove_unused_data(keep)

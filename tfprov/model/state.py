@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Container as AnyContainer
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -150,6 +150,11 @@ class Observed:
     """Why its image differs from the delivered one; empty if it does not."""
 
     @property
+    def identity(self) -> tuple[str, str, str, float | None]:
+        """What no two containers have in common, under whatever names their hosts are observed."""
+        return self.task, self.id, self.run, self.started_at
+
+    @property
     def strategy(self) -> str:
         """The strategy in its spec; empty for the default, and for a label that tfprov did not write."""
         wiring = self.spec.get("wiring")
@@ -206,6 +211,20 @@ class Observation:
     def containers(self) -> list[Observed]:
         """Return the containers on all hosts."""
         return [container for state in self.hosts.values() for container in state.containers]
+
+    def without_aliases(self, left: AnyContainer[str]) -> "Observation":
+        """Return this without the hosts of `left` that are another name of a host before them, or outside of `left`.
+
+        A host that was renamed in the inventory is observed under both names, with the same containers.
+        """
+        known = {one.identity for host, state in self.hosts.items() if host not in left for one in state.containers}
+        aliases = set()
+        for host in (host for host in self.hosts if host in left):
+            own = {one.identity for one in self.hosts[host].containers if one.id}
+            if own & known:
+                aliases.add(host)
+            known |= own
+        return replace(self, hosts={host: state for host, state in self.hosts.items() if host not in aliases})
 
     def find(self, task: str) -> Observed | None:
         """Return the container of `task`, or None."""

@@ -67,9 +67,11 @@ def _check_programs(context: Context, whole: Plan, module: str) -> None:
 
         refuse_without_client(context, starting)
     if module == "start" and context.machines:
-        from tfprov.engine.checks.image_programs import refuse_images  # noqa: PLC0415  it brings the docker SDK
+        from tfprov.engine.checks.image_programs import refuse_images, refuse_mounts  # noqa: PLC0415  the docker SDK
 
         refuse_images(context, programs, starting)
+        if not context.partial:
+            refuse_mounts(context, starting)
 
 
 def _check_chief(context: Context, part: Plan, observation: Observation) -> None:
@@ -218,7 +220,7 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
         for place in kept:
             logs.keep(*place)
         logs.report()
-        errors += clean(context, observation)
+        errors += clean(context, observation, discard=discard)
     fix = "run `tfprov gather`, or remove it for good with `tfprov down --discard`"
     errors += [
         GatherError(f"{holder.task} on {holder.host} was kept: its checkpoint {prefix} is not gathered", fix)

@@ -133,7 +133,7 @@ def down(context: Context, *, discard: bool) -> DownResult:
             session.context.report.observed(observation.containers())
             play_shipped(session.context, PlayOptions("down", discard=discard))
         return DownResult(name, tasks)
-    _clean_all(context, observation)
+    _clean_all(context, observation, discard=discard)
     if errors := missing(context):
         raise combine_errors(errors)
     context.report.note(f"{NOTHING}: {name} is not there")
@@ -242,7 +242,7 @@ def _a_run(observation: Observation) -> str:
     return next((one.run for one in observation.containers() if one.run), "")
 
 
-def _clean_all(context: Context, observation: Observation) -> None:
+def _clean_all(context: Context, observation: Observation, *, discard: bool) -> None:
     """Remove, under the cluster's lock, what hosts without tasks still keep: data of an inventory that was edited since."""
     from tfprov.engine.lock.cluster_lock import ClusterLock  # noqa: PLC0415
     from tfprov.engine.rollback import clean  # noqa: PLC0415
@@ -250,7 +250,7 @@ def _clean_all(context: Context, observation: Observation) -> None:
     if not observation.hosts:
         return
     with ClusterLock(context, "down", tolerant=True):
-        errors = clean(context, observation)
+        errors = clean(context, observation, discard=discard)
     if errors:
         raise combine_errors(errors)
 

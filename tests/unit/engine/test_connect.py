@@ -14,7 +14,7 @@ from tests.support.reporters import RecordingReporter, texts
 from tfprov.engine.connect import prepare_connections
 from tfprov.engine.context import Context
 from tfprov.engine.host_registry import HostRegistry
-from tfprov.engine.monitoring.looks import HostAnswers
+from tfprov.engine.monitoring.looks import HostAnswers, Looks
 from tfprov.engine.monitoring.status import status
 from tfprov.engine.observe import locate, observe, plan
 from tfprov.errors import (
@@ -262,6 +262,92 @@ def test_a_host_that_left_and_can_be_reached_is_cleaned_up(memory_lab: MemoryLab
     memory_lab.verb("up")
     memory_lab.verb("down", memory_lab.read(SMALLER, tmp_path))
     assert memory_lab.running() == []
+
+
+def test_a_renamed_host_keeps_its_tasks(memory_lab: MemoryLab, tmp_path: Path) -> None:
+    memory_lab.verb("up")
+    before = len(memory_lab.calls())
+    memory_lab.hosts["new"] = renamed("new", memory_lab.hosts["h2"])
+    now = memory_lab.read(INVENTORY.replace("h2: ", "new: {ansible_host: h2}"), tmp_path)
+    assert now.left == {"h2"}
+    assert not plan(now, observe(now)).actions
+    memory_lab.verb("up", now)
+    assert len(memory_lab.calls()) == before
+    assert [one.host for one in observe(now).containers() if one.task == "worker/0"] == ["new"]
+    looks = Looks(now)
+    try:
+        assert set(looks.look()[0].hosts) == {"new", "h1", "h3"}
+    finally:
+        looks.close()
+
+
+def test_a_host_that_left_under_two_names_is_observed_once(memory_lab: MemoryLab, tmp_path: Path) -> None:
+    memory_lab.verb("up")
+    memory_lab.hosts["again"] = renamed("again", memory_lab.hosts["h3"])
+    assert set(observe(memory_lab.read(SMALLER, tmp_path)).hosts) == {"h1", "h2", "h3"}
+
+
+def renamed(name: str, machine: MemoryRuntime) -> MemoryRuntime:
+    """Return a host that is the same machine as another."""
+    alias = MemoryRuntime(name)
+    alias.places, alias.codes = machine.places, machine.codes
+    under = machine.observe
+
+    def observed() -> HostState:
+        state = under()
+        return replace(state, host=name, containers=tuple(replace(one, host=name) for one in state.containers))
+
+    alias.observe = observed  # type: ignore[method-assign]
+    return alias
+
+
+def way(name: str, address: str, port: int | None = None, *, local: bool = False) -> ConnectionSettings:
+    """Return connection settings of a host."""
+    return ConnectionSettings(name, Position("here"), address, port, None, local=local)
+
+
+@pytest.mark.parametrize(
+    ("record", "former"),
+    [
+        ([way("h2", "10.0.0.2")], []),
+        ([way("h2", "10.0.0.2", 22)], []),
+        ([way("h2", "10.0.0.9")], ["h2 (10.0.0.9)"]),
+        ([way("h2", "10.0.0.2", 2022)], ["h2 (10.0.0.2:2022)"]),
+        ([way("h2", "h2", local=True)], ["h2 (this machine)"]),
+        ([way("h2", "10.0.0.3"), way("h3", "10.0.0.2")], []),  # two hosts that changed their names
+        ([way("h9", "10.0.0.9")], []),
+    ],
+)
+def test_a_name_of_another_machine_still_reaches_the_first_one(
+    tmp_path: Path, record: list[ConnectionSettings], former: list[str]
+) -> None:
+    text = "all: {vars: {tfprov: {cluster: lab, image: {name: train}, command: [python]}}}\nps: {hosts: {h1: }}\n"
+    text += "worker: {hosts: {h2: {ansible_host: 10.0.0.2}, h3: {ansible_host: 10.0.0.3}}}\n"
+    inventory = make_context(text).inventory
+    HostRegistry(tmp_path).add({one.host: one for one in record})
+    ways = prepare_connections(inventory, resolve(inventory), tmp_path, accept_new=False)
+    assert list(ways.former) == former
+    assert ways.left == {*former, *(one.host for one in record if one.host == "h9")}
+    assert {name: one.address for name, one in ways.settings.items()}.keys() >= {"h1", "h2", "h3", *former}
+    assert ways.present["h2"].address == "10.0.0.2"
+
+
+def test_where_a_host_was_before_is_recorded_until_nothing_is_left_there(memory_lab: MemoryLab, tmp_path: Path) -> None:
+    old, silent = "h2 (10.0.0.9)", "h3 (10.0.0.9)"
+    memory_lab.hosts |= {old: MemoryRuntime(old), silent: MemoryRuntime(silent)}
+    memory_lab.hosts[old].puts(Observed("worker/7", old, State.RUNNING, {}, id="7"))
+    memory_lab.cut(silent)
+    ways = {host: way(host, "10.0.0.2") for host in ("h1", "h2", "h3")}
+    record = HostRegistry(tmp_path)
+    record.add({"h2": way("h2", "10.0.0.9"), "h3": way("h3", "10.0.0.9")})
+    former = {name: way(name, "10.0.0.9") for name in (old, silent)}
+    context = replace(memory_lab.read(INVENTORY, tmp_path), registry=record, connections=ways, former=former)
+    observe(context)
+    context.remember()
+    assert set(record.read()) == {"h1", "h2", "h3", old}, "who does not answer is reported, and forgotten"
+    memory_lab.verb("up", context)
+    assert set(record.read()) == {"h1", "h2", "h3"}
+    assert memory_lab.hosts[old].observe().containers == ()
 
 
 def test_a_host_that_is_left_out_may_be_lost(memory_lab: MemoryLab) -> None:

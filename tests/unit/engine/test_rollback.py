@@ -327,11 +327,11 @@ class Meeting(MemoryRuntime):
         super().__init__(host)
         self._all_there, self._lost = all_there, failure
 
-    def clean(self, keep: Collection[str] = ()) -> None:
+    def clean(self, keep: Collection[str] = (), *, discard: bool = False) -> None:
         self._all_there.wait(60)
         if self._lost is not None:
             raise self._lost
-        super().clean(keep)
+        super().clean(keep, discard=discard)
 
 
 def test_hosts_are_cleaned_at_the_same_time_and_one_that_fails_is_named() -> None:

@@ -14,7 +14,7 @@ from tfprov.engine.image_artifacts import Layered, Named
 from tfprov.errors import DeliveryError, HostError, Unreachable
 from tfprov.hosts.collect_facts import available_images, survey
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries
-from tfprov.hosts.facts import HostFacts
+from tfprov.hosts.facts import EngineFacts, HostFacts
 from tfprov.hosts.machine import Machine, SSHMachine
 from tfprov.hosts.ssh.host import SSHHost
 from tfprov.hosts.ssh.host_keys import UnknownHostKey
@@ -69,6 +69,11 @@ class Collected:
         hosts = frozenset(host for host, answer in self.answers.items() if isinstance(answer, Unreachable))
         return hosts - self.context.left
 
+    def remember(self, hosts: Iterable[str]) -> None:
+        """Record `hosts`, which are about to receive something. See Context.remember."""
+        silent = {host: answer for host, answer in self.answers.items() if isinstance(answer, HostError)}
+        replace(self.context.limited(hosts), unresponsive=silent).remember()
+
     def part(self, host: str) -> HostWork:
         """Return the part of the cluster that is planned for a host."""
         return HostWork(_wanted(self.context, host), self.needed.get(host, {}))
@@ -102,8 +107,13 @@ class Collected:
             yield gone(host, answer) if has_left else lost(host, answer)
         elif not has_left:
             yield from judge(answer, self.part(host), self.context.cluster)
-        elif answer.engine is not None:
+        elif answer.engine is not None and not self._is_alias(answer.engine):
             yield from strays(host, answer.engine, self.context.cluster)
+
+    def _is_alias(self, left: EngineFacts) -> bool:
+        """Whether the engine of a host that left has a container of a host of the inventory: it is that host."""
+        present = [facts.engine for host, facts in self.facts.items() if facts.engine and host not in self.context.left]
+        return any(container in engine.containers for engine in present for container in left.containers)
 
     def _compared(self) -> dict[str, Finding]:
         left = self.context.left

@@ -80,7 +80,7 @@ def _deliver_missing(collected: Collected, more: Findings) -> Collected:
     plan = Plan(collected.context.cluster.name, tuple(_actions(collected.context, lacking)))
     if not plan:
         return collected
-    collected.context.limited(lacking).remember()
+    collected.remember(lacking)
     outcome = execute(collected.context, plan, "")
     for action in plan.actions:
         error = next((outcome.failed[it] for it in (action.id, *action.needs) if it in outcome.failed), None)

@@ -11,8 +11,8 @@ from tfprov.engine.checks.remote_dirs import chief_with_remote
 from tfprov.engine.checks.temporary_containers import container_pool
 from tfprov.engine.command_checks import Fault, Programs, alternatives, fault_of_image, refuse, tasks_by_program
 from tfprov.engine.context import Context
-from tfprov.errors import HostError
-from tfprov.hosts.docker.image_contents import ImageLookup, find_programs, image_user, try_import
+from tfprov.errors import HostError, combine_errors
+from tfprov.hosts.docker.image_contents import ImageLookup, find_programs, image_user, missing_mount, try_import
 from tfprov.hosts.docker.reachability_probe import sweep_created, temporary
 from tfprov.hosts.machine import Machine
 from tfprov.hosts.program_checks import ImportResult
@@ -48,6 +48,32 @@ def refuse_images(context: Context, programs: Programs, containers: Iterable[Con
     for (_, tasks), fault in zip(groups, seen_faults, strict=True):
         faults |= dict.fromkeys(tasks, fault)
     refuse(context, list(containers), lambda container: faults.get(container.task.name))
+
+
+def refuse_mounts(context: Context, containers: Iterable[Container]) -> None:
+    """Raise HostError for every source of `mounts` that does not exist on a host where one of `containers` starts.
+
+    Its engine would refuse the container after the tasks before it were stopped. Other errors are those of the start.
+    """
+    wanted = {
+        (container.task.host, container.docker.mounts): container
+        for container in containers
+        if container.docker and any(not mount.volume_options for mount in container.docker.mounts)
+    }
+
+    def look(container: Container) -> HostError | None:
+        host = container.task.host
+        with suppress(HostError):
+            source = missing_mount(context.machines[host].engine, container, temporary(context.cluster.name))
+            if source is not None:
+                return HostError(host, f"{source} of `mounts` does not exist there", "create it, or correct `mounts`")
+        return None
+
+    machines = {host: context.machines[host] for host, _ in wanted}
+    with container_pool(context.cluster.name, machines, context.forks) as looks:
+        errors = [error for error in looks.map(look, wanted.values()) if error is not None]
+    if errors:
+        raise combine_errors(errors)
 
 
 def image_fault(machine: Machine, programs: Programs, container: Container, cluster: str) -> Fault | None:

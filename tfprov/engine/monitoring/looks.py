@@ -90,7 +90,8 @@ class Looks:
         self._states = {host: state for host, state in (self._states | answered).items() if host not in failed}
         silent = {host: silence.error for host, silence in self._answers.silent.items()}
         states = {host: state for host, state in self._states.items() if host not in silent}
-        return self._context.completed(Observation(states, unreachable=silent)), incidents
+        observation = self._context.completed(Observation(states, unreachable=silent))
+        return observation.without_aliases(self._context.left), incidents
 
     @property
     def is_complete(self) -> bool:

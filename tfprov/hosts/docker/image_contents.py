@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tfprov.errors import HostError
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.docker.labels import DELIVERED, home_variable
@@ -22,6 +23,8 @@ _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The PATH of an image that does not set one."""
 _IMPORT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")
 """Variables of a task that determine which program starts and what it imports; others may be secret."""
+_NO_SOURCE = "bind source path does not exist: "
+"""What an engine reports before the path."""
 _LINK, _FOLDER = 1 << 27, 1 << 31
 """Bits of Go's os.FileMode."""
 
@@ -67,6 +70,18 @@ def _is_file(api: "docker.APIClient", container: str, path: str) -> bool:
     response.raise_for_status()
     mode: int = json.loads(base64.b64decode(response.headers["X-Docker-Container-Path-Stat"]))["mode"]
     return not mode & _FOLDER
+
+
+def missing_mount(engine: Engine, container: Container, labels: Mapping[str, str]) -> str | None:
+    """Return the source of a mount of `container` that the engine does not find, or None."""
+    try:
+        with engine.errors(), _temporary_container(engine, container, labels, ["true"], start=False):
+            return None
+    except HostError as error:
+        _, is_missing, source = error.reason.partition(_NO_SOURCE)
+        if not is_missing:
+            raise
+        return source
 
 
 def image_user(engine: Engine, image: str) -> str:

@@ -18,14 +18,20 @@ class TaskContainers:
         self._engine, self._cluster = engine, cluster
         self._ids: Mapping[str, str] = {}
         """The id of the container of each task when it was seen last."""
+        self._older: Mapping[str, Sequence[str]] = {}
 
     def inspect(self, *questions: str) -> tuple[list[Facts], list[Any]]:
-        """Return the details of all containers, and the answers to `questions`, which are asked with the list."""
+        """Return the details of the tasks' containers, and the answers to `questions`, which are asked with the list.
+
+        Of several containers of one task, which a start that was cut off leaves, it is the newest, as the list begins with.
+        """
         mine = containers_path(label=[f"{CLUSTER}={self._cluster}", TASK])
         (listed, *answers), details = self._ask([mine, *questions], self._ids.values())
-        inspected = self._complete(listed, details)
-        self._ids = {(facts["Config"].get("Labels") or {}).get(TASK, ""): facts["Id"] for facts in inspected}
-        return inspected, answers
+        by_task: dict[str, Facts] = {}
+        for facts in self._complete(listed, details):
+            by_task.setdefault((facts["Config"].get("Labels") or {}).get(TASK, ""), facts)
+        self._ids = {task: facts["Id"] for task, facts in by_task.items()}
+        return list(by_task.values()), answers
 
     def find(self, task: str) -> Facts | None:
         """Return the details of the container of a task; None without one."""
@@ -36,10 +42,16 @@ class TaskContainers:
         mine = containers_path(label=[f"{CLUSTER}={self._cluster}", f"{TASK}={task}"])
         known = [self._ids[task]] if task in self._ids else []
         (listed, *answers), details = self._ask([mine, *questions], known)
-        facts = next(iter(self._complete(listed, details)), None)
+        containers = self._complete(listed, details)
         self.forget(task)
-        self._ids = {**self._ids, **({task: facts["Id"]} if facts else {})}
-        return facts, answers
+        newest = next(iter(containers), None)
+        self._ids = {**self._ids, **({task: newest["Id"]} if newest else {})}
+        self._older = {**self._older, task: [facts["Id"] for facts in containers[1:]]}
+        return newest, answers
+
+    def older(self, task: str) -> Sequence[str]:
+        """Return the ids of further containers of a task, when `find` looked last: a start that was cut off left them."""
+        return self._older.get(task, ())
 
     def forget(self, task: str) -> None:
         """Ask no more for a container that was removed."""

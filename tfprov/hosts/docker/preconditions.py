@@ -1,7 +1,12 @@
-"""Check for conflicts on an engine, and prepare volumes, secrets and links, before a task's container starts."""
+"""Check for conflicts on an engine, and create a task's volume and container with secrets and links, before it starts.
+
+What the engine refuses takes nothing away, and leaves nothing.
+"""
 
 import posixpath
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tfprov.errors import HostError, Unreachable
@@ -13,12 +18,14 @@ from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.paths import containers_path, volumes_path
 from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.docker.image_contents import Deliveries, is_delivered
-from tfprov.hosts.docker.labels import CLUSTER, CODE, TASK, container_name, volume_name
+from tfprov.hosts.docker.labels import CLUSTER, CODE, STOPPED, TASK, container_config, container_name, volume_name
 from tfprov.hosts.facts import ContainerSummary, Listener, RunCommand, owner_of, publisher, read_listeners
 from tfprov.model.state import Container, undelivered_image
 
 Conflict = tuple[str, str]
 """The problem, naming the owner if known, and the fix."""
+_MARK = "tfprov.created-by"
+"""Label of a volume with a token of the start that created it."""
 
 
 def foreign_container(container: ContainerSummary) -> Conflict:
@@ -112,17 +119,113 @@ def delivered_image_id(engine: Engine, deliveries: Deliveries, reference: str) -
     return image_id
 
 
-def ensure_volume(engine: Engine, cluster: str, task: str) -> str:
-    """Create the volume of a task's checkpoints unless it exists; return its name. Raises HostError for a foreign one."""
-    name = volume_name(cluster, task)
+@contextmanager
+def task_volume(engine: Engine, cluster: str, task: str) -> Iterator[str]:
+    """Yield the name of the volume of a task's checkpoints, which is created unless it exists; translates errors.
+
+    After an error, a new volume is removed, unless a container has it. Raises HostError for a foreign volume.
+    """
+    name, token = volume_name(cluster, task), secrets.token_hex(8)
     with engine.errors():  # returns an existing volume unchanged
-        volume = engine.api.create_volume(name, labels={CLUSTER: cluster, TASK: task})
-    if (volume.get("Labels") or {}).get(CLUSTER) != cluster:
+        volume = engine.api.create_volume(name, labels={CLUSTER: cluster, TASK: task, _MARK: token})
+    labels = volume.get("Labels") or {}
+    if labels.get(CLUSTER) != cluster:
         raise HostError(engine.host, *foreign_volume(name))
-    return name
+    try:
+        with engine.errors():
+            yield name
+    except BaseException:
+        if labels.get(_MARK) == token:
+            with suppress(HostError), engine.errors():
+                engine.api.remove_volume(name)
+        raise
 
 
-def place_secrets(engine: Engine, cluster: str, container: Container, image: str) -> list[str]:
+def remove_orphans(engine: Engine, cluster: str, *, discard: bool) -> None:
+    """Remove volumes of tasks without a container. Raises HostError for those that may have checkpoints, unless `discard`.
+
+    tfprov removes a container with its volumes; somebody else removed these, as with `docker rm` or `container prune`.
+    """
+    listed, answer = engine.ask(containers_path(), volumes_path(label=[f"{CLUSTER}={cluster}", TASK]))
+    mounted = {mount.get("Name") for item in listed for mount in item.get("Mounts") or ()}
+    orphans = {
+        str(item["Name"]): str(item["Labels"][TASK])
+        for item in answer.get("Volumes") or ()
+        if item["Name"] not in mounted
+    }
+    if not orphans:
+        return
+    with engine.errors():
+        filled = frozenset() if discard else _volumes_with_files(engine)
+        kept = [name for name, task in orphans.items() if name in filled and _may_save(task)]
+        for name in orphans.keys() - kept:
+            engine.api.remove_volume(name)
+    if kept:
+        which = f"the volume {kept[0]} has" if len(kept) == 1 else f"the volumes {', '.join(kept)} have"
+        what = f"{which} files of a task whose container somebody removed"
+        raise HostError(engine.host, what, "`tfprov up` starts it with them; or remove them: `tfprov down --discard`")
+
+
+def _volumes_with_files(engine: Engine) -> frozenset[str]:
+    """Return the names of the volumes that are not known to be empty."""
+    listed = engine.api.df().get("Volumes") or ()
+    return frozenset(item["Name"] for item in listed if (item.get("UsageData") or {}).get("Size") != 0)
+
+
+def _may_save(task: str) -> bool:
+    """Whether a task may be one that saves checkpoints: a chief, or a ps with its shards."""
+    return task == "worker/0" or task.partition("/")[0] in ("chief", "ps")
+
+
+def create_container(  # noqa: PLR0913  what a container consists of
+    engine: Engine,
+    cluster: str,
+    container: Container,
+    run: str,
+    image: str,
+    *,
+    previous: Mapping[str, Any] | None = None,
+    older: Sequence[str] = (),
+) -> str:
+    """Create a container of the image with the id `image`, in the place of `previous` and of `older` ones; return its id.
+
+    If the engine refuses it, `previous` stays: without a container, nothing knows of the task's checkpoints.
+    """
+    options = container.docker
+    assert options is not None, "a container of the docker runtime has an image"
+    entry = _place_secrets(engine, cluster, container, image)
+    config = container_config(engine.api, container, options, cluster, run, image, entry)
+    try:
+        return _replace(engine.api, previous, older, config)
+    except BaseException:
+        if previous is None and container.secret:
+            with suppress(HostError):
+                secret_files.remove_secrets(engine, config["name"], image)
+        raise
+
+
+def _replace(
+    api: "docker.APIClient", previous: Mapping[str, Any] | None, older: Sequence[str], config: Mapping[str, Any]
+) -> str:
+    for container in older:
+        api.remove_container(container, v=True)
+    name = config["name"]
+    in_the_way = previous["Id"] if previous is not None and previous["Name"].lstrip("/") == name else None
+    if in_the_way:
+        api.rename(in_the_way, name + STOPPED)
+    try:
+        created: str = api.create_container(**config)["Id"]
+    except BaseException:
+        if in_the_way:
+            with suppress(docker.errors.APIError):  # it stays under the other name
+                api.rename(in_the_way, name)
+        raise
+    if previous is not None:
+        api.remove_container(previous["Id"], v=True)  # v: with the anonymous code volume of a read-only one
+    return created
+
+
+def _place_secrets(engine: Engine, cluster: str, container: Container, image: str) -> list[str]:
     """Store the secrets of a container on the host; return its entry point, which exports them."""
     if not container.secret:
         return []

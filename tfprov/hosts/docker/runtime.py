@@ -21,7 +21,7 @@ from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.paths import images_path, volumes_path
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries, split_by_delivery, wrong_image_reason
 from tfprov.hosts.docker.inspection import TaskContainers
-from tfprov.hosts.docker.labels import CLUSTER, STOPPED, TASK, container_config, container_name
+from tfprov.hosts.docker.labels import CLUSTER, STOPPED, TASK, container_name
 from tfprov.hosts.docker.state import ContainerUsage, ExitHistory, checkpoint_directory, has_used, parse_container
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.terminal import NO_INPUT, ExecMode
@@ -118,14 +118,11 @@ class DockerRuntime:
         if container.data and container.data not in self._data().complete():  # the engine would create an empty volume
             raise missing_data_error(self.host, task)
         image = preconditions.delivered_image_id(self.engine, self._deliveries, options.image)
-        volume = preconditions.ensure_volume(self.engine, self.cluster, options.files_of or task)
-        with self.engine.errors():
-            api = self.engine.api
-            if previous is not None:
-                api.remove_container(previous["Id"], v=True)  # v: with the anonymous code volume of a read-only one
-            entry = preconditions.place_secrets(self.engine, self.cluster, container, image)
-            config = container_config(api, container, options, self.cluster, run, image, entry)
-            created: str = api.create_container(**config)["Id"]
+        with preconditions.task_volume(self.engine, self.cluster, options.files_of or task) as volume:
+            api, older = self.engine.api, self._containers.older(task)
+            created = preconditions.create_container(
+                self.engine, self.cluster, container, run, image, previous=previous, older=older
+            )
             if not options.only_reads and (previous is None or not has_used(previous, volume)):
                 preconditions.make_writable(self.engine, container, volume, image, created)
             if restore:
@@ -176,7 +173,8 @@ class DockerRuntime:
             if facts is not None:
                 if secret_files.has_secrets(facts):
                     secret_files.remove_secrets(self.engine, container_name(self.cluster, task), facts["Image"])
-                self.engine.api.remove_container(facts["Id"], v=True)
+                for container in (*self._containers.older(task), facts["Id"]):
+                    self.engine.api.remove_container(container, v=True)
                 self._containers.forget(task)
             for volume in volumes.get("Volumes") or ():
                 self.engine.api.remove_volume(volume["Name"])
@@ -193,9 +191,10 @@ class DockerRuntime:
         """See Runtime."""
         return self._data().remove_unused_data(keep)
 
-    def clean(self, keep: Collection[str] = ()) -> None:
+    def clean(self, keep: Collection[str] = (), *, discard: bool = False) -> None:
         """See Runtime. Images stay for the next start; `image prune` removes them."""
         self._data().clean(keep)
+        preconditions.remove_orphans(self.engine, self.cluster, discard=discard)
 
     def files(self, task: str) -> Mapping[str, File]:
         """See Runtime."""

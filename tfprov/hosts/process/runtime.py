@@ -183,7 +183,7 @@ class ProcessRuntime:
             shutil.rmtree(temporary)
 
     @os_errors
-    def clean(self, keep: Collection[str] = ()) -> None:
+    def clean(self, keep: Collection[str] = (), *, discard: bool = False) -> None:
         """See Runtime."""
         self.remove_unused_data(keep)
         with contextlib.suppress(OSError):  # not empty: a remaining task may need the code

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.command_output import run_command
+from tests.support.memory_cluster import make_context
 from tests.support.ports import free_ports
 from tfprov.cli.check import lines
 from tfprov.cli.output import Printer
@@ -23,10 +24,12 @@ from tfprov.engine.checks.host_rules import CHECKS, GIB, Finding, Verdict, clock
 from tfprov.engine.checks.image_programs import as_root, is_root
 from tfprov.engine.checks.reachability import NOT_FROM_HOST, UNTRIED, Cell, Reason, failures, reasons, table
 from tfprov.engine.checks.reachability import judge as judge_cell
-from tfprov.errors import HostError, Unreachable
+from tfprov.engine.host_registry import HostRegistry
+from tfprov.errors import HostError, Position, Unreachable
 from tfprov.hosts.facts import ClockOffset, ContainerSummary, EngineFacts, HostFacts, Listener, System
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.state import Container, DockerOptions
+from tfprov.settings.connection import ConnectionSettings
 
 IMAGE = "tfprov/linear:1"
 ENGINE = EngineFacts(
@@ -265,6 +268,29 @@ def test_names_and_strays() -> None:
     assert [verdict for verdict, _ in findings] == [Verdict.FAILED, Verdict.NOTE]
     assert findings[0][1].startswith("the container tfprov-linear-ps-0 (0123456789ab) is not ours, and ps/0 will be")
     assert findings[1][1] == "worker/1 is here and is not wanted here: `tfprov up` removes it"
+
+
+@pytest.mark.parametrize(
+    ("name", "notes"), [("tfprov-linear-worker-0", []), ("tfprov-linear-worker-7", ["containers"])]
+)
+def test_the_former_name_of_a_host_has_no_strays_of_its_own(name: str, notes: list[str]) -> None:
+    ours = there("tfprov-linear-worker-0", cluster="linear", task="worker/0")
+    facts = HostFacts("h1", "SSH", SYSTEM, ClockOffset(0, 0.1), replace(ENGINE, containers=(ours,)), "")
+    on_old = replace(facts, host="old", engine=replace(ENGINE, containers=(replace(ours, name=name),)))
+    made = make_context("worker: {hosts: {h1: }, vars: {tfprov: {cluster: linear, strategy: single, command: [sh]}}}")
+    context = replace(made, wanted=(), left=frozenset({"old"}))
+    findings = Collected(context, {"h1": facts, "old": on_old}, {}).findings()
+    assert [it.check for it in findings["old"]] == notes
+
+
+def test_a_delivery_of_check_forgets_where_a_host_was_before_unless_something_answers_there(tmp_path: Path) -> None:
+    way = ConnectionSettings("h1", Position("here"), "10.0.0.11", None, None, local=False)
+    made = make_context("worker: {hosts: {h1: }, vars: {tfprov: {cluster: linear, strategy: single, command: [sh]}}}")
+    record = HostRegistry(tmp_path)
+    former = {"h1 (10.0.0.8)": way, "h1 (10.0.0.9)": way}
+    context = replace(made, registry=record, connections={"h1": way}, former=former)
+    Collected(context, {"h1 (10.0.0.8)": Unreachable("h1 (10.0.0.8)", "no answer")}, {}).remember(["h1"])
+    assert set(record.read()) == {"h1", "h1 (10.0.0.9)"}
 
 
 def test_an_image_that_is_missing_is_no_fault() -> None:

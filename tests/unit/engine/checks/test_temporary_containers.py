@@ -3,15 +3,22 @@
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
+from tests.support.memory_cluster import make_context
 from tests.support.waiting import LONG
+from tfprov.engine.checks.image_programs import refuse_mounts
 from tfprov.engine.checks.temporary_containers import container_pool, sweep_hosts
 from tfprov.errors import HostError
+from tfprov.hosts.docker.engine_api.sdk import docker
+from tfprov.hosts.docker.engine_errors import engine_errors
 from tfprov.hosts.docker.reachability_probe import temporary
 from tfprov.hosts.machine import Machine
+
+NO_SOURCE = "bind source path does not exist: "
 
 
 class EngineInMemory:
@@ -100,3 +107,55 @@ def test_a_host_that_does_not_answer_is_reported(engine: EngineInMemory) -> None
     assert sweep_hosts("lab", machines(engine), 4) == {
         "h1": "what was started there may run for some minutes more: no answer"
     }
+
+
+MOUNTS = """
+all: {vars: {tfprov: {cluster: lab, image: {name: "train:1"}, command: [sh]}}}
+ps: {hosts: {h1: {ansible_host: 10.0.0.1}}}
+worker:
+  hosts: {h1: {ansible_host: 10.0.0.1}, h2: {ansible_host: 10.0.0.2}}
+  vars: {tfprov: {mounts: [{source: /data, target: /data}]}}
+"""
+
+
+class EngineWithMounts(EngineInMemory):
+    """An engine that creates containers, unless it lacks `missing`, the source of their mounts, or the image."""
+
+    def __init__(self, missing: str = "", *, has_image: bool = True) -> None:
+        super().__init__()
+        self.host, self.missing, self.has_image = "h2", missing, has_image
+        self.made: list[list[str]] = []
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        with engine_errors(self.host):
+            yield
+
+    def create_host_config(self, **options: Any) -> dict[str, Any]:
+        return options
+
+    def create_container(self, _image: str, **options: Any) -> dict[str, str]:
+        sources = [mount["Source"] for mount in options["host_config"]["mounts"]]
+        if not self.has_image:
+            raise docker.errors.APIError("No such image: train:1")
+        if self.missing in sources:
+            raise docker.errors.APIError(f'invalid mount config for type "bind": {NO_SOURCE}{self.missing}')
+        self.made.append(sources)
+        self.there["one"] = options["labels"]
+        return {"Id": "one"}
+
+
+def test_a_start_is_refused_before_any_stop_where_the_source_of_a_mount_does_not_exist() -> None:
+    made = make_context(MOUNTS)
+    whole, lacking = EngineWithMounts(), EngineWithMounts("/data")
+    context = replace(made, machines={"h1": cast(Machine, whole), "h2": cast(Machine, lacking)})
+    with pytest.raises(HostError) as caught:
+        refuse_mounts(context, context.wanted)
+    assert str(caught.value) == "h2: /data of `mounts` does not exist there; create it, or correct `mounts`"
+    assert (whole.made, whole.there, lacking.there) == ([["/data"]], {}, {}), "one look for the worker, none for the ps"
+
+
+def test_a_mount_that_cannot_be_tried_is_left_to_the_start() -> None:
+    made = make_context(MOUNTS)
+    machine = cast(Machine, EngineWithMounts("/data", has_image=False))
+    refuse_mounts(replace(made, machines={"h1": machine, "h2": machine}), made.wanted)

@@ -201,7 +201,10 @@ def test_many_containers_are_asked_for_in_bounded_batches(scripted: Callable[...
         if path.partition("?")[0].endswith("/containers/json"):
             return answered(json.dumps([LISTED[0] | {"Id": name} for name in names]).encode())
         if path.endswith("/json") and "/containers/" in path:
-            return answered(json.dumps(CONTAINER | {"Id": path.split("/")[-2], "RestartCount": 0}).encode())
+            name = path.split("/")[-2]
+            config: Any = CONTAINER["Config"]
+            config = {**config, "Labels": {**config["Labels"], "tfprov.task": name}}
+            return answered(json.dumps({**CONTAINER, "Id": name, "RestartCount": 0, "Config": config}).encode())
         return recorded(path)
 
     host = scripted(respond)

@@ -3,7 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from tests.support.runtime_bench import container
+from tfprov.hosts.collect_facts import container_summary
 from tfprov.hosts.docker.preconditions import find_conflicts
 from tfprov.hosts.facts import ContainerSummary, Listener
 from tfprov.model.state import DockerOptions
@@ -73,6 +76,17 @@ def test_conflicts_name_their_owner() -> None:
         if (conflicts := list(find_conflicts("lab", [WORKER], containers, volumes, listeners))) != expected:
             failures[name] = conflicts
     assert not failures
+
+
+@pytest.mark.parametrize(("state", "running"), [("running", True), ("paused", True), ("exited", False)])
+def test_a_paused_container_keeps_its_ports(state: str, running: bool) -> None:
+    ports = [{"PrivatePort": PORT, "PublicPort": PORT, "IP": "10.0.0.5", "Type": "tcp"}]
+    labels = {"tfprov.cluster": "lab", "tfprov.task": "worker/0"}
+    paused = container_summary({"Id": "c1", "Names": [f"/{NAME}"], "State": state, "Labels": labels, "Ports": ports})
+    proxy = Listener("10.0.0.5", PORT, "another program")
+    assert [*find_conflicts("lab", [WORKER], [paused], [], [proxy])] == (
+        [] if running else [(f"port {PORT} for worker/0 is taken by another program", FIX)]
+    )
 
 
 def test_an_evaluator_needs_no_port_and_uses_the_chiefs_volume() -> None:

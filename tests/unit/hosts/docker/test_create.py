@@ -1,0 +1,186 @@
+"""A container in the place of another, and what a start that an engine refuses leaves."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.runtime_bench import container
+from tfprov.errors import HostError
+from tfprov.hosts.docker import secret_files
+from tfprov.hosts.docker.engine_api.sdk import docker
+from tfprov.hosts.docker.engine_errors import engine_errors
+from tfprov.hosts.docker.inspection import TaskContainers
+from tfprov.hosts.docker.preconditions import create_container, remove_orphans, task_volume
+from tfprov.model.state import DockerOptions
+
+NAME = "tfprov-lab-worker-0"
+VOLUME = f"{NAME}-checkpoints"
+WORKER = replace(container(), docker=DockerOptions("tfprov/lab:1", address="10.0.0.5"))
+RUNNING = {"Id": "old", "Name": f"/{NAME}"}
+STOPPED = {"Id": "old", "Name": f"/{NAME}-stopped"}
+
+
+class FakeEngine:
+    """Its `containers` are names by id, its `volumes` labels by name; it refuses to create containers if `refuses`."""
+
+    def __init__(self, containers: Mapping[str, str] | None = None, *, refuses: bool = False) -> None:
+        self.host, self.api = "h1", self
+        self.containers = dict(containers or {})
+        self.volumes: dict[str, dict[str, str]] = {}
+        self.refuses = refuses
+
+    def errors(self) -> AbstractContextManager[None]:
+        return engine_errors(self.host)
+
+    def create_host_config(self, **_: Any) -> dict[str, Any]:
+        return {}
+
+    def create_container(self, **config: Any) -> dict[str, str]:
+        assert config["name"] not in self.containers.values(), "the name is taken"
+        if self.refuses:
+            raise docker.errors.APIError("bind source path does not exist: /nosuch")
+        self.containers["new"] = config["name"]
+        return {"Id": "new"}
+
+    def rename(self, container: str, name: str) -> None:
+        assert name not in self.containers.values(), "the name is taken"
+        self.containers[container] = name
+
+    def remove_container(self, container: str, *, v: bool) -> None:
+        assert v
+        del self.containers[container]
+
+    def create_volume(self, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+        return {"Name": name, "Labels": self.volumes.setdefault(name, dict(labels))}
+
+    def ask(self, *_: str) -> list[Any]:
+        listed = [{"Name": name, "Labels": labels} for name, labels in self.volumes.items()]
+        return [[{"Id": "x", "Mounts": [{"Type": "bind"}, {"Name": "mounted"}]}], {"Volumes": listed}]
+
+    def df(self) -> dict[str, Any]:
+        return {"Volumes": [{"Name": name, "UsageData": {"Size": VOLUMES[name][1]}} for name in self.volumes]}
+
+    def remove_volume(self, name: str) -> None:
+        if "new" in self.containers:
+            raise docker.errors.APIError("volume is in use")
+        del self.volumes[name]
+
+
+def create(fake: FakeEngine, previous: Mapping[str, Any] | None = None, *older: str, secret: bool = False) -> None:
+    worker = replace(WORKER, env={"TOKEN": "x"}, secret=frozenset({"TOKEN"})) if secret else WORKER
+    with task_volume(fake, "lab", "worker/0"), fake.errors():  # type: ignore[arg-type]  # all of an engine that it needs
+        create_container(fake, "lab", worker, "run-1", "sha256:1", previous=previous, older=older)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("previous", [RUNNING, STOPPED])
+def test_a_container_takes_the_place_of_another_and_of_older_ones(previous: Mapping[str, str]) -> None:
+    fake = FakeEngine({"old": previous["Name"].lstrip("/"), "oldest": "x"})
+    create(fake, previous, "oldest")
+    assert fake.containers == {"new": NAME}
+
+
+@pytest.mark.parametrize("previous", [RUNNING, STOPPED])
+def test_a_container_that_is_refused_leaves_the_one_before(previous: Mapping[str, str]) -> None:
+    fake = FakeEngine({"old": previous["Name"].lstrip("/")}, refuses=True)
+    fake.volumes[VOLUME] = {"tfprov.cluster": "lab"}
+    with pytest.raises(HostError, match="/nosuch"):
+        create(fake, previous)
+    assert fake.containers == {"old": previous["Name"].lstrip("/")}
+    assert VOLUME in fake.volumes
+
+
+def test_a_first_container_that_is_refused_leaves_no_volume_and_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {NAME}
+    monkeypatch.setattr(secret_files, "put_secrets", lambda *_: ["sh"])
+    monkeypatch.setattr(secret_files, "remove_secrets", lambda _engine, name, _image: kept.remove(name))
+    fake = FakeEngine(refuses=True)
+    with pytest.raises(HostError, match="/nosuch"):
+        create(fake, secret=True)
+    assert (fake.volumes, kept) == ({}, set())
+
+
+def start_and_interrupt(fake: FakeEngine) -> None:
+    with task_volume(fake, "lab", "worker/0"):  # type: ignore[arg-type]
+        fake.containers["new"] = NAME
+        raise KeyboardInterrupt
+
+
+def test_a_volume_that_was_there_or_is_in_use_stays_after_an_error() -> None:
+    fake = FakeEngine()
+    with pytest.raises(KeyboardInterrupt):
+        start_and_interrupt(fake)
+    assert list(fake.volumes) == [VOLUME]
+    fake.containers.clear()
+    fake.refuses = True
+    with pytest.raises(HostError, match="/nosuch"):
+        create(fake)
+    assert list(fake.volumes) == [VOLUME]
+
+
+def test_a_foreign_volume_is_refused() -> None:
+    fake = FakeEngine()
+    fake.volumes[VOLUME] = {"tfprov.cluster": "other"}
+    with pytest.raises(HostError, match=f"the volume {VOLUME} is not ours"):
+        create(fake)
+    assert fake.containers == {}
+
+
+VOLUMES = {  # and the size of what is in each; -1 is unknown
+    "ps": ("ps/0", 0),
+    "chief": ("worker/0", 500),
+    "ps-shard": ("ps/1", -1),
+    "progress": ("worker/1", 500),
+    "mounted": ("evaluator/0", 500),
+}
+
+
+@pytest.mark.parametrize(
+    ("volumes", "discard", "left", "problem"),
+    [
+        (["ps", "progress", "mounted"], False, ["mounted"], None),
+        (["chief", "ps", "mounted"], True, ["mounted"], None),
+        (["chief", "ps"], False, ["chief"], "the volume chief has files of a task whose container somebody removed"),
+        (["chief", "ps-shard"], False, ["chief", "ps-shard"], "the volumes chief, ps-shard have files of a task"),
+        (["mounted"], False, ["mounted"], None),
+    ],
+)
+def test_volumes_of_containers_that_somebody_removed_are_removed_but_for_checkpoints(
+    volumes: list[str], discard: bool, left: list[str], problem: str | None
+) -> None:
+    fake = FakeEngine()
+    fake.volumes = {name: {"tfprov.cluster": "lab", "tfprov.task": VOLUMES[name][0]} for name in volumes}
+    expected = pytest.raises(HostError, match=problem) if problem else nullcontext()
+    with expected:
+        remove_orphans(fake, "lab", discard=discard)  # type: ignore[arg-type]
+    assert list(fake.volumes) == left
+
+
+def facts(container: str, task: str) -> dict[str, Any]:
+    return {"Id": container, "State": {}, "Config": {"Labels": {"tfprov.task": task}}}
+
+
+def test_of_several_containers_of_a_task_the_newest_counts() -> None:
+    listed = [facts("new", "worker/0"), facts("ps", "ps/0"), facts("old", "worker/0")]
+
+    class Asked:
+        def ask(self, *_: str) -> list[Any]:
+            return [[one for one in listed if task in one["Config"]["Labels"]["tfprov.task"]]]
+
+        def ask_each(self, *paths: str) -> list[Any]:
+            if "label" in paths[0]:
+                return [*self.ask(), *self.ask_each(*paths[1:])]
+            return [one for path in paths for one in listed if f"/{one['Id']}/" in path]
+
+    task = ""
+    containers = TaskContainers(Asked(), "lab")  # type: ignore[arg-type]
+    assert [one["Id"] for one in containers.inspect()[0]] == ["new", "ps"]
+    task = "worker/0"
+    newest = containers.find("worker/0")
+    assert newest is not None
+    assert (newest["Id"], containers.older("worker/0"), containers.older("ps/0")) == ("new", ["old"], ())
+    listed.pop()
+    containers.find("worker/0")
+    assert containers.older("worker/0") == []

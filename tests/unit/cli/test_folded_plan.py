@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import CommandLine
+from tests.support.ports import free_ports
 
 INVENTORY = """
-all: {vars: {tfprov: {cluster: many, command: [python]}}}
+all: {vars: {tfprov: {cluster: many, command: [python], port: PORT}}}
 ps: {hosts: {localhost: }}
 worker: {hosts: {localhost: }, vars: {tfprov: {tasks_per_host: 12}}}
 """
@@ -17,7 +18,7 @@ worker: {hosts: {localhost: }, vars: {tfprov: {tasks_per_host: 12}}}
 @pytest.fixture
 def many(tmp_path: Path) -> CommandLine:
     line = CommandLine(tmp_path, {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")})
-    line.inventory.write_text(INVENTORY)
+    line.inventory.write_text(INVENTORY.replace("PORT", str(free_ports(13))))
     return line
 
 

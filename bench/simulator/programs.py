@@ -49,7 +49,7 @@ async def listen(host: str, config: dict[str, Any], bindings: dict[str, Any]) ->
 
 async def execute(argv: Sequence[str]) -> tuple[int, bytes]:
     """Return the exit code of a program in a container and its output as the engine's frames."""
-    if argv[:2] != [_PYTHON, "-c"] or len(argv) != 6:
+    if argv[:2] != [_PYTHON, "-c"] or len(argv) != 7:
         return 127, b""
     targets, limit = json.loads(argv[3]), float(argv[4])
     outcomes = await asyncio.gather(*(_probe(address, port, greeting, limit) for address, port, greeting in targets))

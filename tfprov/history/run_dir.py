@@ -124,7 +124,10 @@ class RunDir:
 
         Raises FileNotFoundError, NewerSchema, and ValueError for a damaged file.
         """
-        data = json.loads(path.read_bytes())
+        try:
+            data = json.loads(path.read_bytes())
+        except RecursionError as error:
+            raise ValueError(f"{path.name} is nested too deeply") from error
         if not isinstance(data, dict):
             raise ValueError(f"{path.name} is no JSON object")  # noqa: TRY004  a damaged file like any other
         if not isinstance(schema := data.get("schema"), int):

@@ -11,6 +11,7 @@ from tfprov.paths import shipped_directory
 from tfprov.planning.plan_text import join_names
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import Player, PlayOptions, hosts_of
+from tfprov.playbook.steps import applies
 
 _NAMED = 5
 """Tasks that are named when many may still run."""
@@ -23,7 +24,8 @@ def play(context: Context, plays: Iterable[Play], options: PlayOptions) -> None:
     """
     plays = list(plays)
     for one in plays:
-        hosts_of(context, one)  # reports a pattern that matches nothing before anything is done
+        if applies(context, one.when):
+            hosts_of(context, one)  # reports a pattern that matches nothing before anything is done
     errors: list[BaseException] = []
     player = Player(context, options, ClusterLock(context, options.verb))
     try:

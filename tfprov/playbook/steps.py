@@ -1,6 +1,6 @@
 """What each module of a playbook does."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,11 @@ _KINDS = {
     "deliver": (ActionKind.DELIVER, ActionKind.FETCH),
     "start": (ActionKind.STOP, ActionKind.REMOVE, ActionKind.START),
 }
+
+
+def applies(context: Context, roles: Iterable[str]) -> bool:
+    """Whether the cluster has tasks of all `roles`, those of `when`."""
+    return all(any(task.role == role for task in context.cluster.tasks) for role in roles)
 
 
 def _plan_step(module: str) -> Callable[[Context, Any, bool], None]:

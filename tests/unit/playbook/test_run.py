@@ -106,6 +106,7 @@ def test_a_second_ctrl_c_waits_for_no_action_of_what_is_always_played(
 def test_plays_and_steps_for_roles_that_are_not_there_are_left_out(memory_lab: MemoryPlays) -> None:
     memory_lab.play(
         "- {hosts: all, when: evaluator, tasks: [command: never]}\n"
+        "- {hosts: evaluator, when: evaluator, tasks: [command: never]}\n"
         "- {hosts: ps, tasks: [{command: never, when: tensorboard}, {command: one, when: [ps, worker]}]}"
     )
     assert memory_lab.ran == ["one h1"]

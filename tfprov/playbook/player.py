@@ -26,7 +26,7 @@ from tfprov.planning.name_ranges import host_names
 from tfprov.planning.plan_text import format_count
 from tfprov.playbook.batches import is_exceeded, joined, moves, split
 from tfprov.playbook.scheduled_gather import scheduled_gather
-from tfprov.playbook.steps import RUN, applies, check
+from tfprov.playbook.steps import RUN, check
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Player:
     def play(self, one: Play) -> Iterator[BaseException]:
         """Run the steps of a play and yield its first error, or all errors of an `always` play."""
         chosen = any(_tagged(self.options.tags, one.tags | step.tags) for step in one.steps)
-        if not chosen or not applies(self.context, one.when):
+        if not chosen or not self.context.cluster.has_roles(one.when):
             return
         context = replace(hosts_of(self.context, one), tolerant=one.always, partial=self.options.partial)
         if self.failed and not one.always:
@@ -152,7 +152,9 @@ class Player:
         """Run the steps of a play on a batch and yield its first error, or all errors of an `always` play."""
         for step in one.steps:
             try:  # a signal may come at any moment, and an `always` play is played after it all the same
-                if not applies(batch.context, step.when) or not _tagged(self.options.tags, one.tags | step.tags):
+                if not batch.context.cluster.has_roles(step.when) or not _tagged(
+                    self.options.tags, one.tags | step.tags
+                ):
                     continue
                 self.update_lock(batch.context, step)
                 self.run_step(batch, step)

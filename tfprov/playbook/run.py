@@ -11,7 +11,6 @@ from tfprov.paths import shipped_directory
 from tfprov.planning.plan_text import join_names
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import Player, PlayOptions, hosts_of
-from tfprov.playbook.steps import applies
 
 _NAMED = 5
 """Tasks that are named when many may still run."""
@@ -24,7 +23,7 @@ def play(context: Context, plays: Iterable[Play], options: PlayOptions) -> None:
     """
     plays = list(plays)
     for one in plays:
-        if applies(context, one.when):
+        if context.cluster.has_roles(one.when):
             hosts_of(context, one)  # reports a pattern that matches nothing before anything is done
     errors: list[BaseException] = []
     player = Player(context, options, ClusterLock(context, options.verb))

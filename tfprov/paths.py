@@ -3,10 +3,20 @@
 import os
 from pathlib import Path
 
+from tfprov.errors import Usage
+
 PACKAGE = Path(__file__).parent
 """The installed package, of which parts are copied into containers."""
 INVENTORY = "inventory.yml"
 """The default inventory."""
+
+
+def working_directory() -> Path:
+    """Return the working directory. Raises Usage if it was removed."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise Usage("the working directory was removed", "change to another one") from None
 
 
 def state_home() -> Path:

@@ -15,7 +15,7 @@ from tfprov.editing.scalar_emitter import emit_text
 from tfprov.errors import InvalidInput, Position, TfprovError, Usage, printable
 from tfprov.inventory.host_names import NameKind, check_name, split_port
 from tfprov.model.yaml_node import Scalar
-from tfprov.paths import shipped_directory
+from tfprov.paths import shipped_directory, working_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,6 +178,7 @@ def init_command(  # noqa: PLR0913, PLR0917  an argument for every option
     """Asks for what no option says, on a terminal. Files that exist already are never touched."""
     if local and hosts is not None:
         raise Usage("`--local` and `--hosts` exclude each other", "give one of them")
+    working_directory()
     _refuse_existing([directory / "inventory.yml"])
     is_interactive = sys.stdin.isatty() and sys.stdout.isatty() and not yes
     cluster = _ask_option(

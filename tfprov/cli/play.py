@@ -21,6 +21,7 @@ from tfprov.cli.printing.json_events import JsonEvents, events_option
 from tfprov.cli.runs.detach import RunHandover, detach_option, detached_text
 from tfprov.cli.shells import values
 from tfprov.errors import HangUp
+from tfprov.paths import working_directory
 
 _discard_option = click.option(
     "--discard", is_flag=True, help="Do not gather: remove checkpoints that were not brought back."
@@ -41,6 +42,7 @@ def run_command(detach: bool, as_json: bool, partial: bool, discard: bool, resum
         cluster = cluster_of(options, handover.handle, connect=True, as_json=as_json)
         printer.align(cluster.tasks)
         if detach:
+            working_directory()  # without one there is no supervisor: nothing is started
             printer.result(cluster.up(partial=partial, resume=resume))
             printer.note(detached_text(handover.detach(cluster, discard=discard)))
             return

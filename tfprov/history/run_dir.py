@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfprov.atomic_write import private_directory, replace
+from tfprov.atomic_write import private_directory, replace_shared
 from tfprov.engine.run_ids import RUN_ID
 from tfprov.file_locks import is_locked, open_lock, take_lock
 
@@ -116,15 +116,18 @@ class RunDir:
         return descriptor
 
     def write(self, path: Path, data: Mapping[str, Any]) -> None:
-        """Replace one of the JSON files."""
-        replace(path, json.dumps({"schema": SCHEMA, **data}, indent=1).encode("utf-8", "replace"), mode=0o600)
+        """Replace one of the JSON files; several processes may do so at the same time."""
+        replace_shared(path, json.dumps({"schema": SCHEMA, **data}, indent=1).encode("utf-8", "replace"))
 
     def read(self, path: Path) -> dict[str, Any]:
         """Return one of the JSON files.
 
         Raises FileNotFoundError, NewerSchema, and ValueError for a damaged file.
         """
-        data = json.loads(path.read_bytes())
+        try:
+            data = json.loads(path.read_bytes())
+        except RecursionError as error:
+            raise ValueError(f"{path.name} is nested too deeply") from error
         if not isinstance(data, dict):
             raise ValueError(f"{path.name} is no JSON object")  # noqa: TRY004  a damaged file like any other
         if not isinstance(schema := data.get("schema"), int):

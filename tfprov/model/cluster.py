@@ -1,6 +1,6 @@
 """The cluster: TensorFlow tasks with addresses."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -97,6 +97,10 @@ class Cluster:
         dispatcher = self.find("dispatcher/0")
         address = dispatcher.endpoint if dispatcher else self.outside_data_service
         return f"grpc://{address}" if address else None
+
+    def has_roles(self, roles: Iterable[str]) -> bool:
+        """Whether each of `roles` has a task."""
+        return set(roles) <= {task.role for task in self.tasks}
 
     @property
     def outside_service(self) -> Task | None:

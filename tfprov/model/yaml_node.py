@@ -90,13 +90,15 @@ def plain_masked(node: Node) -> Any:
     return HIDDEN if node.secret else node.data
 
 
-def scalars(node: Node) -> Iterator[Scalar]:
-    """Yield every scalar in `node`."""
+def scalars(node: Node, *, without: str | None = None) -> Iterator[Scalar]:
+    """Yield every scalar in `node`, except for the values of keys named `without`."""
     if isinstance(node, Scalar):
         yield node
         return
-    for below in node.entries.values() if isinstance(node, Mapping) else node.items:
-        yield from scalars(below)
+    entries = node.entries.items() if isinstance(node, Mapping) else ((None, item) for item in node.items)
+    for key, below in entries:
+        if key is None or key != without:
+            yield from scalars(below, without=without)
 
 
 def mark_secret(node: Node) -> Node:

@@ -109,7 +109,7 @@ class Player:
     def play(self, one: Play) -> Iterator[BaseException]:
         """Run the steps of a play and yield its first error, or all errors of an `always` play."""
         chosen = any(_tagged(self.options.tags, one.tags | step.tags) for step in one.steps)
-        if not chosen or not _applies(self.context, one.when):
+        if not chosen or not self.context.cluster.has_roles(one.when):
             return
         context = replace(hosts_of(self.context, one), tolerant=one.always, partial=self.options.partial)
         if self.failed and not one.always:
@@ -152,7 +152,9 @@ class Player:
         """Run the steps of a play on a batch and yield its first error, or all errors of an `always` play."""
         for step in one.steps:
             try:  # a signal may come at any moment, and an `always` play is played after it all the same
-                if not _applies(batch.context, step.when) or not _tagged(self.options.tags, one.tags | step.tags):
+                if not batch.context.cluster.has_roles(step.when) or not _tagged(
+                    self.options.tags, one.tags | step.tags
+                ):
                     continue
                 self.update_lock(batch.context, step)
                 self.run_step(batch, step)
@@ -279,10 +281,6 @@ def hosts_of(context: Context, one: Play) -> Context:
         return context.limited(match_hosts(context.inventory, one.hosts))
     except Usage as error:
         raise InvalidInput([Problem(one.at, str(error))]) from None
-
-
-def _applies(context: Context, roles: Iterable[str]) -> bool:
-    return all(any(task.role == role for task in context.cluster.tasks) for role in roles)
 
 
 def _tagged(wanted: frozenset[str], tags: frozenset[str]) -> bool:

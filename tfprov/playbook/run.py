@@ -23,7 +23,8 @@ def play(context: Context, plays: Iterable[Play], options: PlayOptions) -> None:
     """
     plays = list(plays)
     for one in plays:
-        hosts_of(context, one)  # reports a pattern that matches nothing before anything is done
+        if context.cluster.has_roles(one.when):
+            hosts_of(context, one)  # reports a pattern that matches nothing before anything is done
     errors: list[BaseException] = []
     player = Player(context, options, ClusterLock(context, options.verb))
     try:

@@ -203,19 +203,24 @@ def _stop(context: Context, arguments: Stop, discard: bool) -> None:
 def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[TfprovError], NothingSaved | None]:
     """Stop and remove the chosen containers; return the errors, and the models of a chief without a checkpoint."""
     observation, chosen = observe(context), _chosen(context, arguments)
+    errors: list[TfprovError] = []
+    checks = arguments.remove and not discard
+    if checks and any(one.state is State.RUNNING for one in filter(chosen, observation.containers())):
+        errors = _stop_all(context, arguments.model_copy(update={"remove": False}), discard)[0]
+        observation, chosen = observe(context), _chosen(context, arguments, stopped=True)  # with what the chief saved
     held: dict[TaskOnHost, tuple[Observed, str]] = {}
     nothing: NothingSaved | None = None
     try:
-        if arguments.remove and not discard:
+        if checks:
             held = unsaved_among(context, observation, chosen)
             nothing = nothing_saved(context, observation, chosen)
     except HostError as error:
-        return [error], None
+        return [*errors, error], None
     kept = {*held, *((nothing.place,) if nothing is not None and nothing.holds_model else ())}
     whole = plan_teardown(context.cluster.name, observation, chosen, remove=arguments.remove)
     part = whole.only(lambda action: action.kind != ActionKind.REMOVE or (action.subject, action.host) not in kept)
     logs = KeptLogs(context, observation)
-    errors = [*execute(replace(context, before_remove=logs.keep), part, "").failed.values()]
+    errors += execute(replace(context, before_remove=logs.keep), part, "").failed.values()
     if arguments.remove:
         for place in kept:
             logs.keep(*place)
@@ -240,12 +245,12 @@ def _without_checkpoint(context: Context, nothing: NothingSaved) -> list[GatherE
     return []
 
 
-def _chosen(context: Context, arguments: Stop) -> Callable[[Observed], bool]:
+def _chosen(context: Context, arguments: Stop, *, stopped: bool = False) -> Callable[[Observed], bool]:
     wanted = context.cluster.chief.name if arguments.tasks == "chief" else arguments.tasks
 
     def is_chosen(observed: Observed) -> bool:
         named = wanted in ("all", observed.task, observed.task.partition("/")[0])
-        return named and context.allows(observed.host)
+        return named and context.allows(observed.host) and not (stopped and observed.state is State.RUNNING)
 
     return is_chosen
 

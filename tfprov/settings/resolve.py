@@ -236,7 +236,7 @@ def _render(written: Mapping, context: Variables, faults: TemplateProblems) -> M
         for key, node in written.entries.items()
     }
     for key in entries.keys() & Settings.model_fields.keys() - set(TASK_SETTINGS):
-        for value in scalars(entries[key]):
+        for value in scalars(entries[key], without="url" if key == "notify" else None):  # whose URL is never shown
             if value.secret and value.at not in faults.at:
                 what = f"`{key}` is secret, and tfprov shows it in plans and labels"
                 faults.add(value.at, what, "write it in plain; only `env` and passwords stay secret")

@@ -4,10 +4,10 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from tfprov.history.run_dir import RunDir
+from tfprov.paths import working_directory
 from tfprov.vault.redaction import mentions_secret
 
 VaultSecret = tuple[str, bytes]
@@ -41,7 +41,7 @@ class SupervisorOrder:
     def of_options(cls, options: Mapping[str, Any], sources: Sequence[str], begun: float) -> "SupervisorOrder":
         """Return the order for the options of the command line."""
         return cls(
-            str(Path.cwd()),
+            str(working_directory()),
             tuple(sources),
             begun,
             tuple(options.get("extra") or ()),

@@ -164,3 +164,18 @@ def gathered() -> str:
     with pytest.raises(GatherError) as caught:
         gather(context, lambda prefixes: {}, observe(context))
     return str(caught.value)
+
+
+@pytest.mark.parametrize("line", ["init --yes", "init --yes lab", "run --detach -i INVENTORY"])
+def test_a_verb_that_needs_a_removed_working_directory_begins_nothing(
+    line: str, there: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = there / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    before = everything(there)
+    words = line.replace("INVENTORY", str(there / "work" / "inventory.yml")).split()
+    error = "error: the working directory was removed; change to another one"
+    assert run_command(capsys, *words) == CommandResult(2, (error,))
+    assert everything(there) == before

@@ -373,7 +373,7 @@ class Closed(MemoryRuntime):
 
 def test_nothing_is_removed_whose_checkpoints_cannot_be_looked_at(tmp_path: Path) -> None:
     hosts: Runtimes = {"w0": Closed("w0")}
-    split = SplitTraining(tmp_path, hosts=hosts).runs()
+    split = SplitTraining(tmp_path, hosts=hosts).runs(state=State.EXITED)
     with pytest.raises(HostError, match="w0: its disk does not answer"):
         RUN["stop"](split.context, Stop(remove=True), False)
     assert all(host.calls == [] for host in hosts.values())

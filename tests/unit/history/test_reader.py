@@ -53,6 +53,7 @@ DAMAGE: dict[str, Callable[[RunDir], object]] = {
     "end.json is empty": lambda run: run.end_file.write_text(""),
     "end.json has other types": lambda run: run.end_file.write_text('{"schema": 1, "ended": [], "outcome": 3}'),
     "end.json has no schema": lambda run: run.end_file.write_text("{}"),
+    "end.json is nested": lambda run: run.end_file.write_text("[" * 100_000),
     "run.json is binary": lambda run: run.run_file.write_bytes(b"\xff\x00\xfe"),
     "run.json has another time": lambda run: run.run_file.write_text('{"schema": 1, "started": 1e30}'),
     "end.json has another time": lambda run: run.end_file.write_text(

@@ -14,7 +14,7 @@ from tests.support.memory_cluster import make_context
 from tests.support.memory_plays import MemoryPlays
 from tfprov.engine.context import Context
 from tfprov.engine.lock.cluster_lock import ClusterLock
-from tfprov.errors import HostError, InvalidInput, TfprovError
+from tfprov.errors import GatherError, HostError, InvalidInput, TfprovError
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.playbook import Play
 from tfprov.playbook.parse import read_playbook
@@ -106,9 +106,28 @@ def test_a_second_ctrl_c_waits_for_no_action_of_what_is_always_played(
 def test_plays_and_steps_for_roles_that_are_not_there_are_left_out(memory_lab: MemoryPlays) -> None:
     memory_lab.play(
         "- {hosts: all, when: evaluator, tasks: [command: never]}\n"
+        "- {hosts: evaluator, when: evaluator, tasks: [command: never]}\n"
         "- {hosts: ps, tasks: [{command: never, when: tensorboard}, {command: one, when: [ps, worker]}]}"
     )
     assert memory_lab.ran == ["one h1"]
+
+
+class SavingHost(MemoryRuntime):
+    """A host whose chief saves a model when it is stopped."""
+
+    def stop(self, task: str, grace: float) -> None:
+        super().stop(task, grace)
+        if task == "worker/0":
+            self.saves(task, "final.keras", b"model")
+
+
+@pytest.mark.parametrize("steps", ["start, stop: {remove: true}", "start, stop: {}, stop: {remove: true}"])
+def test_what_the_chief_saves_when_it_is_stopped_is_not_removed(tmp_path: Path, steps: str) -> None:
+    lab = MemoryPlays(tmp_path, INVENTORY, [SavingHost("h2")])
+    with pytest.raises(GatherError, match=r"worker/0 on h2 is kept: final\.keras is not gathered; run `tfprov gather`"):
+        lab.play(f"- {{hosts: all, tasks: [{steps}]}}")
+    assert list(lab.hosts["h2"].places) == ["worker/0"]
+    assert lab.running() == []
 
 
 def test_tags_choose_plays_and_steps(memory_lab: MemoryPlays) -> None:

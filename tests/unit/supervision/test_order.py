@@ -1,6 +1,7 @@
 """What a supervisor is started with: passwords go through its pipe only, and nothing secret is stored."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +54,21 @@ def test_a_stored_order_has_no_secrets_and_says_so(tmp_path: Path) -> None:
     replace(ORDER, extra=["steps=5"]).store(run)
     assert (again := SupervisorOrder.stored(run)) is not None
     assert not again.left_out
+
+
+def test_two_processes_store_their_orders_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = directory(tmp_path)
+    flush, others = os.fsync, iter([lambda: replace(ORDER, extra=["steps=6"]).store(run)])
+
+    def fsync(descriptor: int) -> None:
+        next(others, lambda: None)()
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    ORDER.store(run)
+    assert (stored := SupervisorOrder.stored(run)) is not None
+    assert list(stored.extra) == ["steps=5", "@vars.yml", "@token.yml"]
+    assert [path.name for path in run.path.iterdir()] == ["supervisor.json"]
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema": 1}', '{"schema": 99}', "\x00"])

@@ -13,6 +13,7 @@ import pytest
 from tests.support.examples import MATRIX
 from tests.support.memory_cluster import make_context, run_up
 from tests.support.vaults import encrypt, value
+from tfprov.engine.public_settings import public_roles
 from tfprov.errors import HostError, InvalidInput, Position, Problem, hide_secret
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.inventory import Inventory
@@ -388,6 +389,9 @@ TEMPLATE_FAILS = "a template that uses a secret fails; correct the expression; t
         ("code: '{{ api }}'", [f"`code` {SHOWN_IN_PLANS}"]),
         ("image: {name: '{{ api }}'}", [f"`image` {SHOWN_IN_PLANS}"]),
         ("memory: '{{ api }}'", [f"`memory` {SHOWN_IN_PLANS}"]),
+        ("notify: [{command: ['{{ api }}']}]", [f"`notify` {SHOWN_IN_PLANS}"]),
+        ("notify: [{url: '{{ api }}'}]", ["`notify[0].url` is secret, and not one line of text; encrypt one line of text"]),
+        ("notify: [{url: 'https://hooks/{{ api }}'}]", []),
         ("env: {A: '{{ api.nothing }}'}", [TEMPLATE_FAILS]),
         ("env: {A: \"{{ {'x': 1}[api] }}\"}", [TEMPLATE_FAILS]),
         ("env: {A: '{{ api / 2 }}'}", [TEMPLATE_FAILS]),
@@ -403,6 +407,14 @@ def test_a_secret_outside_of_env_is_refused_and_never_repeated(vault: Vault, set
     found = problems(settings + more, vault)
     assert found == message
     assert SECRET not in "".join(found)
+
+
+def test_an_encrypted_webhook_reaches_the_notifier_and_no_record(vault: Vault) -> None:
+    [url] = encrypt(f"https://hooks.example.com/{SECRET}")
+    text = CLUSTER.replace("SETTINGS", f"notify:\n        - url: {value(url, 12)}")
+    roles = resolve(read_groups(parse(text, "inventory.yml", vault=vault), "inventory.yml"))
+    assert {one.url for role in roles for one in role.values.notify} == {f"https://hooks.example.com/{SECRET}"}
+    assert SECRET not in json.dumps(public_roles(roles))
 
 
 def test_a_secret_in_a_flag_of_a_task_is_refused(vault: Vault) -> None:

@@ -49,9 +49,9 @@ def attach_command(run: str, as_json: bool, cluster: str | None, **options: Any)
     for passwords.
     """
     history = RunHistory()
-    record = history.load(run or _newest(history, cluster), cluster)
-    directory = record.directory
     with JsonEvents() if as_json else Printer() as printer:
+        record = history.load(run or _newest(history, cluster), cluster)
+        directory = record.directory
         if record.end is None and not directory.is_followed:
             printer.note(f"nobody follows {directory.id} any more: a new supervisor goes on with it")
             _supervise(directory, options)
@@ -59,6 +59,8 @@ def attach_command(run: str, as_json: bool, cluster: str | None, **options: Any)
             _follow(printer, record)
         except KeyboardInterrupt:
             printer.note(f"\ndetached: {directory.id} goes on; `tfprov attach` follows it again, `tfprov down` ends it")
+            if as_json:
+                raise  # the last line has the exit code
             return INTERRUPTED
         ended = history.load(directory.id, directory.cluster)
         code = _exit_code(ended)

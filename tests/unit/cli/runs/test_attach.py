@@ -1,11 +1,13 @@
 """`tfprov attach` to a run without a supervisor: with which options the new one is started."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.support.run_history import record_run, run_id, scripted
 from tfprov.cli.runs import attach
@@ -97,3 +99,28 @@ def test_a_damaged_run_is_not_the_one_that_goes_on(tmp_path: Path) -> None:
     going = record_run(runs, 3, scripted())
     record_run(runs, 4, scripted()).run_file.write_text("{")
     assert attach._newest(history, None) == going.id  # noqa: SLF001
+
+
+def _events(output: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def test_the_last_event_is_the_error_when_there_is_no_such_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    done = CliRunner().invoke(attach.attach_command, ["nosuch", "--json"])
+    assert isinstance(done.exception, Usage)
+    [event] = _events(done.stdout)
+    assert (event["event"], event["message"], event["exit_code"]) == ("error", str(done.exception), 2)
+
+
+def test_the_last_event_after_ctrl_c_is_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def follow(*_arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(attach, "_follow", follow)
+    run = record_run(tmp_path / "tfprov" / "clusters" / "lab" / "runs", 1, scripted(), end={})
+    done = CliRunner().invoke(attach.attach_command, [run.id, "--json"])
+    assert [event["event"] for event in _events(done.stdout)] == ["note", "interrupted"]
+    plain = CliRunner().invoke(attach.attach_command, [run.id])
+    assert f"detached: {run.id} goes on" in plain.output

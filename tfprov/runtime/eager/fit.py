@@ -1,5 +1,7 @@
 """`Model.fit` of Keras as the loop of a synchronous training: it stops, saves, resumes and reports as any other loop."""
 
+from __future__ import annotations
+
 import importlib
 from collections.abc import Mapping
 from typing import Any

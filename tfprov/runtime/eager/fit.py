@@ -30,7 +30,8 @@ def check_keras(model: Any, name: str, *, is_alone: bool) -> None:
 
 def _is_keras_2(model: Any) -> bool:
     packages = {base.__module__.partition(".")[0] for base in type(model).__mro__}
-    return KERAS_2 in packages or str(tensorflow().keras.__version__).startswith("2.")
+    # Keras 2 in TensorFlow up to 2.15 may not have a version.
+    return KERAS_2 in packages or str(getattr(tensorflow().keras, "__version__", "2.")).startswith("2.")
 
 
 def _keras_of(model: Any) -> Any:

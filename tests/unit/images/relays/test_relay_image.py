@@ -109,6 +109,23 @@ def test_an_image_without_python_or_with_a_part_of_it_is_refused(tmp_path: Path)
             relay_image(layout, image_of(layout, [tar(entries)]))
 
 
+def test_a_python_that_cannot_read_the_program_is_passed_over(tmp_path: Path) -> None:
+    compiled = next((STDLIB / "lib-dynload").glob("_ssl.*")).read_bytes()
+    layout = Layout(tmp_path / "images")
+    for version in ("3.6", "3.7", "3.8"):
+        files: dict[str, bytes | tarfile.TarInfo] = {
+            **libraries(), f"usr/bin/python{version}": PYTHON.read_bytes(), "usr/bin/python3": link(f"python{version}"),
+            **{f"usr/lib/python{version}/{name}": b"" for name in ("os.py", "ssl.py", "json/__init__.py")},
+            f"usr/lib/python{version}/lib-dynload/_ssl.so": compiled,
+        }  # fmt: skip
+        image = image_of(layout, [tar(files)])
+        if version == "3.8":
+            assert relay_image(layout, image).size > 0
+        else:
+            with pytest.raises(DeliveryError, match="has no Python 3"):
+                relay_image(layout, image)
+
+
 def test_layers_that_cannot_be_read_are_one_error(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "images")
     with pytest.raises(DeliveryError, match="cannot be read"):

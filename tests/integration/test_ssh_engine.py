@@ -397,6 +397,7 @@ def test_an_image_is_looked_into_without_a_program_of_its_own(engine: Engine, im
     looked = find_programs(engine, asked, labels, names)
     assert [name for name, is_there in looked.present.items() if is_there] == ["sh", "/bin/cat", "./bin/sh"]
     assert looked.entrypoint == ()
+    assert (looked.files["sh"], looked.files["./bin/sh"], looked.files["python"]) == ("/bin/sh", "/bin/sh", "")
     elsewhere = replace(asked, env={"PATH": "/tmp", "SECRET": "x"})
     assert find_programs(engine, elsewhere, labels, ["sh"]).present == {"sh": False}
     observed = try_import(engine, asked, labels, "sh")

@@ -1,5 +1,7 @@
 """Atomic writes of files: readers never see a partial file. Standard library only."""
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import functools
@@ -104,9 +106,10 @@ class Flush:
     """
 
     def __init__(self, below: Path) -> None:
-        self._below, self._files = below, list[Path]()
+        self._below = below
+        self._files: list[Path] = []
 
-    def __enter__(self) -> "Flush":
+    def __enter__(self) -> Flush:
         # syncfs() reports the write errors since its descriptor was opened.
         self._descriptor = os.open(self._below, os.O_RDONLY | os.O_CLOEXEC)
         return self
@@ -151,7 +154,7 @@ class Writeback:
                 sync_file_range(self._descriptor, begin, size, self._WRITE)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)
 def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
     import ctypes  # noqa: PLC0415  a supervisor does not need it
 

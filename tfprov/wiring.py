@@ -4,6 +4,8 @@ The controller writes both and tasks read them, so this module uses the standard
 `from_flags(to_flags(w)) == w` and `from_tf_config(to_tf_config(w)) == w` hold for every valid wiring.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

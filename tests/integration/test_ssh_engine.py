@@ -62,6 +62,10 @@ def tiny() -> bytes:
             tar.add(source, str(name))
         for folder in ("tmp", "data"):
             tar.addfile(_folder(folder))
+        for path, leads_to in (("bin/shell", "/bin/shell3"), ("bin/shell3", "sh")):
+            link = tarfile.TarInfo(path)
+            link.type, link.linkname = tarfile.SYMTYPE, leads_to
+            tar.addfile(link)
     return packed.getvalue()
 
 
@@ -394,9 +398,11 @@ def test_an_image_is_looked_into_without_a_program_of_its_own(engine: Engine, im
     asked = Container(task, {"command": ["sh"]}, ("sh",), {}, "/checkpoints", docker=DockerOptions(image))
     names = ["sh", "python", "/bin/cat", "/bin/nothing", "./tmp", "./bin/sh", "/nowhere/x"]
     labels = {"test": IMAGE, "look": IMAGE}
+    assert find_programs(engine, asked, labels, ["shell"]).files == {"shell": "/bin/sh"}, "behind both links"
     looked = find_programs(engine, asked, labels, names)
     assert [name for name, is_there in looked.present.items() if is_there] == ["sh", "/bin/cat", "./bin/sh"]
     assert looked.entrypoint == ()
+    assert (looked.files["sh"], looked.files["./bin/sh"], looked.files["python"]) == ("/bin/sh", "/bin/sh", "")
     elsewhere = replace(asked, env={"PATH": "/tmp", "SECRET": "x"})
     assert find_programs(engine, elsewhere, labels, ["sh"]).present == {"sh": False}
     observed = try_import(engine, asked, labels, "sh")

@@ -7,6 +7,8 @@ content, names every file with its size and SHA-256, and is written after them: 
 state of the directory, whatever was under way when a writer ended. A writer that sees a generation of another writer stops.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import re
@@ -95,7 +97,7 @@ class Manifest:
         content = _canonical(asdict(self))
         return f'{{"sha256": "{hashlib.sha256(content.encode()).hexdigest()}", "manifest": {content}}}\n'.encode()
 
-    def whole(self, sizes: Mapping[str, int]) -> "Manifest":
+    def whole(self, sizes: Mapping[str, int]) -> Manifest:
         """Return it with those checkpoints and files of which every object is there, and has its size."""
 
         def is_there(files: Iterable[RemoteFile]) -> bool:
@@ -119,7 +121,7 @@ def decode(data: bytes) -> Manifest:
             raise ValueError("its checksum is wrong")
         checkpoints = tuple(RemoteCheckpoint(one["prefix"], _files(one["files"])) for one in fields.pop("checkpoints"))
         others = _files(fields.pop("others"))
-        return Manifest(**fields | {"uploading": tuple(fields["uploading"])}, checkpoints=checkpoints, others=others)
+        return Manifest(**{**fields, "uploading": tuple(fields["uploading"])}, checkpoints=checkpoints, others=others)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"it is not a manifest: {type(error).__name__}") from None
 

@@ -4,6 +4,8 @@ The client's requests to a NameNode have none: one that accepts connections and 
 ever. Its asynchronous form can be cancelled, which closes the connection.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,7 +16,7 @@ from fsspec.asyn import get_loop, sync
 _KEPT = 16
 """Clients that are kept. One lasts until a request has no answer, so that the oldest has been idle for minutes."""
 
-_clients: "deque[Client]" = deque()
+_clients: deque[Client] = deque()
 """The newest clients of this process, used or not.
 
 Each owns a Tokio runtime, which panics when it ends on a thread of a runtime. That is where a client ends when a cancelled
@@ -56,7 +58,7 @@ class HdfsFiles:
         sizes = {status.path: status.length for status in statuses if not status.isdir}
         return {name: {"size": size, "type": "file"} if detail else {} for name, size in sizes.items()}
 
-    def open(self, path: str, mode: str) -> "HdfsFile":
+    def open(self, path: str, mode: str) -> HdfsFile:
         """Open a file; `mode` is `rb` or `wb`. See fsspec."""
         client = self._connected()
         file = self._wait(lambda: client.read(path) if mode == "rb" else client.create(path, self._overwrite))
@@ -81,7 +83,7 @@ class HdfsFiles:
     def _run(self, work: Callable[[], Awaitable[Any]]) -> Any:
         try:
             return sync(get_loop(), work)
-        except TimeoutError:
+        except (TimeoutError, asyncio.TimeoutError):  # the same only from Python 3.11 on
             self._client = None
             raise
 
@@ -95,7 +97,7 @@ async def _each(entries: AsyncIterator[Any], limit: float) -> list[Any]:
     listed = []
     while True:
         try:
-            listed.append(await asyncio.wait_for(anext(entries), limit))
+            listed.append(await asyncio.wait_for(entries.__anext__(), limit))
         except StopAsyncIteration:
             return listed
 
@@ -106,7 +108,7 @@ class HdfsFile:
     def __init__(self, file: Any, wait: Callable[[Callable[[], Awaitable[Any]]], Any]) -> None:
         self._file, self._wait = file, wait
 
-    def __enter__(self) -> "HdfsFile":
+    def __enter__(self) -> HdfsFile:
         return self
 
     def __exit__(self, *_error: object) -> None:

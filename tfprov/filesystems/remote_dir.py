@@ -1,10 +1,13 @@
 """A directory on a remote file system, through fsspec: list, read, write and remove, with errors in one line."""
 
+from __future__ import annotations
+
 import importlib
 import os
 import re
 import socket
 import threading
+import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
@@ -151,11 +154,18 @@ def describe_error(error: BaseException) -> str:
     """Return an error in one line of bounded length."""
     if isinstance(error, PermissionError):
         return f"permission denied ({_one_line(error)})"
-    if isinstance(error, TimeoutError):
+    if _is_timeout(error):
         return "no answer in time"
     if isinstance(error, socket.gaierror):
         return "its name has no address"
     return _one_line(error) or type(error).__name__
+
+
+def _is_timeout(error: BaseException) -> bool:
+    """Whether nothing came in time: sockets and asyncio have errors of their own for it before Python 3.11."""
+    import asyncio  # noqa: PLC0415  after an error alone
+
+    return isinstance(error, (TimeoutError, socket.timeout, asyncio.TimeoutError))
 
 
 def _one_line(error: BaseException) -> str:
@@ -174,7 +184,7 @@ def _fix(error: BaseException) -> str:
     return ""
 
 
-OpenRemote = Callable[[str, Mapping[str, str]], RemoteDir]
+OpenRemote = typing.Callable[[str, typing.Mapping[str, str]], RemoteDir]
 """Opens a remote directory from its URL and an environment, as `open_remote` does."""
 
 

@@ -1,5 +1,7 @@
 """S3 with a time limit for every request, through s3fs."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Mapping
 from typing import Any
@@ -45,7 +47,7 @@ def connect(env: Mapping[str, str], limit: float) -> BoundedS3:
     }
     if endpoint:  # servers other than Amazon's may not know the checksums that newer clients add to every request
         when = "when_required"
-        config |= {"request_checksum_calculation": when, "response_checksum_validation": when}
+        config.update(request_checksum_calculation=when, response_checksum_validation=when)
     return BoundedS3(
         _LIMITS_OF_REQUEST * limit,
         key=env.get("AWS_ACCESS_KEY_ID"),

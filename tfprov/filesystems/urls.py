@@ -3,6 +3,8 @@
 Standard library only: settings are checked with it.
 """
 
+from __future__ import annotations
+
 import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit

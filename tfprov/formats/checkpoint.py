@@ -6,6 +6,8 @@ the shards, then the index, then `checkpoint`, so a file that is present is comp
 meanwhile. The contents are checked elsewhere. Standard library only, because tasks use it too.
 """
 
+from __future__ import annotations
+
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -119,18 +121,19 @@ def _conflict(shards: Mapping[int, set[int]]) -> str:
 
 
 # The `checkpoint` file is a CheckpointState in protobuf's text format. A literal has no line break; adjacent literals
-# are one string. Possessive quantifiers limit a hostile file to one pass.
-_GAP = r"(?:\s|#[^\n]*+)*+"
-_LITERAL = r"""(?:"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+')"""
+# are one string. No text matches a part of the pattern in two ways, which limits a hostile file to one pass: possessive
+# quantifiers would do the same, from Python 3.11 on.
+_GAP = r"\s*(?:#[^\n]*(?:\n|\Z)\s*)*"
+_LITERAL = r"""(?:"[^"\\\n]*(?:\\.[^"\\\n]*)*"|'[^'\\\n]*(?:\\.[^'\\\n]*)*')"""
 _FIELD = re.compile(
-    rf"{_GAP}(?P<name>[a-z_]++){_GAP}:{_GAP}"
-    rf"(?:(?P<strings>(?:{_LITERAL}{_GAP})++)|[-+.\w]++){_GAP}[;,]?{_GAP}"
+    rf"{_GAP}(?P<name>[a-z_]+){_GAP}:{_GAP}"
+    rf"(?:(?P<strings>(?:{_LITERAL}{_GAP})+)|[-+.\w]+){_GAP}[;,]?{_GAP}"
 )
 _ESCAPE = re.compile(
     rb"\\(?:(?P<octal>[0-7]{1,3})|x(?P<hex>[0-9a-fA-F]{1,2})|u(?P<u4>[0-9a-fA-F]{4})|U(?P<u8>[0-9a-fA-F]{8})|(?P<char>.))",
     re.DOTALL,
 )
-_CHARACTERS = dict(zip(b"abfnrtv\\'\"", b"\a\b\f\n\r\t\v\\'\"", strict=True))
+_CHARACTERS = dict(zip(b"abfnrtv\\'\"", b"\a\b\f\n\r\t\v\\'\""))
 _NEWEST, _ALL = "model_checkpoint_path", "all_model_checkpoint_paths"
 
 
@@ -217,7 +220,7 @@ def model_files(paths: Iterable[str]) -> list[str]:
     """
     candidates = [path for path in paths if _is_model_file(path)]
     shards = {path.rpartition(".data-")[0] for path in candidates}
-    return sorted(path for path in candidates if not path.endswith(".index") or path.removesuffix(".index") in shards)
+    return sorted(path for path in candidates if not path.endswith(".index") or path[: -len(".index")] in shards)
 
 
 def model_roots(paths: Iterable[str]) -> list[str]:

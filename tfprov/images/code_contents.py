@@ -12,6 +12,9 @@ _TENSORFLOW = re.compile(
     rb"^[ \t]*(?:(?:import|from)[ \t]+(?:tensorflow|keras|tf_keras|tfprov\.runtime)\b|from[ \t]+tfprov[ \t]+import\b)",
     re.MULTILINE,
 )
+_RUNTIME = re.compile(
+    rb"^[ \t]*(?:(?:import|from)[ \t]+tfprov\.runtime\b|from[ \t]+tfprov[ \t]+import[ \t(]+runtime\b)", re.MULTILINE
+)
 _MAX_LINE = 256
 """Bytes of a script's first line; the kernel reads no more of a `#!` line."""
 
@@ -58,6 +61,10 @@ class CodeContents:
     def imports_tensorflow(self) -> bool:
         """Whether one of its Python files imports TensorFlow, Keras or `tfprov.runtime`."""
         return any(_TENSORFLOW.search(self.read(name)) for name in self._entries if name.endswith(".py"))
+
+    def imports_runtime(self, name: str) -> bool:
+        """Whether the file `name` imports `tfprov.runtime` by itself."""
+        return _RUNTIME.search(self.read(name)) is not None
 
     def read(self, name: str) -> bytes:
         """Return a file; nothing if it is not a regular file."""

@@ -42,8 +42,8 @@ class Settings(StrictModel):
     )
     image: Annotated[Image | None, BeforeValidator(validators.refuse_short_image)] = Field(
         None,
-        description="The image of all containers of the cluster. With an image, tasks run in containers. Default: "
-        "none.",
+        description="The image of all containers of the cluster. With an image, tasks run in containers. Its Python may "
+        "be of any version; programs that import `tfprov.runtime` need 3.8 or newer. Default: none.",
         examples=[{"build": "../images/train"}],
     )
     deliver: Deliver = Field(
@@ -75,9 +75,9 @@ class Settings(StrictModel):
     python: PathText | None = Field(
         None,
         description="The Python for tasks of the process runtime, for example of a virtual environment: `python` "
-        "and `python3` in `command` mean it, its directory is first in PATH, and it can import `tfprov.runtime`. A "
-        "relative path is relative to the file that contains it. Default: `ansible_python_interpreter` if that is "
-        "an absolute path, else the Python that runs tfprov.",
+        "and `python3` in `command` mean it, its directory is first in PATH, and it can import `tfprov.runtime` (from "
+        "3.8 on). A relative path is relative to the file that contains it. Default: `ansible_python_interpreter` if "
+        "that is an absolute path, else the Python that runs tfprov.",
         examples=["./venv/bin/python"],
     )
     strategy: Strategy = Field(

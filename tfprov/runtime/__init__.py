@@ -40,6 +40,14 @@ Exit codes of a task:
 A second signal ends the task at once. SIGUSR1 writes the stack of every thread to stderr.
 """
 
+import sys
+
+if sys.version_info < (3, 8):  # noqa: UP036  images of TensorFlow 2.6 and older have Python 3.6, which reads this file
+    raise ImportError(
+        f"tfprov.runtime needs Python 3.8 or newer, and this is {sys.version.split()[0]} ({sys.executable}): use an image "
+        "with a newer Python, or a program without tfprov.runtime"
+    )
+
 from tfprov.runtime.eager.mirrored import multi_worker_mirrored, served
 from tfprov.runtime.eager.parameter_server import parameter_server
 from tfprov.runtime.graph.task import Task, join

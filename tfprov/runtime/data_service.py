@@ -13,6 +13,8 @@ A program reads from it with
 Exit codes: 143 after SIGTERM, 130 after Ctrl-C, 1 when it cannot serve (one line on stderr).
 """
 
+from __future__ import annotations
+
 import argparse
 import faulthandler
 import os

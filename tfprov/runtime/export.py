@@ -1,5 +1,7 @@
 """Export a model as a SavedModel in a numbered directory, the form that TensorFlow Serving loads, whole or not at all."""
 
+from __future__ import annotations
+
 import shutil
 import tempfile
 from pathlib import Path

@@ -260,7 +260,7 @@ def _network_error(error: object, url: str) -> FetchError | RetryableError:
         return RetryableError(f"{host} does not speak TLS as expected: {error.reason}", "correct `url`")
     if isinstance(error, socket.gaierror):
         return RetryableError(f"no address for {host}", "correct `url`, or look at the host's DNS")
-    if isinstance(error, TimeoutError):
+    if isinstance(error, (TimeoutError, socket.timeout)):  # the same only from Python 3.10 on
         return RetryableError(f"{host} was silent for {READ_TIMEOUT:g} s")
     if isinstance(error, OSError) and error.errno:
         return RetryableError(f"{host} cannot be reached: {os.strerror(error.errno)}")

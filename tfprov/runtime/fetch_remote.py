@@ -10,9 +10,12 @@ Each file must have the size that the server lists. A file SHA256SUMS beside the
 The next copy goes on with the files that are missing.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -106,7 +109,7 @@ def _sums(remote: RemoteDir, sizes: Mapping[str, int]) -> dict[str, str]:
     for line in remote.read(SUMS, _LIMIT).decode("utf-8", "replace").splitlines():
         digest, _, name = line.strip().partition(" ")
         if len(digest) == hashlib.sha256().digest_size * 2:
-            sums[name.strip().removeprefix("*").removeprefix("./")] = digest.lower()
+            sums[re.sub(r"\A\*?(?:\./)?", "", name.strip())] = digest.lower()
     if missing := [name for name in sums if name not in sizes]:
         raise FetchError(f"{remote.url} has no {missing[0]}, which its {SUMS} names", f"correct {SUMS}")
     return sums

@@ -1,5 +1,7 @@
 """Join a task to its cluster: read its wiring, and run its server."""
 
+from __future__ import annotations
+
 import faulthandler
 import os
 import re
@@ -68,7 +70,7 @@ def read_wiring(
 
 def parse_wiring(argv: Iterable[str], environ: Mapping[str, str], names: Mapping[str, str] | None = None) -> Wiring:
     """Return the wiring in the flags, else in TF_CONFIG, else ALONE. Raises WiringError for one that cannot be parsed."""
-    flag_names = from_names(environ.get(FLAGS_VARIABLE, "")) | dict(names or {})
+    flag_names = {**from_names(environ.get(FLAGS_VARIABLE, "")), **(names or {})}
     return from_flags(argv, flag_names) or from_tf_config(environ.get("TF_CONFIG", "")) or ALONE
 
 

@@ -1,5 +1,7 @@
 """Import TensorFlow on first use: the import takes seconds, and a wrong flag must be reported before it."""
 
+from __future__ import annotations
+
 from typing import Any
 
 

@@ -8,6 +8,8 @@ The token is the value of JUPYTER_TOKEN, else a new one. It is written to TOKEN_
 Exit codes: those of Jupyter; 1 without Jupyter or without a token (one line on stderr), 2 for invalid flags.
 """
 
+from __future__ import annotations
+
 import argparse
 import importlib.util
 import os

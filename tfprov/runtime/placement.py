@@ -1,5 +1,7 @@
 """Assign variables to ps, and record the placement in `placement.json`."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any

@@ -4,6 +4,8 @@ A thread writes the file: while a step hangs, `at` goes on, `steps` does not, an
 TensorFlow: any training loop can report.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 import threading

@@ -7,6 +7,8 @@ container's own /tmp, which outlives its restarts, and from then on ends with th
 up. A new container has no mark. Signals are passed on to the program.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import sys

@@ -5,6 +5,8 @@ another directory, and an error when a shard is missing. So the chief rewrites t
 every session it creates, also after a lost ps.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import shutil

@@ -7,6 +7,8 @@ Its job, index and cluster come from TF_CONFIG or the four flags. It has no prog
 Exit codes: 143 after SIGTERM, 130 after Ctrl-C, 1 when it cannot serve, 2 for an invalid TF_CONFIG or flags.
 """
 
+from __future__ import annotations
+
 import os
 from typing import NoReturn
 

@@ -5,6 +5,8 @@ TensorFlow: a session that waits for a lost ps never returns to run the handler.
 and writes the signal's number into the wakeup pipe, which a thread reads here.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import select

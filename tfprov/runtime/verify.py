@@ -7,6 +7,8 @@ whole, else with 1. TensorFlow keeps a CRC32C of the index's blocks and of every
 is read; listing the names, which is what most tools do, reads the index alone.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import os

@@ -7,6 +7,8 @@ it is put into a ConfigMap and runs in any image with Python.
     python until.py /apis/batch/v1/namespaces/{namespace}/jobs/linear-worker-0
 """
 
+from __future__ import annotations
+
 import json
 import random
 import ssl

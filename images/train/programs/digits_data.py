@@ -14,6 +14,8 @@ Recognition of Handwritten Digits" (E. Alpaydin and C. Kaynak, 1998, UCI Machine
 doi:10.24432/C50P49), under the Creative Commons Attribution 4.0 licence (CC BY 4.0); unchanged but for its format.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -46,7 +48,7 @@ def score(labels: Any, logits: Any) -> dict[str, float]:
 
 def _write(path: Path, images: Any, name: str, labels: Iterable[Any]) -> None:
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for image, label in zip(images, labels, strict=True):
+        for image, label in zip(images, labels):
             raw = tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.tobytes()]))
             numbers = tf.train.Feature(int64_list=tf.train.Int64List(value=np.atleast_1d(label)))
             example = tf.train.Example(features=tf.train.Features(feature={"image_raw": raw, name: numbers}))

@@ -3,6 +3,8 @@
 Each step takes a batch on every worker, each from its own host's files, and applies the mean of their gradients once.
 """
 
+from __future__ import annotations
+
 import argparse
 import time
 from typing import Any
@@ -24,16 +26,14 @@ def tower(task: runtime.Task, options: argparse.Namespace, optimizer: Any, numbe
 
 def mean(gradients: Any) -> list[tuple[Any, Any]]:
     """Return the mean gradient of every variable, of what all towers say of it."""
-    return [
-        (tf.add_n([gradient for gradient, _ in each]) / len(each), each[0][1]) for each in zip(*gradients, strict=True)
-    ]
+    return [(tf.add_n([gradient for gradient, _ in each]) / len(each), each[0][1]) for each in zip(*gradients)]
 
 
 def train(task: runtime.Task, options: argparse.Namespace) -> None:
     """Build all towers and train them."""
     optimizer = tf.train.AdamOptimizer(options.learning_rate)
     towers = [tower(task, options, optimizer, number) for number in range(task.towers)]
-    losses, gradients = zip(*towers, strict=True)
+    losses, gradients = zip(*towers)
     with task.device(options.placement):
         step = tf.train.get_or_create_global_step()
         loss = tf.add_n(losses) / task.towers

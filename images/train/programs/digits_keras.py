@@ -1,5 +1,7 @@
 """Flags, data, model and training step of digits_parameter_server.py and digits_all_reduce.py."""
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Callable
 from pathlib import Path
@@ -64,7 +66,7 @@ def learner(model: Any, optimizer: Any) -> Callable[[Any, Any], Any]:
             losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, model(images, training=True))
             loss = tf.reduce_mean(losses)
         variables = model.trainable_variables
-        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
         return loss
 
     return learn

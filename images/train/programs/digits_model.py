@@ -1,5 +1,7 @@
 """Flags, input, model and evaluation of digits.py and digits_in_graph.py."""
 
+from __future__ import annotations
+
 import argparse
 from typing import Any
 

@@ -24,7 +24,7 @@ def flags() -> argparse.Namespace:
     return parser.parse_known_args()[0]
 
 
-def points(size: int, seed: int) -> tuple[tf.Tensor, tf.Tensor]:
+def points(size: int, seed: int) -> "tuple[tf.Tensor, tf.Tensor]":
     """Draw a fresh batch of every step; every worker has its own seed, so no two see the same points."""
     x = tf.random.uniform([size], -1.0, 1.0, seed=seed)
     return x, 2.0 * x + tf.random.normal([size], stddev=0.1, seed=seed + 1)

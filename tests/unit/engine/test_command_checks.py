@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tests.support.paths import PROGRAMS
 from tfprov.engine.checks.host_rules import IN_IMAGE, of_processes, tensorflow, undelivered
+from tfprov.engine.checks.image_programs import old_python
 from tfprov.engine.command_checks import Programs, fault_of_image, tasks_by_program
 from tfprov.hosts.docker.image_contents import ImageLookup
 from tfprov.hosts.program_checks import ImportResult, parse_result
@@ -176,6 +177,37 @@ def test_faults_of_an_image() -> None:
         message = (fault.what, fault.fix) if fault else ("", "")
         if message[0] != what or fix not in message[1]:
             wrong[" ".join(words)] = message
+    assert wrong == {}
+
+
+RUNTIME = {
+    "train.py": (0o644, b"import os\nfrom tfprov import runtime\n"),
+    "plain.py": (0o644, b"import tensorflow\nfrom tfprov import formats\n"),
+}
+OLD_PYTHONS = [
+    (["python", "train.py"], "/usr/bin/python3.6", "the image has Python 3.6, and tfprov.runtime needs 3.8 or newer"),
+    (
+        ["python", "-m", "tfprov.runtime.server"],
+        "/usr/bin/python3.7",
+        "the image has Python 3.7, and tfprov.runtime needs",
+    ),
+    (["python", "train.py"], "/usr/local/bin/python3.8", ""),
+    (["python", "train.py"], "/usr/local/bin/python3.13", ""),
+    (["python", "train.py"], "/usr/local/bin/python", ""),
+    (["python", "train.py"], "", ""),
+    (["python", "plain.py"], "/usr/bin/python3.6", ""),
+    (["python", "/app/x.py"], "/usr/bin/python3.6", ""),
+    (["sh", "train.py"], "/usr/bin/python3.6", ""),
+]
+
+
+def test_an_image_whose_python_is_too_old_for_the_runtime() -> None:
+    wrong = {}
+    for words, file, what in OLD_PYTHONS:
+        looked = ImageLookup({"python": bool(file)}, files={"python": file})
+        fault = old_python(programs(packed(RUNTIME)), container(*words, docker=BOX), looked)
+        if (fault.what if fault else "")[: len(what) or None] != what:
+            wrong[*words, file] = fault
     assert wrong == {}
 
 

@@ -1,10 +1,14 @@
 """The driver program for spark-submit: its tasks, what it refuses, and how a task fills in its command."""
 
 import ast
+import base64
+import gzip
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -161,6 +165,29 @@ def test_a_task_fills_in_its_command_and_ends_with_its_exit_code(tmp_path: Path)
     assert done.returncode == 7, done.stderr
     filled = ["/run/ck", "a=h1:71", "h0", f"chief-9.{DOMAIN}", "--port=70", "90000000009", "190000000001", "xh1:71"]
     assert done.stdout == f'{filled} it\'s "2" \\ é {tmp_path}/code\n'
+
+
+WITHOUT_FILTERS = """
+import tarfile
+del tarfile.data_filter
+whole = tarfile.TarFile.extractall
+tarfile.TarFile.extractall = lambda archive, path: whole(archive, path)
+"""
+
+
+def test_code_is_unpacked_by_a_python_without_filters_of_archives(tmp_path: Path) -> None:
+    job = job_of()
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as files:
+        files.addfile(tarfile.TarInfo("train.py"))
+    job["code"] = base64.b64encode(gzip.compress(archive.getvalue())).decode()
+    job["tasks"][1]["command"] = ["ls"]
+    own = {"TFPROV_TASK": "worker/1", "TFPROV_CHECKPOINT_DIR": "/run/ck", "TF_CONFIG": "{}"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WITHOUT_FILTERS + RUN], input=json.dumps(job), env={**os.environ, **own},
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == ("train.py\n", 0), done.stderr
 
 
 @pytest.mark.parametrize(("strategy", "slots"), [("between_graph", 6), ("in_graph", 4)])

@@ -1,5 +1,6 @@
 """Checks the programs in images, on hosts that have the image."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
@@ -90,7 +91,24 @@ def image_fault(machine: Machine, programs: Programs, container: Container, clus
         return fault_of_image(
             programs, container, ImageLookup({**further.present, **looked.present}, looked.entrypoint)
         )
-    return fault
+    return fault or old_python(programs, container, looked)
+
+
+_VERSION = re.compile(r"/python(3\.([0-9]{1,3}))\Z")
+_OLDEST = 8
+
+
+def old_python(programs: Programs, container: Container, looked: ImageLookup) -> Fault | None:
+    """Return the fault of a task that starts `tfprov.runtime` with a Python whose file's name has an older version."""
+    program, inside = programs.program(container), programs.code(container)
+    version = _VERSION.search(looked.files.get(programs.python(container) or "", ""))
+    if program is None or version is None or int(version[2]) >= _OLDEST:
+        return None
+    is_run = any(word.startswith("tfprov.runtime") for word in container.argv)
+    if not (is_run or (program.script and inside is not None and inside.imports_runtime(program.script))):
+        return None
+    what = f"the image has Python {version[1]}, and tfprov.runtime needs 3.{_OLDEST} or newer"
+    return Fault(what, "use an image with a newer Python, or a program without tfprov.runtime")
 
 
 def of_images(collected: Collected) -> dict[str, list[Finding]]:

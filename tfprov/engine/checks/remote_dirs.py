@@ -75,9 +75,14 @@ def _fix(container: Container, scheme: Scheme) -> str:
     return f"run `{_python(container)} -m pip install {scheme.package}`"
 
 
+def find_client(module: str) -> str:
+    """Return the program, for any Python 3, that ends with _NO_CLIENT where `module` is not installed."""
+    return f"import importlib.util as u, sys; sys.exit({_NO_CLIENT} if u.find_spec({module!r}) is None else 0)"
+
+
 def _has_client(context: Context, container: Container, scheme: Scheme) -> bool:
     """Whether a Python finds the client's package; True where that cannot be tried."""
-    find = f"import importlib.util as u, sys; sys.exit(3 if u.find_spec({scheme.module!r}) is None else 0)"
+    find = find_client(scheme.module)
     if container.docker is None:
         argv = [_python(container), "-c", find]
         try:

@@ -132,7 +132,7 @@ def _plan_below(
         yield from _plan_below(folder, names & inside_files.keys(), inside_files)
 
 
-_SPARSE_PROGRAM = """import os, sys
+SPARSE_PROGRAM = """import os, sys
 file = os.open(sys.argv[1], os.O_RDONLY | os.O_NOFOLLOW)
 facts = os.fstat(file)
 if facts.st_blocks * 1024 > facts.st_size:
@@ -164,7 +164,7 @@ _ZEROS = bytes(1024 * 1024)
 
 def open_sparse(engine: Engine, facts: Mapping[str, Any], path: str) -> "SparseFileReader | None":
     """Open a sparse file of a container; None for any other file, or if the image has no Python."""
-    pieces = docker_exec.stream_output(engine, facts, ["python3", "-I", "-S", "-c", _SPARSE_PROGRAM, path])
+    pieces = docker_exec.stream_output(engine, facts, ["python3", "-I", "-S", "-c", SPARSE_PROGRAM, path])
     first = next(pieces, b"")
     return SparseFileReader(engine.host, path, first, pieces) if first else None
 

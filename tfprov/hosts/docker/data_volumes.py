@@ -30,6 +30,8 @@ _PIDS = 64
 _CONFLICT = 409
 _NO_RUNTIME = re.compile("No module named .tfprov")
 _NO_PYTHON = "the image has no program python3"
+_OLD_PYTHON = re.compile("SyntaxError: |tfprov.runtime needs Python")
+"""What a Python before 3.8 prints for the program, or for the import of the runtime."""
 
 
 class DataVolumes:
@@ -68,15 +70,9 @@ class DataVolumes:
         try:
             self._fill(data, image, progress)
         except HostError as error:
-            if _NO_RUNTIME.search(error.reason):
-                problem = "the image has no tfprov.runtime, which copying remote data needs"
-                fix = "use `image: {build: …}` or `{archive: …}`, or put the data on the host"
-                raise HostError(self.engine.host, problem, fix) from None
-            if _NO_PYTHON not in error.reason:
+            if (problem := image_problem(error.reason)) is None:
                 raise
-            problem = "the image has no python3, which fetching data needs"
-            fix = "add Python to it, or put the data on the host and set `data: {path: …}`"
-            raise HostError(self.engine.host, problem, fix) from None
+            raise HostError(self.engine.host, *problem) from None
         with self.engine.errors():
             self._seal(data.key, mark)
 
@@ -184,6 +180,18 @@ class DataVolumes:
                 raise
             return False
         return True
+
+
+def image_problem(reason: str) -> tuple[str, str] | None:
+    """Return what an image lacks to fetch data, and the fix, from the reason for which a fetch failed there."""
+    if _NO_RUNTIME.search(reason):
+        problem = "the image has no tfprov.runtime, which copying remote data needs"
+        return problem, "use `image: {build: …}` or `{archive: …}`, or put the data on the host"
+    is_old = _OLD_PYTHON.search(reason) is not None
+    if _NO_PYTHON not in reason and not is_old:
+        return None
+    problem = f"the image has no python3{' from 3.8 on' if is_old else ''}, which fetching data needs"
+    return problem, "add Python to it, or put the data on the host and set `data: {path: …}`"
 
 
 def _volumes(answer: Mapping[str, Any]) -> list[dict[str, Any]]:

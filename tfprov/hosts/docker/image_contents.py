@@ -9,7 +9,7 @@ import json
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tfprov.errors import HostError
@@ -31,10 +31,14 @@ _LINK, _FOLDER = 1 << 27, 1 << 31
 
 @dataclass(frozen=True)
 class ImageLookup:
-    """Which programs and files an image has; if one is missing, `entrypoint` is the image's."""
+    """Which programs and files an image has; if one is missing, `entrypoint` is the image's.
+
+    `files` are the paths of those that it has, behind links: `/usr/bin/python3.8` for `python`.
+    """
 
     present: Mapping[str, bool]
     entrypoint: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def import_environment(container: Container) -> dict[str, str]:
@@ -51,25 +55,27 @@ def find_programs(engine: Engine, container: Container, labels: Mapping[str, str
         variables = dict(line.partition("=")[::2] for line in facts.get("Env") or ())
         folders = [item for item in variables.get("PATH", _DEFAULT_PATH).split(":") if item.startswith("/")]
         working_dir = facts.get("WorkingDir") or "/"
-        present = {}
+        files = {}
         for name in names:
             paths = [posixpath.join(working_dir, name)] if "/" in name else [f"{folder}/{name}" for folder in folders]
-            present[name] = any(_is_file(engine.api, created, posixpath.normpath(path)) for path in paths)
+            paths_behind = (_file(engine.api, created, posixpath.normpath(path)) for path in paths)
+            files[name] = next(filter(None, paths_behind), "")
+        present = {name: bool(path) for name, path in files.items()}
         if all(present.values()):
-            return ImageLookup(present)
+            return ImageLookup(present, files=files)
         image: dict[str, Any] = engine.api.inspect_image(options.image)["Config"]  # type: ignore[no-untyped-call]
-        return ImageLookup(present, tuple((image or {}).get("Entrypoint") or ()))
+        return ImageLookup(present, tuple((image or {}).get("Entrypoint") or ()), files)
 
 
-def _is_file(api: "docker.APIClient", container: str, path: str) -> bool:
-    """Whether `path` is a file, or a link to anything."""
+def _file(api: "docker.APIClient", container: str, path: str) -> str:
+    """Return `path` if it is a file, and where it leads if it is a link to anything; empty otherwise."""
     url = f"{api.base_url}/v{api.api_version}/containers/{container}/archive"  # the SDK can only request the whole file
     response = api.head(url, params={"path": path})
     if response.status_code == 404:
-        return False
+        return ""
     response.raise_for_status()
-    mode: int = json.loads(base64.b64decode(response.headers["X-Docker-Container-Path-Stat"]))["mode"]
-    return not mode & _FOLDER
+    status: dict[str, Any] = json.loads(base64.b64decode(response.headers["X-Docker-Container-Path-Stat"]))
+    return "" if status["mode"] & _FOLDER else str(status.get("linkTarget") or path)
 
 
 def missing_mount(engine: Engine, container: Container, labels: Mapping[str, str]) -> str | None:

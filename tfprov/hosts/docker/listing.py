@@ -21,7 +21,7 @@ from tfprov.hosts.docker.archive_stream import (
 )
 from tfprov.hosts.docker.engine import Engine
 
-_PROGRAM = (
+LIST_PROGRAM = (
     "import json, os, stat, sys\n"
     "top, first, limit = sys.argv[1:]\n"
     "def read(path):\n"
@@ -100,8 +100,8 @@ def list_by_program(
         return None
     codes = []
     arguments = (directory, first, str(bounds.STATE_FILE))
-    by_shell = ["sh", "-c", _SCRIPT, "sh", directory, _PROGRAM, *arguments[1:]]
-    for argv in (by_shell, [*_PYTHON, _PROGRAM, *arguments]):
+    by_shell = ["sh", "-c", _SCRIPT, "sh", directory, LIST_PROGRAM, *arguments[1:]]
+    for argv in (by_shell, [*_PYTHON, LIST_PROGRAM, *arguments]):
         code, output, errors = docker_exec.run_program(engine, container, argv)
         if is_complete_listing(code, errors) and (listing := _parse_listing(output, directory)) is not None:
             return listing
@@ -115,7 +115,7 @@ def _list_in_helper(engine: Engine, facts: Mapping[str, Any], directory: str) ->
     """List the files of a stopped container in a helper container; None if the image has no Python."""
     output = docker_exec.CapturedOutput()
     with engine.errors():
-        for piece in docker_exec.stream_output(engine, facts, [*_PYTHON, _PROGRAM, directory, "", "0"]):
+        for piece in docker_exec.stream_output(engine, facts, [*_PYTHON, LIST_PROGRAM, directory, "", "0"]):
             output.append(1, piece)
     return _parse_listing(output[1], directory) if output[1] else None
 

@@ -32,6 +32,8 @@ _PROGRAM = "images/relays/program"
 _LIBRARIES = "libs"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _VERSION = re.compile(r"python(3\.[0-9]+)\Z")
+_READS_PROGRAM = r"3\.(?:[89]|[1-9][0-9])"
+"""Versions of Python from 3.8 on."""
 _PACKAGES = "collections|encodings|importlib|json|re"
 _MODULES = (
     "_bisect|_blake2|_contextvars|_datetime|_hashlib|_heapq|_json|_md5|_opcode|_posixsubprocess|_random|_sha[0-9a-z]*"
@@ -97,13 +99,15 @@ def _find_python(files: ImageFiles, directories: Sequence[str]) -> _Python | Non
 
 
 def _modules(files: ImageFiles, path: str) -> list[str]:
-    """Return the modules of the standard library; none when it is incomplete, as in `python3-minimal`.
+    """Return the modules of the standard library; none when it is incomplete, as in `python3-minimal`, or too old.
 
     The interpreter's file may be called `python3` only, in an image that has one version.
     """
     prefix = posixpath.dirname(posixpath.dirname(path))
     named = _VERSION.search(path)
-    version = re.escape(named[1]) if named else "3\\.[0-9]+"
+    if named and not re.fullmatch(_READS_PROGRAM, named[1]):
+        return []
+    version = re.escape(named[1]) if named else _READS_PROGRAM
     library = rf"{re.escape(prefix)}{'/' if prefix else ''}lib(?:64)?/python{version}"
     pure = rf"(?:(?:{_PACKAGES})/)?[a-z_0-9A-Z]+\.pyc?"
     compiled = rf"lib-dynload/(?:{_MODULES})\.[^/]*so"

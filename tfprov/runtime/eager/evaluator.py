@@ -1,11 +1,14 @@
 """Evaluate every new checkpoint of the chief and keep the best one, until the training ends."""
 
+from __future__ import annotations
+
 import json
 import math
 import os
 import shutil
 import sys
 import time
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from tfprov.runtime.signals import Signals, die
 POLL = 1.0
 """Seconds between two searches for a new checkpoint."""
 
-Measure = Callable[[Any], Mapping[str, float]]
+Measure = typing.Callable[[Any], typing.Mapping[str, float]]
 """Computes named values in a session that holds the variables of a checkpoint."""
 
 

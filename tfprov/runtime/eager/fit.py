@@ -1,5 +1,7 @@
 """`Model.fit` of Keras as the loop of a synchronous training: it stops, saves, resumes and reports as any other loop."""
 
+from __future__ import annotations
+
 import importlib
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +30,8 @@ def check_keras(model: Any, name: str, *, is_alone: bool) -> None:
 
 def _is_keras_2(model: Any) -> bool:
     packages = {base.__module__.partition(".")[0] for base in type(model).__mro__}
-    return KERAS_2 in packages or str(tensorflow().keras.__version__).startswith("2.")
+    # Keras 2 in TensorFlow up to 2.15 may not have a version.
+    return KERAS_2 in packages or str(getattr(tensorflow().keras, "__version__", "2.")).startswith("2.")
 
 
 def _keras_of(model: Any) -> Any:

@@ -1,5 +1,7 @@
 """How long a replica may be silent before TensorFlow's coordination service gives it up, and with it the training."""
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Iterator
 from typing import Any

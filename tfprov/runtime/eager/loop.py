@@ -1,5 +1,7 @@
 """The training loop of a TF2 program, for every strategy: when it stops, saves and reports."""
 
+from __future__ import annotations
+
 import sys
 import time
 from abc import ABC, abstractmethod

@@ -1,9 +1,12 @@
 """A task of a TF2 strategy: its peers, its wait for them, and its exit when one of them is lost."""
 
+from __future__ import annotations
+
 import contextlib
 import re
 import socket
 import threading
+import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -77,7 +80,7 @@ class PeerWatch:
                 return
 
 
-Batches = Callable[[Any, int], Any]
+Batches = typing.Callable[[Any, int], Any]
 """Makes the endless tf.data.Dataset of batches of one shard, from its number (which may be a tensor) and the number of
 shards."""
 

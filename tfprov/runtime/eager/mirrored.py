@@ -7,6 +7,8 @@ Keras 3 brings model and optimizer. Its `Model.fit` works in a task that is alon
 `Replica.fit` needs Keras 2.
 """
 
+from __future__ import annotations
+
 import os
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,7 @@
 """The loop of a synchronous training: steps that all replicas take at once."""
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Callable, Sequence
 from functools import cached_property

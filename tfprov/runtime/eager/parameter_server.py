@@ -4,6 +4,8 @@ Workers and ps only serve. A step of a lost worker is scheduled on another. With
 chief exits; after a restart it goes on from its checkpoint once the ps is back.
 """
 
+from __future__ import annotations
+
 import os
 import time
 from collections import deque

@@ -1,5 +1,7 @@
 """Save and restore the checkpoints of a TF2 program: whole on the chief, and with relative paths."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import re
@@ -78,7 +80,7 @@ def write_placement(directory: str, variables: Iterable[Any]) -> None:
     """Write which task holds which variable."""
     entries = [
         {
-            "name": str(variable.name).removesuffix(":0"),
+            "name": re.sub(r":0\Z", "", str(variable.name)),
             "device": task_of(variable.device),
             "shape": variable.shape.as_list(),
             "bytes": variable.shape.num_elements() * variable.dtype.size,
@@ -99,7 +101,7 @@ def variables_of(container: Any) -> Sequence[Any]:
     """Return TensorFlow's own variables in a module, a Keras model or optimizer, a collection, or a variable."""
     if isinstance(container, dict):
         container = list(container.values())
-    inner = container if isinstance(container, list | tuple) else getattr(container, "variables", None)
+    inner = container if isinstance(container, (list, tuple)) else getattr(container, "variables", None)
     if inner is None:
         value = container.value  # Keras' variables hold one of TensorFlow's; of these it is a method
         return [container if callable(value) else value]

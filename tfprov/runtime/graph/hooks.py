@@ -4,6 +4,8 @@ MonitoredSession calls the five methods by position and needs no base class, so 
 define them.
 """
 
+from __future__ import annotations
+
 import contextlib
 import time
 from collections.abc import Mapping

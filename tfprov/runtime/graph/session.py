@@ -1,5 +1,7 @@
 """The training session: restores the newest checkpoint, saves on the chief's disk, and saves again before it leaves."""
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

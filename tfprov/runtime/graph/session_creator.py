@@ -1,5 +1,7 @@
 """Create the session of a task, at the start and after every lost ps, once its model is ready."""
 
+from __future__ import annotations
+
 import contextlib
 import re
 import socket

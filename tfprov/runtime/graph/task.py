@@ -1,5 +1,7 @@
 """A task of a TF1 style program: its device, its shard of the data, and its training session."""
 
+from __future__ import annotations
+
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence

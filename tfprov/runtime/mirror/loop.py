@@ -1,5 +1,7 @@
 """The thread that mirrors a checkpoint directory while its program runs; it never delays the program."""
 
+from __future__ import annotations
+
 import json
 import random
 import threading
@@ -46,7 +48,7 @@ class MirrorLoop:
         noted: Callable[[str], None],
         pause: Callable[[float], None],
         patience: float = START_PATIENCE,
-    ) -> "MirrorLoop":
+    ) -> MirrorLoop:
         """Restore, and return the loop, which is not started. Raises RemoteError after `patience` seconds of errors."""
         end, seconds, reported = time.monotonic() + patience, _FIRST_PAUSE, ""
         release(directory)

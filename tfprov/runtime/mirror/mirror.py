@@ -4,6 +4,8 @@ A reader of the remote directory sees a whole checkpoint at any moment: the file
 manifest and the `checkpoint` file name it, and those of old ones are removed after that.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -55,7 +57,9 @@ class Mirror:
             if known is not None and all(_is_same(known.files.get(name), stamp) for name, stamp in one.files.items()):
                 self._sent[one.prefix] = one.files
         others = self.manifest.others
-        self._others |= {name: stamp for name, stamp in listing.others.items() if _is_same(others.get(name), stamp)}
+        self._others.update(
+            {name: stamp for name, stamp in listing.others.items() if _is_same(others.get(name), stamp)}
+        )
 
     def sync(self, *, final: bool = False) -> bool:
         """Upload the newest checkpoint that is new; return whether there was one. `final` uploads all that is new.
@@ -118,7 +122,8 @@ class Mirror:
         self.remote.write(f"{start}{STATE}", [state.encode()])
         self._commit(after)
         left = {it.prefix for it in kept}
-        self._sent = {prefix: files for prefix, files in self._sent.items() if prefix in left} | {one.prefix: one.files}
+        self._sent = {prefix: files for prefix, files in self._sent.items() if prefix in left}
+        self._sent[one.prefix] = one.files
         self.noted(f"{one.prefix} is in {self.remote.url}")
         self.remote.remove(sorted(self._unused))
         self._unused = frozenset()
@@ -153,7 +158,9 @@ class Mirror:
                 continue
         if sent:
             self._commit(replace(self.manifest, others={**self.manifest.others, **sent}))
-            self._others |= {name: changed[name] for name in sent}  # no sooner: no manifest has them after an error
+            self._others.update(
+                {name: changed[name] for name in sent}
+            )  # no sooner: no manifest has them after an error
         return bool(sent)
 
     def _check_writer(self) -> list[str]:

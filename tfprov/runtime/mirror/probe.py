@@ -8,6 +8,8 @@ and its smallest file read. The last line of the standard output is {"newest": p
 count} or {"error": text, "fix": text}.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import secrets

@@ -1,5 +1,7 @@
 """Takes over a remote directory: restores its newest whole checkpoint before the program starts, and becomes its writer."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os

@@ -1,5 +1,7 @@
 """What a checkpoint directory holds: its whole checkpoints, folder by folder, and the files beside them."""
 
+from __future__ import annotations
+
 import os
 import re
 import stat
@@ -29,7 +31,7 @@ class Stamp:
     inode: int
 
     @classmethod
-    def of(cls, status: os.stat_result) -> "Stamp":
+    def of(cls, status: os.stat_result) -> Stamp:
         """Return the stamp of a file."""
         return cls(status.st_size, status.st_mtime_ns, status.st_ino)
 

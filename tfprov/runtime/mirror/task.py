@@ -8,6 +8,8 @@ it gets the signals that this process gets, and its exit code becomes that of th
 all processes of the group, as the supervisor of the process runtime sends them.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import sys
@@ -82,7 +84,7 @@ def _refuse(error: RemoteError, *, in_container: bool) -> int:
         if in_container:
             fix = f"add `pip install {package}` to the image (`image.build_args: {{CLIENTS: {package}}}` for tfprov's own)"
     say(f"{error.message}{f'; {fix}' if fix else ''}")
-    return CONFIG_ERROR if isinstance(error, ClientMissing | Refused) else UNREACHABLE
+    return CONFIG_ERROR if isinstance(error, (ClientMissing, Refused)) else UNREACHABLE
 
 
 def _prepared(env: Mapping[str, str], opened: OpenRemote) -> MirrorLoop:
@@ -109,8 +111,7 @@ def wait(pid: int, *, group: bool) -> tuple[int, bool]:
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
-            code = os.waitstatus_to_exitcode(status)
-            return (code if code >= 0 else 128 - code), is_stopped
+            return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status), is_stopped
         received = signal.sigtimedwait(WAITED, 60.0)
         if received is None or received.si_signo == signal.SIGCHLD:
             continue

@@ -1,5 +1,7 @@
 """Uploads files of a checkpoint directory: held by hard links, hashed while they are read, in bounded memory."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import shutil
@@ -61,7 +63,7 @@ def upload(remote: RemoteDir, object_name: str, path: Path, stamp: Stamp) -> Rem
     return RemoteFile(object_name, stamp.size, digest.hexdigest(), stamp.modified / 1e9)
 
 
-def _pieces(path: Path, stamp: Stamp, digest: "hashlib._Hash") -> Iterator[bytes]:
+def _pieces(path: Path, stamp: Stamp, digest: hashlib._Hash) -> Iterator[bytes]:
     """Yield the first `stamp.size` bytes: event files grow meanwhile."""
     left = stamp.size
     try:

@@ -9,6 +9,8 @@ Exit codes: 143 after SIGTERM, 130 after Ctrl-C, 1 when it cannot listen on its 
 invalid flags.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys

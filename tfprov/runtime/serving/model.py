@@ -1,6 +1,9 @@
 """The loaded model: the newest version on disk, replaced by a newer one while requests go on."""
 
+from __future__ import annotations
+
 import threading
+import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +13,7 @@ from tfprov.runtime.lazy_tensorflow import tensorflow
 from tfprov.runtime.serving import rest
 from tfprov.runtime.serving.versions import newest, versions
 
-Log = Callable[[str], None]
+Log = typing.Callable[[str], None]
 
 
 @dataclass(frozen=True)

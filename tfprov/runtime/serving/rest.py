@@ -1,5 +1,7 @@
 """The REST API of TensorFlow Serving, without HTTP: paths, requests and answers as values."""
 
+from __future__ import annotations
+
 import base64
 import binascii
 import json
@@ -131,7 +133,7 @@ def predictions(outputs: Mapping[str, Any], *, by_row: bool) -> dict[str, Any]:
     if single is not None:
         return {"predictions": single}
     names = list(columns)
-    return {"predictions": [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]}
+    return {"predictions": [dict(zip(names, row)) for row in zip(*columns.values())]}
 
 
 def encoded(value: Any) -> Any:

@@ -1,5 +1,7 @@
 """The versions of a model on disk: numbered directories, each with a SavedModel, as TensorFlow Serving reads them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ from tfprov.errors import InvalidInput, Position
 from tfprov.images.code import pack
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.yaml_node import Mapping, find, mark_secret
+from tfprov.render.kubernetes.cluster_settings import bundle
 from tfprov.render.render import render
 from tfprov.render.target import find_target
 from tfprov.runtime.wait_for_job import finished_condition, wait
@@ -550,3 +552,17 @@ def test_a_ps_ends_only_after_the_chiefs_job(answers: list[tuple[int, Json]], ou
 @pytest.mark.parametrize("answer", [None, [], {}, {"status": None}, {"status": {"conditions": None}}])
 def test_an_object_without_conditions_has_not_finished(answer: object) -> None:
     assert finished_condition(answer) is None
+
+
+def test_archives_are_unpacked_alike_by_every_python(tmp_path: Path) -> None:
+    packed, target = tmp_path / "code.tar", tmp_path / "code"
+    with tarfile.open(packed, "w") as archive:
+        entry = tarfile.TarInfo("run.sh")
+        entry.mode = 0o777
+        archive.addfile(entry)
+    _, option, program, *_ = bundle(()).unpack(None)
+    command = [sys.executable, "-W", "error::DeprecationWarning", option, program, str(packed), str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stderr, done.returncode) == ("", 0), "3.12 warns of an archive without a filter"
+    if hasattr(tarfile, "data_filter"):
+        assert (target / "run.sh").stat().st_mode & 0o777 == 0o755, "by the filter that is the default from 3.14 on"

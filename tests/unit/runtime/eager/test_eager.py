@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.waiting import until
 from tfprov import runtime
-from tfprov.runtime.eager import member, saver
+from tfprov.runtime.eager import fit, member, saver
 from tfprov.runtime.eager.heartbeat import heartbeat_timeout
 from tfprov.runtime.eager.member import peers, reason_of
 from tfprov.runtime.eager.saver import Saver, task_of, variables_of
@@ -225,3 +225,15 @@ def test_a_tensorflow_without_a_coordination_service_is_left_as_it_is() -> None:
 )
 def test_the_line_about_a_lost_task_has_the_reason_and_not_the_stack(message: str, reason: str) -> None:
     assert reason_of(RuntimeError(message)) == reason
+
+
+def test_keras_without_a_version_is_that_of_an_old_tensorflow(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keras = SimpleNamespace()
+    monkeypatch.setattr(fit, "tensorflow", lambda: SimpleNamespace(__version__="2.13.1", keras=keras))
+    fit.check_keras(object(), "worker/0", is_alone=False)
+    keras.__version__ = "3.8.0"
+    with pytest.raises(SystemExit):
+        fit.check_keras(object(), "worker/0", is_alone=False)
+    assert "Model.fit of Keras 3.8.0 cannot train on several workers" in capsys.readouterr().err

@@ -206,10 +206,9 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
     errors: list[TfprovError] = []
     checks = arguments.remove and not discard
     if checks and any(one.state is State.RUNNING for one in filter(chosen, observation.containers())):
-        errors = _stop_all(context, arguments.model_copy(update={"remove": False}), discard)[0]
+        errors, _ = _stop_all(context, arguments.model_copy(update={"remove": False}), discard)
         observation, chosen = observe(context), _chosen(context, arguments, stopped=True)  # with what the chief saved
-    held: dict[TaskOnHost, tuple[Observed, str]] = {}
-    nothing: NothingSaved | None = None
+    held, nothing = dict[TaskOnHost, tuple[Observed, str]](), None
     try:
         if checks:
             held = unsaved_among(context, observation, chosen)

@@ -1,13 +1,14 @@
 """Completion offers values from the inventory, quickly and quietly; its installation keeps start-up files."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
 
-from tests.support.command_line import python
 from tests.support.command_output import SMALLEST, run_command, write_files
 from tfprov.cli.main import tfprov
 from tfprov.cli.shells.completion import Installation, install, installation, script, shell_of
@@ -62,7 +63,10 @@ def test_values(words: str, expected: list[str]) -> None:
 def answered(words: str, cwd: Path, env: Mapping[str, str] | None = None) -> tuple[str, str, int]:
     """Have a process answer as for bash; return its two outputs and its exit code."""
     asked = {"_TFPROV_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-    done = python("-m", "tfprov", env={**os.environ, **asked, **(env or {})}, cwd=cwd)
+    command = [sys.executable, "-m", "tfprov"]  # a warm interpreter would import TensorFlow for the sake of these few
+    done = subprocess.run(
+        command, env={**os.environ, **asked, **(env or {})}, cwd=cwd, text=True, capture_output=True, check=False
+    )
     return done.stdout, done.stderr, done.returncode
 
 

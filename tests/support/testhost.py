@@ -62,11 +62,13 @@ cd /etc/ssh
 rm -f sshd_config.d/00-test.conf ssh_host_* authorized_keys /home/*/.sudo_as_admin_successful
 (umask 177 && printf %s "$key" >ssh_host_ed25519_key)
 printf %s "$authorized" >authorized_keys
+while nc -z 127.0.0.1 22; do sleep 0.02; done
 host-service sshd start
 until nc -z 127.0.0.1 22; do sleep 0.05; done
 """
 """Takes the rules of iptables as they were, the keys, and the paths of programs that were hidden. What runs is ended, but
-for the engine and what the host booted with. sudo leaves a mark in the home of its user. sshd listens at the end."""
+for the engine and what the host booted with. sudo leaves a mark in the home of its user. The port of the sshd
+that was killed is free a moment later; a new one listens at the end."""
 
 UNSTABLE = ("/run/", "/var/log/", "/var/lib/docker/", "/tmp/containerd.")
 """Directories that change by themselves, and where containerd writes its stacks when it was too busy to answer dockerd."""

@@ -121,7 +121,7 @@ codecs.register_error(_ESCAPED, _escape_unencodable)
 
 def write_any_text(stream: TextIO) -> None:
     """Have a stream take all text, whatever its encoding."""
-    if isinstance(stream, TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):  # the latter: locale C
+    if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
         stream.reconfigure(errors=_ESCAPED)
 
 

@@ -8,7 +8,8 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from typing import Any
+from http.client import HTTPResponse
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +18,7 @@ from tfprov.errors import HostError
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.dial import DeadlineSocket, EngineTimeouts
 from tfprov.hosts.docker.engine_api.events import EngineChanges
+from tfprov.hosts.docker.engine_api.pipeline import Reader
 from tfprov.hosts.docker.runtime import DockerRuntime
 
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -260,3 +262,13 @@ def test_an_engine_without_events_is_an_error(scripted: Callable[..., Scripted],
     with pytest.raises(HostError) as raised:
         engine.changes("tfprov.cluster=lab")
     assert raised.value.reason.startswith(reason)
+
+
+def test_a_response_that_is_forgotten_unread_is_closed_without_an_error() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nun")
+        response = HTTPResponse(cast(Any, Reader(ours, lambda: False)))
+        response.begin()
+        response.flush()  # by the finalizer, whose errors Python 3.13 prints
+        response.close()

@@ -21,6 +21,7 @@ from tests.support.local_cluster import LocalCluster, open_local_cluster
 from tests.support.paths import PROGRAMS, ROOT
 from tests.support.programs import ProgramHosts
 from tests.support.testhosts import Lab
+from tests.support.warm import interpreter
 from tfprov.errors import Locked
 from tfprov.images.oci_layout import Layout
 
@@ -69,6 +70,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.lane("file-systems"))
         elif trains and item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.lane(TRAININGS.get(item.path.stem, "tensorflow")))
+
+
+def pytest_collection_finish() -> None:
+    """Before any process of the tests is forked, so that all of them share one warm interpreter."""
+    interpreter()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""A warm interpreter: TensorFlow and tfprov are imported once in each of pytest's processes, and programs are forks of it.
+"""A warm interpreter: TensorFlow and tfprov are imported once for all of pytest's processes, and programs are forks of it.
 
 TensorFlow's import takes 5 seconds of a core and a verb's 0.4, hundreds of times; a fork takes 0.02. All else is as it
 is: a process with its own pid, environment, descriptors, signals and exit code (see warm_server.py). What a fork cannot
@@ -6,6 +6,7 @@ be, an interpreter with options or with variables that it reads at its start, is
 """
 
 import atexit
+import fcntl
 import functools
 import os
 import select
@@ -92,7 +93,11 @@ AnyProcess = Process | subprocess.Popen[str]
 
 
 class Interpreter:
-    """The server, and the executable `python` that is handed to whoever wants an interpreter."""
+    """The server, and the executable `python` that is handed to whoever wants an interpreter.
+
+    All forks of the process that makes it use one server, which the first of them starts that needs it. It ends when all
+    of them have ended.
+    """
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="tfprov-warm-"))
@@ -100,6 +105,9 @@ class Interpreter:
         self.log = self.directory / "log"
         self._address = str(self.directory / "socket")
         self._server: subprocess.Popen[bytes] | None = None
+        self._maker = os.getpid()
+        # Each fork holds the writing end; the server reads the end of it when the last one has gone.
+        self._input, self._alive = os.pipe()
         self._starting = threading.Lock()
         text = INTERPRETER.format(real=sys.executable, support=str(Path(__file__).parent), address=self._address)
         self.path.parent.mkdir()
@@ -112,21 +120,24 @@ class Interpreter:
 
     def executable(self) -> Path:
         """Return the `python` that runs programs as forks, for a script that looks for one."""
-        with self._starting:  # another thread may want it at the same time, and it takes seconds until it listens
-            if self._server is None:
+        # Another thread or fork may want it at the same time, and it takes seconds until it listens.
+        with self._starting, (self.directory / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not Path(self._address).exists():
                 self.start()
         return self.path
 
     def start(self) -> None:
         """Start the server and wait until it listens."""
-        # The padding is the room for the arguments and the environment of each fork.
+        # The padding is the room for the arguments and the environment of each fork. Of oneDNN TensorFlow decides at its
+        # import; the inventories turn it off.
         command = [sys.executable, "-m", "tests.support.warm_server", self._address, str(self.path), "-" * ROOM]
-        env = {**os.environ, "PADDING": "-" * ROOM}
+        env = {**os.environ, "PADDING": "-" * ROOM, "TF_ENABLE_ONEDNN_OPTS": "0"}
         ready, written = os.pipe()
         with self.log.open("wb") as log:
             self._server = subprocess.Popen(
                 [*command, str(written)],
-                cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=[written],
+                cwd=ROOT, env=env, stdin=self._input, stdout=log, stderr=log, pass_fds=[written],
                 start_new_session=True,
             )  # fmt: skip
         os.close(written)
@@ -195,13 +206,13 @@ class Interpreter:
             return subprocess.CompletedProcess([*argv], code, out.read(), error.read())
 
     def close(self) -> None:
-        """End the server; what runs goes on."""
-        if self._server:
-            assert self._server.stdin
-            self._server.stdin.close()
-            self._server.wait()
-            self._server = None
-        shutil.rmtree(self.directory, ignore_errors=True)
+        """End the server, unless another process uses it; what runs goes on."""
+        os.close(self._alive)
+        os.close(self._input)
+        if os.getpid() == self._maker:
+            if self._server:
+                self._server.wait()
+            shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def _number(file: IO[Any] | int) -> int:
@@ -210,5 +221,5 @@ def _number(file: IO[Any] | int) -> int:
 
 @functools.cache
 def interpreter() -> Interpreter:
-    """Return the one of this process."""
+    """Return the one of this process, and of all that are forked from it afterwards."""
     return Interpreter()

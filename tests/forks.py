@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import pytest
@@ -23,6 +23,9 @@ LONGEST = ("lab", "trainings", "spark", "training-lab", "engine", "strategies", 
 """The lanes of integration tests, the longest first, as a run's last lines have them."""
 SECONDS = pytest.StashKey[Counter[str]]()
 """How long the tests of each lane took, by its name."""
+_IN_LANES = 3
+"""Forks that begin with the lanes of `LONGEST`, which have work for more than one core each. Further forks begin when all
+of these lanes have ended: of the files that remain, many wait for a process or a clock."""
 _SHOWN = 10
 """Lanes whose time is printed."""
 RUN_ID = pytest.StashKey[str]()
@@ -48,13 +51,13 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     names = {item.nodeid: lane_of(item) for item in session.items}
     session.config.stash[SECONDS] = Counter()
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # noqa: SLF001  one for all of them
-    left = _numbers(len(lanes))
+    left = _Left(sum(lane_of(items[0]) in LONGEST for items in lanes), len(lanes))
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
-        for _ in range(number):
-            child, reports = _forked(session, lanes, left)
+        for fork in range(number):
+            child, reports = _forked(session, lanes, left, late=fork >= _IN_LANES)
             stack.callback(_end, child)
             selector.register(stack.enter_context(reports), selectors.EVENT_READ)
-        os.close(left)
+        left.close()
         while selector.get_map():
             for key, _ in selector.select():
                 if not _report(session, key.fileobj, names):  # type: ignore[arg-type]
@@ -93,16 +96,47 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"seconds of the longest lanes: {lanes}")
 
 
-def _numbers(count: int) -> int:
-    """Return the end of a pipe from which the numbers below `count` can be read, each by one process."""
+class _Left:
+    """The numbers of the lanes that are left, which forks take from pipes: those of the `long` first ones, and the rest."""
+
+    def __init__(self, long: int, count: int) -> None:
+        self._long, self._rest = _numbers(range(long)), _numbers(range(long, count))
+        # Nothing is written there: reading ends when no process has the other end open any more.
+        self._ended, self._busy = os.pipe()
+
+    def taken(self, *, late: bool) -> Iterator[int]:
+        """Yield the numbers that a fork takes; a late one begins when the others have ended the long lanes."""
+        if late:
+            os.close(self._busy)
+            os.read(self._ended, 1)
+        else:
+            yield from _read(self._long)
+            os.close(self._busy)
+        yield from _read(self._rest)
+
+    def close(self) -> None:
+        """Leave them to the forks."""
+        for descriptor in (self._long, self._rest, self._ended, self._busy):
+            os.close(descriptor)
+
+
+def _numbers(numbers: Sequence[int]) -> int:
+    """Return the end of a pipe from which they can be read."""
     reader, writer = os.pipe()
-    for number in range(count):
+    for number in numbers:
         os.write(writer, number.to_bytes(_NUMBER))
     os.close(writer)
     return reader
 
 
-def _forked(session: pytest.Session, lanes: Sequence[Sequence[pytest.Item]], left: int) -> tuple[int, BinaryIO]:
+def _read(numbers: int) -> Iterator[int]:
+    while number := os.read(numbers, _NUMBER):
+        yield int.from_bytes(number)
+
+
+def _forked(
+    session: pytest.Session, lanes: Sequence[Sequence[pytest.Item]], left: _Left, *, late: bool
+) -> tuple[int, BinaryIO]:
     """Return the process that runs tests, and where its reports are read."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -110,7 +144,7 @@ def _forked(session: pytest.Session, lanes: Sequence[Sequence[pytest.Item]], lef
         code = 1
         try:
             os.close(reader)
-            _run(session, lanes, left, os.fdopen(writer, "wb"))
+            _run(session, (lanes[number] for number in left.taken(late=late)), os.fdopen(writer, "wb"))
             code = 0
         except KeyboardInterrupt:  # of Ctrl-C, or of `_end`
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -144,7 +178,7 @@ class _Reports:
             self.kept.append(self.config.hook.pytest_report_to_serializable(config=self.config, report=report))
 
 
-def _run(session: pytest.Session, lanes: Sequence[Sequence[pytest.Item]], left: int, to: BinaryIO) -> None:
+def _run(session: pytest.Session, lanes: Iterable[Sequence[pytest.Item]], to: BinaryIO) -> None:
     from tests.support.budget import IMAGES_BUILT  # noqa: PLC0415  conftest.py must be the first to import tests.support
 
     plugins = session.config.pluginmanager
@@ -157,7 +191,7 @@ def _run(session: pytest.Session, lanes: Sequence[Sequence[pytest.Item]], left: 
         to.flush()
         reports.kept = []
 
-    for items in _taken(lanes, left):
+    for items in lanes:
         sent = time.monotonic()
         # After the last one everything is torn down but what belongs to the session.
         for item, following in zip(items, [*items[1:], session], strict=True):
@@ -168,11 +202,6 @@ def _run(session: pytest.Session, lanes: Sequence[Sequence[pytest.Item]], left: 
         send()
     session._setupstate.teardown_exact(None)  # noqa: SLF001  as pytest ends a session
     send(session.config.stash.get(IMAGES_BUILT, 0))
-
-
-def _taken(lanes: Sequence[Sequence[pytest.Item]], left: int) -> Iterator[Sequence[pytest.Item]]:
-    while number := os.read(left, _NUMBER):
-        yield lanes[int.from_bytes(number)]
 
 
 def _report(session: pytest.Session, source: BinaryIO, names: Mapping[str, str]) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import LONGEST
 from tests.support.paths import ROOT
 
 FIRST = """
@@ -49,6 +50,21 @@ def test_group(server):
     with open("used", "a") as file:
         file.write(f"{server}\\n")
 """
+MEETS = """
+import os
+import time
+import pytest
+
+pytestmark = {mark}
+
+def test_meets():
+    os.close(os.open(f"of {kind} {{os.getpid()}}", os.O_CREAT))
+    while len([name for name in os.listdir() if name.startswith("of {kind} ")]) < {forks}:
+        time.sleep(0.01)
+    with open("log", "a") as file:
+        file.write(f"{{os.getpid()}} {kind}\\n")
+"""
+"""Ends when as many processes have begun a test of its kind."""
 STAYS = f"import time\n{GROUPED}    time.sleep(600)\n"
 STOPS = """
 import pathlib
@@ -84,9 +100,9 @@ def test_forks_report_as_one_process_does(tmp_path: Path, third: str, expected: 
     assert done.returncode == code
 
 
-def in_forks(directory: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    """Run the tests in `directory`, which becomes their working directory, in two forks."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.forks", "--forks", "2", *options]
+def in_forks(directory: Path, *options: str, forks: int = 2) -> "subprocess.CompletedProcess[str]":
+    """Run the tests in `directory`, which becomes their working directory."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.forks", "--forks", str(forks), *options]
     return subprocess.run(
         [*command, "--rootdir", str(directory), "-o", "addopts=", str(directory)],
         cwd=directory, env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)},
@@ -111,6 +127,22 @@ def test_a_group_shares_a_fixture_in_one_process_which_ends_it(
     assert ended == [*dict.fromkeys(used)]
     assert len(ended) == 1
     assert more or len(used) == 3
+
+
+def test_further_forks_begin_when_the_long_lanes_have_ended(tmp_path: Path) -> None:
+    for lane in LONGEST[:3]:
+        (tmp_path / f"test_{lane}.py").write_text(
+            MEETS.format(mark=f"pytest.mark.lane('{lane}')", forks=3, kind="long")
+        )
+    for number in range(4):
+        (tmp_path / f"test_other{number}.py").write_text(MEETS.format(mark="[]", forks=4, kind="other"))
+    done = in_forks(tmp_path, forks=4)
+    assert "7 passed" in done.stdout
+    lines = [line.split() for line in (tmp_path / "log").read_text().splitlines()]
+    long = {pid for pid, kind in lines if kind == "long"}
+    assert len(long) == 3
+    last = max(number for number, (_, kind) in enumerate(lines) if kind == "long")
+    assert min(number for number, (pid, _) in enumerate(lines) if pid not in long) > last
 
 
 def test_a_fixture_that_cannot_be_ended_fails_the_run(tmp_path: Path) -> None:

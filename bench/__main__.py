@@ -43,7 +43,7 @@ PARTS = (
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Figures, side by side with peers.")
-    parser.add_argument("parts", nargs="*", metavar="|".join(PARTS), help="what to measure; all, when nothing is said")
+    parser.add_argument("parts", nargs="*", metavar="|".join(PARTS), help="what to measure; all, by default")
     parser.add_argument(
         "--peers", type=Path, default=Path("build/peers/bin"), help="where the peers and their Python are"
     )
@@ -56,58 +56,60 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, nargs="+", default=scale.SIZES, help="of `scale`; %(default)s")
     parser.add_argument("--latency", type=float, default=50, help="milliseconds, of `faults`; %(default)s")
     parser.add_argument("--picture", type=Path, help="an SVG file for the curves of `scale`")
-    given = parser.parse_args()
-    if wrong := set(given.parts) - set(PARTS):
+    options = parser.parse_args()
+    if wrong := set(options.parts) - set(PARTS):
         parser.error(f"unknown: {', '.join(sorted(wrong))}")
+    if "scale" in (options.parts or PARTS) and len(set(options.hosts)) < 2:
+        parser.error("--hosts: `scale` needs two numbers or more, its figures are what hosts beyond the fewest cost")
     signal.signal(signal.SIGTERM, _interrupted)
     print(f"at the start: {machine()}")
-    figures = _figures(given, given.parts or PARTS)
+    figures = _figures(options, options.parts or PARTS)
     print(f"at the end: {machine()}\n\n{table(figures)}\n\n{_CPU}")
 
 
-def _figures(given: argparse.Namespace, parts: "list[str] | tuple[str, ...]") -> list[Figure]:
-    found: list[Figure] = []
+def _figures(options: argparse.Namespace, parts: "list[str] | tuple[str, ...]") -> list[Figure]:
+    result: list[Figure] = []
     if "startup" in parts:
-        found += startup.figures(given.rounds)
+        result += startup.figures(options.rounds)
     if "inventory" in parts:
-        found += inventory.figures(given.rounds)
+        result += inventory.figures(options.rounds)
     if "render" in parts:
-        found += render.figures(given.rounds)
+        result += render.figures(options.rounds)
     if "tfrecord" in parts:
-        found += tfrecord.figures(given.rounds, given.peers.resolve())
+        result += tfrecord.figures(options.rounds, options.peers.resolve())
     if "spark" in parts:
-        found += spark.figures(min(given.rounds, 5))
+        result += spark.figures(min(options.rounds, 5))
     if "scale" in parts:
-        found += scale.figures(given.hosts, min(given.rounds, 3), given.peers.resolve(), given.picture)
+        result += scale.figures(options.hosts, min(options.rounds, 3), options.peers.resolve(), options.picture)
     if "faults" in parts:
-        found += scale_faults.figures(min(max(given.hosts), 256), given.latency / 1000)
+        result += scale_faults.figures(min(max(options.hosts), 256), options.latency / 1000)
     if "throughput" in parts:
-        found += [*joining.figures(given.trainings), *throughput.figures(given.trainings)]
-    return found + _with_engine(given, {"noop", "delivery", "from_hosts", "slow_link", "gather"}.intersection(parts))
+        result += [*joining.figures(options.trainings), *throughput.figures(options.trainings)]
+    return result + _with_engine(options, {"noop", "delivery", "from_hosts", "slow_link", "gather"}.intersection(parts))
 
 
-def _with_engine(given: argparse.Namespace, parts: set[str]) -> list[Figure]:
-    found: list[Figure] = []
+def _with_engine(options: argparse.Namespace, parts: set[str]) -> list[Figure]:
+    result: list[Figure] = []
     if parts and (reason := engine.unavailable()):
         say(f"not measured, {', '.join(sorted(parts))}: {reason}")
-        return found
+        return result
     if "gather" in parts:
-        found += gather.figures(min(given.rounds, 5), small=given.small)
+        result += gather.figures(min(options.rounds, 5), small=options.small)
     if not parts - {"gather"}:
-        return found
+        return result
     with bed() as made:
         if "noop" in parts:
-            found += noop.figures(made, given.peers.resolve(), given.rounds)
+            result += noop.figures(made, options.peers.resolve(), options.rounds)
         if "delivery" in parts:
             made.lab.restore()
-            found += delivery.figures(made, given.deliveries, small=given.small)
+            result += delivery.figures(made, options.deliveries, small=options.small)
         if "from_hosts" in parts:
             made.lab.restore()
-            found += from_hosts.figures(made, given.deliveries, 50 if given.small else 500)
+            result += from_hosts.figures(made, options.deliveries, 50 if options.small else 500)
         if "slow_link" in parts:
             made.lab.restore()
-            found += slow_link.figures(made, given.deliveries, small=given.small)
-    return found
+            result += slow_link.figures(made, options.deliveries, small=options.small)
+    return result
 
 
 def _interrupted(_number: int, _frame: FrameType | None) -> None:

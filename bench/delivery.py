@@ -1,7 +1,7 @@
 """The image of a training, on its way to the hosts: `tfprov` beside `docker save IMAGE | ssh HOST docker load`.
 
-Both begin at the same controller's engine, which has the image, and end when every host's engine has it. Hosts are given
-as 1 or 3; three are served at once, as both ways do by themselves or with `&`.
+Both begin at the same controller's engine, which has the image, and end when the engine of every host has it. There are 1
+or 3 hosts; three are served at once, as tfprov does by itself and the pipe with `&`.
 """
 
 import os
@@ -122,7 +122,7 @@ def figures(bed: Bed, rounds: int, *, small: bool = False) -> list[Figure]:
     delivery = Delivery(bed, small=small)
     say("export: tfprov image build")
     builds = [delivery.build() for _ in range(rounds + 1)][1:]  # the first one compiles the byte code
-    found = [
+    result = [
         Figure(
             "export into the layout, once for an image", seconds(builds),
             includes="`tfprov image build`: the engine's build, of which it has every layer; export; the code's layer",
@@ -130,10 +130,10 @@ def figures(bed: Bed, rounds: int, *, small: bool = False) -> list[Figure]:
     ]  # fmt: skip
     peaks: list[int] = []
     for number in (1, 3):
-        found += _first(delivery, delivery.hosts[:number], rounds, builds, peaks)
-    found.append(_memory(peaks))
-    found += export.figures(bed, rounds + 1, bed.images.bulky() if small else delivery.image)
-    return found + _edits(delivery, rounds + 1)
+        result += _first(delivery, delivery.hosts[:number], rounds, builds, peaks)
+    result.append(_memory(peaks))
+    result += export.figures(bed, rounds + 1, bed.images.bulky() if small else delivery.image)
+    return result + _edits(delivery, rounds + 1)
 
 
 def _first(

@@ -29,12 +29,12 @@ def figures(bed: Bed, rounds: int, megabytes: int = 500) -> list[Figure]:
         bed.lab.add()
     hosts = bed.hosts[:HOSTS]
     each(lambda host: host.run("iptables", "-I", "INPUT", "-p", "tcp", "--dport", "22"), hosts)
-    found = _compared(bed, hosts, megabytes * 10**6, rounds, "")
+    result = _compared(bed, hosts, megabytes * 10**6, rounds, "")
     device = bed.lab.engine.network.name
     limit = ["tbf", "rate", LINK, "burst", "1mb", "latency", "100ms"]
     subprocess.run(["tc", "qdisc", "replace", "dev", device, "root", *limit], check=True)
     try:
-        return found + _compared(bed, hosts, megabytes * 10**6 // 5, rounds, f", {LINK}/s from the controller")
+        return result + _compared(bed, hosts, megabytes * 10**6 // 5, rounds, f", {LINK}/s from the controller")
     finally:
         subprocess.run(["tc", "qdisc", "del", "dev", device, "root"], check=True)
 

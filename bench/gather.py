@@ -205,14 +205,14 @@ def figures(rounds: int, *, small: bool) -> list[Figure]:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfprov-bench-")))
         say("gather: the host and its images")
         made = stack.enter_context(site(engine, Images(engine, directory), directory))
-        found = _beside(made, f"{number:,} files of 1 kB", small_files(number), rounds)
-        found.append(_again(made, rounds))
-        found += _beside(made, f"{size / GB:g} GB in 3 shards", checkpoint(3, size), rounds)
-        found += _beside(made, f"{size / GB:g} GB", checkpoint(1, size), rounds)
+        result = _beside(made, f"{number:,} files of 1 kB", small_files(number), rounds)
+        result.append(_again(made, rounds))
+        result += _beside(made, f"{size / GB:g} GB in 3 shards", checkpoint(3, size), rounds)
+        result += _beside(made, f"{size / GB:g} GB", checkpoint(1, size), rounds)
         with slow_link(made, engine) as linked:
-            found += _beside(linked, f"{size / GB:g} GB, 1 Gbit/s", None, rounds)
-        found += _cut(made, size, rounds, 3 if small else 10)
-    return found
+            result += _beside(linked, f"{size / GB:g} GB, 1 Gbit/s", None, rounds)
+        result += _cut(made, size, rounds, 3 if small else 10)
+    return result
 
 
 def _beside(made: Site, what: str, write: Callable[[Path], None] | None, rounds: int) -> list[Figure]:

@@ -76,11 +76,11 @@ def figures(rounds: int) -> list[Figure]:
         env = environment({}, Path(directory) / "byte-code")
         files = {count: write(Path(directory) / str(count), count) for count in (HOSTS, 2 * HOSTS, 4 * HOSTS)}
         say(f"an inventory of {HOSTS} hosts, {rounds} rounds")
-        found = _reading(files, env, rounds)
-        found.append(_settings(files[HOSTS], env, rounds))
+        result = _reading(files, env, rounds)
+        result.append(_settings(files[HOSTS], env, rounds))
         if peer := _ansible():
-            found.append(_beside(peer, files[HOSTS], env, rounds))
-        return found
+            result.append(_beside(peer, files[HOSTS], env, rounds))
+        return result
 
 
 def _ansible() -> str | None:

@@ -41,9 +41,9 @@ def figures(rounds: int) -> list[Figure]:
     with tempfile.TemporaryDirectory() as directory:
         waits = [_wait(Path(directory), number) for number in range(rounds)]
     middle = statistics.median(waits)
-    told = f"{middle:.2f} s (max {max(waits):.2f})"
+    waited = f"{middle:.2f} s (max {max(waits):.2f})"
     return [
-        Figure("a worker joins its chief", told, goal=f"<= {GOAL:.0f} s", met=max(waits) <= GOAL, includes=_INCLUDES)
+        Figure("a worker joins its chief", waited, goal=f"<= {GOAL:.0f} s", met=max(waits) <= GOAL, includes=_INCLUDES)
     ]
 
 
@@ -62,8 +62,8 @@ def _wait(directory: Path, number: int) -> float:
     try:
         run([*tfprov, "up"], env, place)
         run([*tfprov, "wait"], env, place)
-        said = run([*tfprov, "logs"], env, place).output
+        lines = run([*tfprov, "logs"], env, place).output
     finally:
         run([*tfprov, "down", "--discard"], env, place)
-    ready = {task: float(at) for task, at in re.findall(r"^(worker/\d) +\| ready ([0-9.]+)$", said, re.MULTILINE)}
+    ready = {task: float(at) for task, at in re.findall(r"^(worker/\d) +\| ready ([0-9.]+)$", lines, re.MULTILINE)}
     return ready["worker/1"] - ready["worker/0"]

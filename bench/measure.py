@@ -1,4 +1,4 @@
-"""Whole commands, timed from outside, and what was found, as a table."""
+"""Whole commands, timed from outside, and the figures as a table."""
 
 import contextlib
 import gc
@@ -138,8 +138,8 @@ def _watched(pids: Sequence[int]) -> Iterator[dict[int, int]]:
         while not over.wait(_LOOK):
             for pid in pids:
                 with contextlib.suppress(OSError):
-                    if found := re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text()):
-                        peaks[pid] = 1024 * int(found[1])
+                    if peak := re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text()):
+                        peaks[pid] = 1024 * int(peak[1])
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -153,8 +153,8 @@ def _watched(pids: Sequence[int]) -> Iterator[dict[int, int]]:
 def alone(module: str, words: Sequence[str], env: Mapping[str, str], python: str = sys.executable) -> Ran:
     """Run a module of ours that measures itself with `itself`; its interpreter's start is not in the time."""
     ran = run([python, "-m", module, *words], env, Path(__file__).parents[1])
-    told = json.loads(ran.output.splitlines()[-1])
-    return Ran(told["seconds"], told["cpu"], told["peak"], ran.output)
+    measured = json.loads(ran.output.splitlines()[-1])
+    return Ran(measured["seconds"], measured["cpu"], measured["peak"], ran.output)
 
 
 @contextmanager
@@ -174,15 +174,15 @@ def in_turn(contenders: Mapping[str, Callable[[], Ran]], rounds: int, unheeded: 
 
     The first `unheeded` rounds do not count. Who comes first changes from round to round.
     """
-    found: dict[str, list[Ran]] = {name: [] for name in contenders}
+    runs: dict[str, list[Ran]] = {name: [] for name in contenders}
     names = list(contenders)
     for turn in range(unheeded + rounds):
         for name in names:
             ran = contenders[name]()
             if turn >= unheeded:
-                found[name].append(ran)
+                runs[name].append(ran)
         names = names[1:] + names[:1]
-    return found
+    return runs
 
 
 def median(runs: Sequence[Ran]) -> float:

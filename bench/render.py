@@ -45,7 +45,7 @@ def figures(rounds: int) -> list[Figure]:
         path.write_text(inventory(TASKS))
         env = environment({}, Path(directory) / "byte-code")
         runs = in_turn({name: partial(alone, "bench.render", [name, str(path)], env) for name in TARGETS}, rounds)
-    return [_figure(name, found) for name, found in runs.items()]
+    return [_figure(name, ran) for name, ran in runs.items()]
 
 
 def _figure(target: str, runs: Sequence[Ran]) -> Figure:
@@ -61,10 +61,10 @@ def main(arguments: Sequence[str]) -> None:
     name, path = arguments
     _, roles = load(Path(path))
     target = find_target(name)
-    given = ["access=ReadWriteMany"] if "access" in target.options else []
-    with itself() as told:
-        files = render(roles, target, given)
-        told["size"] = sum(len(text) for text in files.values())
+    values = ["access=ReadWriteMany"] if "access" in target.options else []
+    with itself() as notes:
+        files = render(roles, target, values)
+        notes["size"] = sum(len(text) for text in files.values())
 
 
 if __name__ == "__main__":

@@ -50,11 +50,11 @@ def _figures(times: Mapping[str, list[Ran]], received: Mapping[str, int]) -> lis
         "(`compress: auto`) or plain (`never`); without the export, which the peers' `docker save` includes"
     )
     compressed, plain = (times[name] for name in _WAYS)
-    found = [compared("slow link, compressed; plain", compressed, plain, 0.6, includes)]
-    found += [compared(f"slow link, compressed; {name}", compressed, times[name], 1.0, includes) for name in _PEERS]
+    result = [compared("slow link, compressed; plain", compressed, plain, 0.6, includes)]
+    result += [compared(f"slow link, compressed; {name}", compressed, times[name], 1.0, includes) for name in _PEERS]
     shown = {name: f"{size / 10**6:.0f} MB" for name, size in received.items()}
     ours, theirs = shown["compressed"], ", ".join(f"{name}: {size}" for name, size in shown.items())
-    return [*found, Figure("slow link, bytes to the host's sshd", ours, includes=f"with headers; {theirs}")]
+    return [*result, Figure("slow link, bytes to the host's sshd", ours, includes=f"with headers; {theirs}")]
 
 
 class _Way:

@@ -1,7 +1,7 @@
 """How long tfprov takes when there is nothing to do: `--help`, and `up` of a cluster that runs.
 
 Each figure is the wall time of a whole process, with a bare `python -c pass` of the same interpreter beside it, so that
-the machine's own share can be told.
+the machine's own share is known.
 """
 
 import sys
@@ -50,8 +50,8 @@ def figures(rounds: int) -> list[Figure]:
     bare = seconds(times.pop("python -c pass"))
     return [
         Figure(
-            name, seconds(found), f"{bare} python -c pass", goal=f"<= {GOALS[name]:.2f} s",
-            met=median(found) <= GOALS[name], includes="the whole process, the interpreter's own start included",
+            name, seconds(taken), f"{bare} python -c pass", goal=f"<= {GOALS[name]:.2f} s",
+            met=median(taken) <= GOALS[name], includes="the whole process, the interpreter's own start included",
         )
-        for name, found in times.items()
+        for name, taken in times.items()
     ]  # fmt: skip

@@ -57,13 +57,13 @@ class Program:
         self.env = environment(home, self.directory / "byte-code")
         self.tasks = self.directory / "state/tfprov/clusters" / self.case.name / "hosts/localhost/tasks"
         self.chief = self.case.chief.replace("/", "-")
-        found: dict[str, Any] = yaml.safe_load((ROOT / "inventories" / self.case.inventory).read_text())
-        own, steps = found["all"]["vars"]["tfprov"], STEPS.get(self.case.name, max(STEPS.values()))
+        inventory: dict[str, Any] = yaml.safe_load((ROOT / "inventories" / self.case.inventory).read_text())
+        own, steps = inventory["all"]["vars"]["tfprov"], STEPS.get(self.case.name, max(STEPS.values()))
         own |= {"code": str(ROOT / "images/train/programs"), "data": {"path": str(self.data)}}
         own |= {"port": own["port"] + self.ports, "checkpoints": {"to": str(self.directory / "gathered")}}
         own["flags"] |= {"train_steps": steps, "save_every_steps": steps // 4}
-        found["all"]["children"].pop("evaluator", None)  # it would only make both slower
-        self.inventory.write_text(yaml.safe_dump(found))
+        inventory["all"]["children"].pop("evaluator", None)  # it would only make both slower
+        self.inventory.write_text(yaml.safe_dump(inventory))
 
     @contextmanager
     def up(self) -> Iterator[None]:
@@ -157,7 +157,7 @@ def _running(orders: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterator[
 
 def rate(folder: Path) -> float:
     """Return the steps per second between the first checkpoint after the start and the last one."""
-    steps = sorted(found.step for found in checkpoints([path.name for path in folder.iterdir()]) if found.step > 0)
+    steps = sorted(each.step for each in checkpoints([path.name for path in folder.iterdir()]) if each.step > 0)
     first, last = steps[0], steps[-1]
     times = [(folder / f"model.ckpt-{step}.index").stat().st_mtime for step in (first, last)]
     return (last - first) / (times[1] - times[0])

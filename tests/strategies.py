@@ -102,9 +102,9 @@ def _cell(case: Case, kind: str, notes: list[str]) -> str:
 
 def replaced(page: str) -> str:
     """Return docs/strategies.md with the table as it is now."""
-    before, found, rest = page.partition(BEGIN)
+    before, begun, rest = page.partition(BEGIN)
     _, ended, after = rest.partition(END)
-    if not (found and ended):
+    if not (begun and ended):
         raise ValueError(f"docs/strategies.md has no {BEGIN!r} … {END!r}")
     return f"{before}{BEGIN}\n{table()}\n{END}{after}"
 

@@ -2,7 +2,7 @@
 
     python -m bench.simulator.link PORT SSHD_PORT SECONDS
 
-It connects to SSHD_PORT at the address at which it was reached, so that sshd still knows which host is meant.
+It connects to SSHD_PORT at the address at which it was reached, so that sshd still knows which host it is for.
 """
 
 import asyncio

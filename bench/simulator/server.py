@@ -157,5 +157,5 @@ async def main(directory: Path, faults: Mapping[str, Fault], addresses: Sequence
 
 
 if __name__ == "__main__":
-    given = {address: Fault(fault) for address, fault in json.loads(sys.argv[2]).items()}
-    asyncio.run(main(Path(sys.argv[1]), given, sys.argv[3:]))
+    faults = {address: Fault(fault) for address, fault in json.loads(sys.argv[2]).items()}
+    asyncio.run(main(Path(sys.argv[1]), faults, sys.argv[3:]))

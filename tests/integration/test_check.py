@@ -49,14 +49,14 @@ def written(remote_cluster: LabCluster, archive: Path, **settings: Any) -> LabCl
 
 
 def check(remote_cluster: LabCluster, *arguments: str, code: int = 0) -> dict[str, Any]:
-    """Return what `check --json` says; what is told on the standard error comes before it."""
+    """Return what `check --json` says; lines on the standard error come before it."""
     printed = remote_cluster("check", "--json", *arguments, code=code)
     result: dict[str, Any] = json.loads(printed[printed.index("{\n") :])
     return result
 
 
 def findings_of(result: dict[str, Any], host: str, kind: str = "") -> list[tuple[str, str]]:
-    """Return verdict and words of what was found on a host, of one kind of check or of all."""
+    """Return verdict and words of the findings on a host, of one kind of check or of all."""
     return [
         (it["verdict"], f"{it['what']}; {it['fix']}" if it["fix"] else it["what"])
         for it in result["hosts"][host]

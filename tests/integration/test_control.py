@@ -285,7 +285,7 @@ def test_a_training_is_followed_past_a_host_that_is_lost(three: LabCluster, tiny
             lines.append(line)
             if text in line:
                 return
-        pytest.fail(f"never said: {text}:\n{''.join(lines)}")
+        pytest.fail(f"never printed: {text}:\n{''.join(lines)}")
 
     read_to("worker/0 | step 5")
     host.disturbed = True

@@ -41,12 +41,12 @@ import tensorflow as tf
 
 service = tf.data.experimental.service
 records = tf.data.Dataset.range({COUNT})
-found = []
+numbers = []
 for number in records.apply(service.distribute(service.ShardingPolicy.DYNAMIC, os.environ["TFPROV_DATA_SERVICE"])):
-    found.append(int(number))
-    print("record", len(found), flush=True)
+    numbers.append(int(number))
+    print("record", len(numbers), flush=True)
     time.sleep(0.02)
-twice, missing = len(found) - len(set(found)), {COUNT} - len(set(found))
+twice, missing = len(numbers) - len(set(numbers)), {COUNT} - len(set(numbers))
 print(f"end: {{twice}} twice, {{missing}} missing", flush=True)
 """
 

@@ -31,12 +31,12 @@ GREETING = {
         ARG BASE
         FROM ${BASE} AS first
         COPY Dockerfile .tfprov* /machine/
-        RUN ls /machine && echo "$HTTP_PROXY" >/told
+        RUN ls /machine && echo "$HTTP_PROXY" >/seen
         FROM ${BASE}
         ARG GREETING=nothing
         COPY greeting /
         RUN echo $GREETING >>/greeting && chmod 600 /greeting
-        COPY --from=first /told /
+        COPY --from=first /seen /
     """,
     "greeting": "hello\n",
     "other": "a" * 100,
@@ -99,13 +99,13 @@ def test_an_image_is_built_step_by_step_and_exported(builder: LoopbackMachine, b
     image_id = build(engine, made, ours(), message_text.append)
     steps = len(GREETING["Dockerfile"].strip().splitlines())
     assert [line.partition(" : ")[0] for line in message_text] == [f"Step {n}/{steps + 1}" for n in range(1, steps + 2)]
-    assert message_text[3] == f'Step 4/{steps + 1} : RUN ls /machine && echo "$HTTP_PROXY" >/told'
+    assert message_text[3] == f'Step 4/{steps + 1} : RUN ls /machine && echo "$HTTP_PROXY" >/seen'
 
     layout = Layout(tmp_path / "images")
     image = export(builder, image_id, layout, "built")
     assert (image.id, image.labels) == (image_id, {LABEL: ours()})
     result = contents(layout, "built")
-    assert (result["greeting"], result["told"]) == (b"hello\nyou\n", b"proxy\n")
+    assert (result["greeting"], result["seen"]) == (b"hello\nyou\n", b"proxy\n")
     assert not any(b" of this test" in data for data in result.values()), "the first stage alone sees them"
     assert not any(name.startswith(("machine", "other")) for name in result)
     assert b"proxy" not in layout.blobs.read(image.config)

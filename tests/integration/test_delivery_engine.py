@@ -86,7 +86,7 @@ class Served:
 
 
 class Watched:
-    """A connection that notes what ranges are asked for, and breaks once, in the middle, when it is told to."""
+    """A connection that notes what ranges are asked for, and breaks once, in the middle, after `cut_after` bytes."""
 
     def __init__(self, connection: socket.socket, served: Served) -> None:
         self._socket, self._served, self._sent = connection, served, 0

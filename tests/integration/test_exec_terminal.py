@@ -35,7 +35,7 @@ echo "[$line]"
 has_size "25 90"
 exit 7
 """
-"""An engine starts a program before it can be told the size of its terminal."""
+"""An engine starts a program before it knows the size of its terminal."""
 KINDS = ("process", "engine", "engine over SSH", "login")
 
 

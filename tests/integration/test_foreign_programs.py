@@ -172,4 +172,4 @@ def test_a_supervisor_saves_on_the_chief_and_continues_after_a_kill_of_it(local_
     assert begins[1] >= step, printed
     assert SUPERVISED.prints in printed
     gathered = local_cluster.directory / "checkpoints/foreign"
-    assert max(int(found.stem.rpartition("-")[2]) for found in gathered.glob("model.ckpt-*.index")) >= 400
+    assert max(int(path.stem.rpartition("-")[2]) for path in gathered.glob("model.ckpt-*.index")) >= 400

@@ -32,9 +32,9 @@ OURS: dict[str, Any] = {"label": "tfprov.cluster=mirrored"}
 PROGRAM = """
 import os, signal, sys, time
 directory = os.environ["TFPROV_CHECKPOINT_DIR"]
-found = [int(name[11:-6]) for name in os.listdir(directory) if name.endswith(".index")]
-step = max(found, default=0)
-print("found", step, flush=True)
+steps = [int(name[11:-6]) for name in os.listdir(directory) if name.endswith(".index")]
+step = max(steps, default=0)
+print("begins at", step, flush=True)
 def save(step):
     for end in ("data-00000-of-00001", "index"):
         with open(f"{directory}/model.ckpt-{step}.{end}.part", "w") as file:
@@ -143,7 +143,7 @@ def test_a_container_goes_on_from_s3_after_its_host_is_lost(bench: MirrorBench) 
     bench.runtime.start(bench.chief(), "run-2")
     until(lambda: bench.mirrored() == [1, 2], "it goes on")
     assert f"restored model.ckpt-1 from {URL}" in bench.log()
-    assert "found 1" in bench.log()
+    assert "begins at 1" in bench.log()
     bench.runtime.stop("worker/0", 60)
     (seen,) = bench.runtime.observe().containers
     assert (seen.state, seen.exit_code) == (State.EXITED, 143)

@@ -267,7 +267,7 @@ def test_a_faulty_host_is_named_in_one_line_and_no_task_is_left_running(three: L
 
 
 def _break(three: LabCluster, fault: str) -> tuple[int, str]:
-    """Do it to the third host; return the exit code of `up` and what is said of the host."""
+    """Do it to the third host; return the exit code of `up` and its lines about the host."""
     bad = three.lab.hosts[2]
     known = three.lab.bed.known_hosts
     if fault == "unknown":

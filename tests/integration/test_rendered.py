@@ -60,13 +60,13 @@ all:
 """
 
 
-def render(directory: Path, target: str, inventory: str, values: Mapping[str, str], *given: str) -> Path:
+def render(directory: Path, target: str, inventory: str, values: Mapping[str, str], *settings: str) -> Path:
     """Render an inventory as a user does; return the file."""
     for name, value in values.items():
         inventory = inventory.replace(name, value)
     (directory / "inventory.yml").write_text(inventory)
     path = directory / {"compose": "compose.yml", "swarm": "stack.yml", "slurm": "job.sbatch"}[target]
-    options = [word for one in given for word in ("--set", one)]
+    options = [word for one in settings for word in ("--set", one)]
     command = [sys.executable, "-m", "tfprov", "render", target, "-i", "inventory.yml", "-o", str(path), *options]
     done = subprocess.run(
         command, cwd=directory, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False

@@ -25,8 +25,8 @@ def _registered(spark: "SparkSession") -> None:
 
 def check(spark: "SparkSession", path: Path, attempts: Path) -> int:
     """Check what was written, and return how many attempts at its tasks there were."""
-    found = [row.id for row in spark.read.format("tfrecord").load(str(path)).collect()]
-    assert sorted(found) == list(range(ROWS))
+    ids = [row.id for row in spark.read.format("tfrecord").load(str(path)).collect()]
+    assert sorted(ids) == list(range(ROWS))
     assert not (path / "_temporary").exists()
     assert len(list(path.glob("part-*"))) == TASKS
     return len(list(attempts.iterdir()))

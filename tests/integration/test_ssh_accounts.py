@@ -103,7 +103,7 @@ ACCOUNTS = {
         shell="echo 'Your password has expired.' >&2; exit 1",
     ),
 }  # fmt: skip
-"""What is behind each is told in `what`; nobody has to read the words of a Docker client for it."""
+"""`what` says what is behind each; nobody has to read the words of a Docker client for it."""
 
 FINE = {
     "a plain shell": Account("", "", shell=BASH),

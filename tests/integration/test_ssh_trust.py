@@ -21,7 +21,7 @@ MINE = "# mine\nelsewhere ssh-ed25519 AAAA\n"
 
 @dataclass
 class Person:
-    """Remembers what it was asked, and answers as it was told to."""
+    """Remembers what it was asked, and gives the answer of the test."""
 
     answer: Callable[[UnknownHostKey], bool]
     asked: list[tuple[str, str]] = field(default_factory=list)

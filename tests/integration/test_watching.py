@@ -47,8 +47,8 @@ while not task.startswith("ps/") and not (here / "done").exists():
         sys.exit(5)
     steps += 1
     rate = steps / (time.time() - began)
-    said = {"task": task, "step": 500 + steps, "steps": steps, "rate": rate, "examples_rate": 32 * rate}
-    write("progress.json", {**said, "at": time.time(), "resumed": resumed, "lost": lost})
+    progress = {"task": task, "step": 500 + steps, "steps": steps, "rate": rate, "examples_rate": 32 * rate}
+    write("progress.json", {**progress, "at": time.time(), "resumed": resumed, "lost": lost})
     time.sleep(pause)
 while task.startswith("ps/"):
     time.sleep(1)

@@ -15,7 +15,7 @@ def sized(field: int, content: bytes) -> bytes:
 
 
 def event(wall_time: float, step: int, values: Mapping[str, float | bytes] | None = None, rest: bytes = b"") -> bytes:
-    """An Event with a Summary (none, if values is None) of simple values, or of tensors given as bytes."""
+    """An Event with a Summary (none, if values is None) of simple values, or of tensors as bytes."""
     message = b"\x09" + struct.pack("<d", wall_time) + (b"\x10" + varint(step) if step else b"") + rest
     if values is None:
         return message

@@ -300,14 +300,14 @@ def several(drawn: tuple[bytes, bytes, bytes], directory: Path) -> None:
     try_sources(dict(zip(names, drawn, strict=True)), directory, ["hosts"])
 
 
-def options(given: list[str], directory: Path) -> None:
-    try_sources({"inventory.yml": GOOD}, directory, extra=[one for one in given if not one.startswith("@")])
+def options(words: list[str], directory: Path) -> None:
+    try_sources({"inventory.yml": GOOD}, directory, extra=[one for one in words if not one.startswith("@")])
 
 
-def variables(given: list[str], directory: Path) -> None:
+def variables(words: list[str], directory: Path) -> None:
     message = ""
     try:
-        parse_extra_vars([option for option in given if not option.startswith("@")])
+        parse_extra_vars([option for option in words if not option.startswith("@")])
     except InvalidInput as error:
         message = str(error)
     assert all(line.startswith("-e") and line.isprintable() for line in message.split("\n") if message)

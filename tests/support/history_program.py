@@ -51,8 +51,8 @@ def write_program(cluster: LocalCluster, steps: int = 30) -> None:
 
 
 def runs(cluster: LocalCluster) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(cluster("runs", "--json"))["runs"]
-    return found
+    answer: list[dict[str, Any]] = json.loads(cluster("runs", "--json"))["runs"]
+    return answer
 
 
 def directories(cluster: LocalCluster) -> Path:
@@ -60,8 +60,8 @@ def directories(cluster: LocalCluster) -> Path:
 
 
 def shown(cluster: LocalCluster) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(cluster("runs", "show", "--json"))
-    return found
+    answer: dict[str, Any] = json.loads(cluster("runs", "show", "--json"))
+    return answer
 
 
 def logged(directory: Path) -> list[str]:

@@ -39,8 +39,8 @@ class LocalCluster(CommandLine):
 
     def progress(self) -> dict[str, Any] | None:
         """Return the chief's progress in `status --json`."""
-        found: dict[str, Any] | None = json.loads(self("status", "--json"))["progress"]
-        return found
+        result: dict[str, Any] | None = json.loads(self("status", "--json"))["progress"]
+        return result
 
     def pids(self) -> dict[str, str]:
         """Return the pid of every running task."""
@@ -48,11 +48,11 @@ class LocalCluster(CommandLine):
 
     def processes(self) -> list[str]:
         """Return the command lines of all processes that belong to this cluster: supervisors, tasks, their children."""
-        found = []
+        result = []
         for process in self._marked():
             with contextlib.suppress(OSError):
-                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-        return found
+                result.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        return result
 
     def _marked(self) -> Iterator[Path]:
         mark = f"XDG_STATE_HOME={self.directory / 'state'}".encode()

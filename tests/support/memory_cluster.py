@@ -112,8 +112,8 @@ def checkpoint_dir(task: Task) -> str:
 def run_up(context: Context) -> tuple[Plan, Outcome]:
     """Do what `tfprov up` does, without waiting; return the plan and what became of it."""
     seen = observe(context)
-    found = plan(context, seen)
-    return found, execute(context, found, current_run(context, seen))
+    made = plan(context, seen)
+    return made, execute(context, made, current_run(context, seen))
 
 
 def observed_container(container: Container, host: str, state: str) -> Observed:

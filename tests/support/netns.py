@@ -127,8 +127,8 @@ def outward_mtu() -> int:
 
 
 def _ip_json(*arguments: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(run("ip", "-4", "-json", *arguments) or "[]")
-    return found
+    answer: list[dict[str, Any]] = json.loads(run("ip", "-4", "-json", *arguments) or "[]")
+    return answer
 
 
 def iptables(*arguments: str) -> str:

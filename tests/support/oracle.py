@@ -207,11 +207,11 @@ def structure(sources: list[str]) -> dict[str, Any]:
 def effective(sources: list[str]) -> dict[str, Any]:
     """Return hosts with all their variables, those of files beside the sources too, and groups with hosts and children."""
     inventory, manager = _managers(sources)
-    found = {host.name: manager.get_vars(host=host, include_hostvars=False) for host in inventory.get_hosts()}
-    for values in found.values():
+    result = {host.name: manager.get_vars(host=host, include_hostvars=False) for host in inventory.get_hosts()}
+    for values in result.values():
         InventoryCLI._remove_internal(values)
     children = {name: [child.name for child in group.child_groups] for name, group in inventory.groups.items()}
-    return {"hosts": found, "groups": inventory.get_groups_dict(), "children": children}
+    return {"hosts": result, "groups": inventory.get_groups_dict(), "children": children}
 
 
 def _managers(sources: list[str]) -> tuple[Any, Any]:
@@ -243,10 +243,10 @@ def _limited(inventory: Any, text: str) -> list[str] | None:
 
 def _hosts(inventory: Any, pattern: str) -> list[str] | None:
     try:
-        found = inventory.get_hosts(pattern)
+        result = inventory.get_hosts(pattern)
     except Exception:
         return None
-    return [host.name for host in found] or None
+    return [host.name for host in result] or None
 
 
 def rendered(sources: list[str], host: str, texts: list[str]) -> list[dict[str, Any]]:
@@ -300,11 +300,11 @@ def connection_variables() -> list[str]:
     """Return the names of all variables that an ssh connection and sudo look at."""
     connection_loader.get("ssh", class_only=True)
     become_loader.get("sudo", class_only=True)
-    found = set(constants.MAGIC_VARIABLE_MAPPING)
+    result = set(constants.MAGIC_VARIABLE_MAPPING)
     aliases = {name for names in constants.MAGIC_VARIABLE_MAPPING.values() for name in names}
     kinds = (("connection", "ssh"), ("connection", "local"), ("become", "sudo"))
     named = {name for kind, plugin in kinds for name in constants.config.get_plugin_vars(kind, plugin)}
-    return sorted(name for name in found | aliases | named if name.startswith("ansible_"))
+    return sorted(name for name in result | aliases | named if name.startswith("ansible_"))
 
 
 def _questions() -> Iterator[tuple[str, Callable[..., Any]]]:

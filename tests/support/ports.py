@@ -75,7 +75,7 @@ os.register_at_fork(before=_ASKING.acquire, after_in_parent=_ASKING.release, aft
 
 
 def free_ports(count: int) -> int:
-    """Return the first of `count` consecutive ports that are free, and that no thread was given lately."""
+    """Return the first of `count` consecutive ports that are free, and that no thread got lately."""
     with _ASKING:
         return _ours().free(count)
 

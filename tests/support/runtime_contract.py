@@ -13,7 +13,7 @@ from tfprov.model.state import State
 
 
 def a_started_task_runs_with_the_spec_and_the_run_it_was_given(bench: Bench) -> None:
-    """A started task runs with the spec and the run it was given."""
+    """A started task runs with the spec and the run that started it."""
     started = bench.start(container(spec={"flags": {"steps": "2", "on": None}}), run="run-7")
     seen = bench.see()
     assert (seen.state, seen.host, seen.run, seen.spec) == (State.RUNNING, "h", "run-7", started.spec)
@@ -102,8 +102,8 @@ def the_files_of_a_task_can_be_listed_and_read(bench: Bench) -> None:
     bench.start(container())
     bench.save("worker/0", "checkpoint", b"text")
     bench.save("worker/0", "eval/events.out", b"\0\1\2")
-    found = bench.runtime.files("worker/0")
-    assert {name: file.size for name, file in found.items()} == {"checkpoint": 4, "eval/events.out": 3}
+    files = bench.runtime.files("worker/0")
+    assert {name: file.size for name, file in files.items()} == {"checkpoint": 4, "eval/events.out": 3}
     with bench.runtime.open("worker/0", "eval/events.out") as file:
         assert file.read() == b"\0\1\2"
 
@@ -123,15 +123,15 @@ def what_a_task_wrote_elsewhere_is_listed_and_can_be_read(bench: Bench) -> None:
     for path, data in files.items():
         bench.write("worker/0", path, data)
     bench.runtime.stop("worker/0", 0)
-    (path, found), *others = bench.runtime.outside.models("worker/0").items()
+    (path, model), *others = bench.runtime.outside.models("worker/0").items()
     assert path in ("out/model.keras", "/code/out/model.keras"), "a container's own layer has absolute paths"
-    assert (found.size, found.lasting, others) == (7, False, [])
+    assert (model.size, model.lasting, others) == (7, False, [])
     for top, expected in (("out/", {"model.keras": b"weights", "log/notes.txt": b"text"}), (path, {"": b"weights"})):
         tree = bench.runtime.outside.tree("worker/0", top)
         assert tree.path == path[: len(tree.path)]
         assert {name: content.read() for name, _, content in tree.files} == expected
     read = next(file for _, file, _ in bench.runtime.outside.tree("worker/0", path).files)
-    assert (read.size, read.modified) == (found.size, found.modified), "a file is known again once it was brought"
+    assert (read.size, read.modified) == (model.size, model.modified), "a file is known again once it was brought"
     with pytest.raises(HostError, match=r"h: no such file.*missing"):
         list(bench.runtime.outside.tree("worker/0", "missing").files)
 

@@ -61,7 +61,7 @@ def _answers(endpoint: str) -> bool:
 @contextlib.contextmanager
 def running(directory: Path, address: str = "127.0.0.1") -> Iterator[S3Server]:
     """Run a server until the end of the block, which answers at `address`; the rest of it is on loopback."""
-    # Its gRPC ports are given too: their defaults are 10,000 above the others.
+    # Its gRPC ports are arguments too: their defaults are 10,000 above the others.
     first = free_ports(8)
     ports = dict(zip(("master", "volume", "filer", "s3"), range(first, first + 8, 2), strict=True))
     (directory / "s3.json").write_text(_identities())

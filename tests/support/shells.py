@@ -46,7 +46,7 @@ class Interactive:
         self._thread.start()
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the window's size; the programs in it are told."""
+        """Change the window's size; the programs in it get a signal."""
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def _read(self) -> None:

@@ -67,5 +67,5 @@ class SplitTraining:
 
     def gathered(self) -> set[str]:
         """Return the names of the files that were gathered."""
-        found = {path.relative_to(self.target).as_posix() for path in self.target.rglob("*") if path.is_file()}
-        return found - {"manifest.json", "checkpoint"}
+        names = {path.relative_to(self.target).as_posix() for path in self.target.rglob("*") if path.is_file()}
+        return names - {"manifest.json", "checkpoint"}

@@ -140,12 +140,12 @@ class Sshd:
 
 
 def _children(parent: int) -> list[int]:
-    found = []
+    pids = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if int((process / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
-                found.append(int(process.name))
-    return found
+                pids.append(int(process.name))
+    return pids
 
 
 def _command_line(pid: int) -> bytes:

@@ -233,7 +233,7 @@ class Host:
         """Return what the machine's own disk has in place of what its image has; a path that was removed is a device."""
         layers = self._made.attrs["GraphDriver"]["Data"]
         written, image = Path(layers["UpperDir"]), [Path(layer) for layer in layers["LowerDir"].split(":")]
-        found = {}
+        entries = {}
         for path in written.rglob("*"):
             name = str(path.relative_to(written))
             if not f"/{name}/".startswith(UNSTABLE):
@@ -241,8 +241,8 @@ class Host:
                 entry = _entry(path)
                 # A directory is written with its first entry, and a file that was moved forth and back is the image's.
                 if below is None or entry != _entry(below):
-                    found[name] = entry
-        return found
+                    entries[name] = entry
+        return entries
 
     def _mounts(self) -> list[Mount]:
         mounts = [Mount("/run/outside", str(self.outside), type="bind")]

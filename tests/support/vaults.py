@@ -34,8 +34,8 @@ def _encrypted(text: str, password: str, label: str) -> str:
     assert process.stdout
     process.stdin.write(json.dumps([text, password, label]) + "\n")
     process.stdin.flush()
-    found: str = json.loads(process.stdout.readline())
-    return found
+    answer: str = json.loads(process.stdout.readline())
+    return answer
 
 
 def encrypt(*texts: str, password: str = "open sesame", label: str = "") -> list[str]:

@@ -113,7 +113,7 @@ class Interpreter:
         self.path.parent.mkdir()
         self.path.write_text(text)
         self.path.chmod(0o755)
-        for command in Path(sys.executable).parent.iterdir():  # such as tensorboard, which is found beside its Python
+        for command in Path(sys.executable).parent.iterdir():  # such as tensorboard, which has its place beside Python
             if not command.name.startswith("python"):
                 (self.path.parent / command.name).symlink_to(command)
         atexit.register(self.close)

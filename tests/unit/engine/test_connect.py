@@ -1,4 +1,4 @@
-"""Hosts that cannot be reached: what is told of them, what goes on without them, and what does not."""
+"""Hosts that cannot be reached: the lines about them, what goes on without them, and what does not."""
 
 import json
 import time

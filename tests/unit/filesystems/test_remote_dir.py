@@ -1,4 +1,4 @@
-"""Remote directories: what of a file is seen, and what is said of servers that are not there."""
+"""Remote directories: what of a file is seen, and the errors of servers that are not there."""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""URLs of remote directories: which are accepted, and what is said of the others."""
+"""URLs of remote directories: which are accepted, and the errors of the others."""
 
 import re
 

@@ -237,7 +237,7 @@ def test_shared_layers_are_counted_from_the_lowest_on() -> None:
 
 def test_a_name_is_split_at_its_last_colon() -> None:
     calls = []
-    tag(engine(tag=lambda *given: calls.append(given)), "sha256:7", "127.0.0.1:5000/tfprov/x:1")
+    tag(engine(tag=lambda *names: calls.append(names)), "sha256:7", "127.0.0.1:5000/tfprov/x:1")
     assert calls == [("sha256:7", "127.0.0.1:5000/tfprov/x", "1")]
 
 

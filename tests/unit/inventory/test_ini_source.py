@@ -49,7 +49,7 @@ VALUES: Mapping[str, tuple[str, Any]] = {
     "an equals sign": ("-J=gate", "-J=gate"),
     "nothing": ("", ""),
     "a template": ('"{{ other }}"', "{{ other }}"),
-    "a comment behind it": ("x # said", "x"),
+    "a comment behind it": ("x # text", "x"),
     "a number sign inside": ('"a#b"', "a#b"),
     "what only looks like Python": ("\"['a'\"", "['a'"),
 }

@@ -1,6 +1,6 @@
 """`tfprov inventory` and `ansible-inventory` print the same text for every inventory in `tests/cases/inventory/`.
 
-A case is a file or a directory, given with `-i`; where `args.txt` lies in the directory, it holds the options instead,
+A case is a file or a directory, the argument of `-i`; where `args.txt` lies in the directory, it holds the options instead,
 with `HERE` for the directory.
 """
 

@@ -243,7 +243,7 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str]]] = {
         {"host_vars/node1": "\nnonsense\n"},
         ["host_vars/node1:2:1: error: variables must be a mapping; write `name: value` lines"],
     ),
-    "a key given twice": (
+    "a key twice": (
         {"group_vars/all.yml": "a: 1\na: 2\n"},
         ["group_vars/all.yml:2:1: error: `a` is set twice (first on line 1); keep one of them"],
     ),

@@ -135,7 +135,7 @@ def test_templates_can_use_the_cluster_variables() -> None:
             argv,
             variables,
         ), task
-    # A variable of the inventory that was always there goes on meaning what it meant.
+    # A variable of the inventory that was always there keeps its meaning.
     own = PLACED.replace("    tfprov:", "    world_size: 7\n    tfprov:", 1) % "wiring: tf_config"
     assert "--world=7" in container("ps/0", own).argv
 

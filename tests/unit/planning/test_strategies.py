@@ -339,7 +339,7 @@ TOLD: dict[str, tuple[str, str]] = {
         "worker: {hosts: {h1: }}\nevaluator: {hosts: {h2: }}",
         "3:1: error: the evaluator is on h2, and cannot read the chief's checkpoints, which are on h1",
     ),
-    "tasks that are told otherwise": (
+    "tasks with settings of their own": (
         "worker: {hosts: {h1: , h2: {tfprov: {wiring: tf_config}}}}",
         "2:38: error: `wiring` is `tf_config` for worker on h2 and `flags` for worker on h1",
     ),

@@ -162,7 +162,7 @@ def test_repair_replaces_paths_of_another_directory_and_a_torn_newest(tmp_path: 
 
 
 def test_repair_never_lists_a_checkpoint_tensorflow_did_not_list(tmp_path: Path) -> None:
-    """TensorFlow deletes the oldest of those it is told of; one a person put there is not its to delete."""
+    """TensorFlow deletes the oldest of those it knows; one a person put there is not its to delete."""
     for step in (100, 200, 300):
         save(tmp_path, f"model.ckpt-{step}")
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-200"\n')

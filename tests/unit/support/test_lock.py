@@ -95,7 +95,7 @@ def test_each_way_of_being_stale_is_told() -> None:
         ([Locked("click", "8.1", "", ("abc",))], {"click": "8.1"}, "click==8.1 is locked without the hashes of its files"),
     ]  # fmt: skip
     assert differences({"tool": [good]}, {"click": "8.1"}) == []
-    assert [differences({"tool": lines}, versions) for lines, versions, _ in rows] == [[said] for *_, said in rows]
+    assert [differences({"tool": lines}, versions) for lines, versions, _ in rows] == [[line] for *_, line in rows]
 
 
 WANTED = {"tool": ["a>=1"], "demo": ["b[fast]; platform_machine == 'x86_64'", "c"], "dev": ["d"], "venv": ["a"]}

@@ -92,15 +92,15 @@ def test_only_the_first_part_of_a_split_does_not_depend_on_how_many_there_are() 
 def test_every_mutant_of_a_real_module_compiles_and_differs() -> None:
     path = ROOT / "tfprov" / "inventory" / "host_names.py"
     source = path.read_bytes()
-    found, unchanged = mutants(path.name, source), ast.dump(ast.parse(source))
-    assert len(found) > 50
-    for one in found:
+    made, unchanged = mutants(path.name, source), ast.dump(ast.parse(source))
+    assert len(made) > 50
+    for one in made:
         assert is_valid(one, source), one
         changed = one.apply(source)
         assert ast.dump(ast.parse(changed)) != unchanged
         before, after = one.shown(source)
         assert (before != after, before[0]) == (True, source.decode().splitlines()[one.line - 1])
-    assert len({one.name for one in found}) == len(found)
+    assert len({one.name for one in made}) == len(made)
 
 
 def test_what_python_warns_of_or_does_not_compile_is_no_mutant() -> None:

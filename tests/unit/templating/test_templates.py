@@ -347,7 +347,7 @@ TOO_LARGE = "the template renders to a value of more than 1,000,000 characters o
     ],
 )
 def test_a_format_is_refused_before_it_is_computed(text: str) -> None:
-    # Python itself fails with such widths, in other words: those are not what is told here.
+    # Python itself fails with such widths, in other words: those are not compared here.
     assert TOO_LARGE in error_of(text)
 
 

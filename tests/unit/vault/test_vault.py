@@ -352,8 +352,8 @@ def test_a_secret_reaches_the_environment_and_no_spec(vault: Vault) -> None:
     assert spec["KNOWN"] == "1"
     assert all(re.fullmatch("hmac-sha256:[0-9a-f]{16}:[0-9a-f]{64}", spec[name]) for name in ENV)
     assert len({spec["DIRECT"], spec["WHOLE"]}) == 2, "equal values of two variables do not look equal"
-    found, _ = run_up(context)
-    assert SECRET not in json.dumps([found.to_dict(), *(dict(one.spec) for one in context.wanted)])
+    made, _ = run_up(context)
+    assert SECRET not in json.dumps([made.to_dict(), *(dict(one.spec) for one in context.wanted)])
 
 
 def test_a_changed_secret_changes_the_spec_and_the_plan_names_only_its_variable(vault: Vault) -> None:
@@ -361,12 +361,12 @@ def test_a_changed_secret_changes_the_spec_and_the_plan_names_only_its_variable(
     runtimes: dict[str, Any] = {}
     for text, causes in ((one, {"not there"}), (one, set()), (other, {f"env.{name}" for name in ENV})):
         document = parse(CLUSTER.replace("SETTINGS", with_env(text)), "inventory.yml", vault=vault)
-        found, _ = run_up(make_context(document, runtimes=runtimes))
+        made, _ = run_up(make_context(document, runtimes=runtimes))
         assert {
-            cause for action in found.actions if action.kind == ActionKind.START for cause in action.causes
+            cause for action in made.actions if action.kind == ActionKind.START for cause in action.causes
         } == causes
-        assert SECRET not in repr(found)
-        assert "another-secret" not in repr(found)
+        assert SECRET not in repr(made)
+        assert "another-secret" not in repr(made)
 
 
 SHOWN_IN_PLANS = (
@@ -404,9 +404,9 @@ TEMPLATE_FAILS = "a template that uses a secret fails; correct the expression; t
 def test_a_secret_outside_of_env_is_refused_and_never_repeated(vault: Vault, settings: str, message: list[str]) -> None:
     api, lines = encrypt(SECRET, f"{SECRET}\n{SECRET}\n")
     more = f"\n    again: '{{{{ api }}}}'\n    other: fine\n    api: {value(api, 6)}    lines: {value(lines, 6)}"
-    found = problems(settings + more, vault)
-    assert found == message
-    assert SECRET not in "".join(found)
+    errors = problems(settings + more, vault)
+    assert errors == message
+    assert SECRET not in "".join(errors)
 
 
 def test_an_encrypted_webhook_reaches_the_notifier_and_no_record(vault: Vault) -> None:

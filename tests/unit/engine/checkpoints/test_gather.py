@@ -837,7 +837,7 @@ def test_what_a_gather_brought_is_reported_with_its_files_and_tensors(chief: Fix
     ]
 
 
-# --- what is told, in full ----------------------------------------------------------------------------------------------
+# --- the lines, in full --------------------------------------------------------------------------------------------------
 
 REMEDY = "save with tfprov.runtime, or with a Saver(sharded=False) on the chief"
 WHOLE_OF_9 = ("model.ckpt-9.index", "model.ckpt-9.data-00000-of-00001")

@@ -1,4 +1,4 @@
-"""A chief that ends without a gathered checkpoint: what is said, what is kept, and how its model is brought."""
+"""A chief that ends without a gathered checkpoint: the lines, what is kept, and how its model is brought."""
 
 import json
 import os

@@ -31,7 +31,7 @@ def gathered(directory: Path, saves: Callable[[SplitTraining], None] = lambda sp
 
 
 def resumed(directory: Path, hosts: Runtimes | None = None) -> SplitTraining:
-    """Return the same cluster, to be brought up with `--resume`; on new machines unless `hosts` are given."""
+    """Return the same cluster, to be brought up with `--resume`; on new machines unless it has `hosts`."""
     split = SplitTraining(directory, hosts=hosts)
     split.context = replace(split.context, resume=True)
     return split
@@ -323,7 +323,7 @@ def test_a_chief_with_its_own_checkpoint_needs_nothing_gathered(tmp_path: Path) 
     assert names(split, "worker/0") >= {"model.ckpt-50.index"}
 
 
-# --- what is said before ------------------------------------------------------------------------------------------------
+# --- the lines before ----------------------------------------------------------------------------------------------------
 
 
 def foretold(split: SplitTraining) -> str | None:
@@ -409,7 +409,7 @@ def test_a_ps_that_starts_anew_does_not_say_which_run_it_is(tmp_path: Path) -> N
     assert known_run(split.context, observe(split.context)) == ""
 
 
-# --- what is told, in full ----------------------------------------------------------------------------------------------
+# --- the lines, in full --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

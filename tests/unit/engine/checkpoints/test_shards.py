@@ -378,7 +378,7 @@ def test_the_present_chief_is_gathered_from_once_and_last(split: SplitTraining) 
 def test_a_part_counts_from_the_second_in_which_its_task_started(
     split: SplitTraining, later: float, blamed: bool
 ) -> None:
-    # Files are told in whole seconds: one of the second in which the task started may have been written after it.
+    # Times of files are whole seconds: one of the second in which the task started may have been written after it.
     split.leaves_unmerged()
     for host in ("p0", "p1"):
         [ps] = split.hosts[host].observe().containers

@@ -534,7 +534,7 @@ def test_the_words_of_an_error_of_delivery_are_without_its_host() -> None:
     assert lost("h1", HostError("h1", "what", "fix")).what == "what"
 
 
-# -- what is said of a host and what to do about it, in full ----------------------------------------------------------
+# -- the lines about a host and what to do about it, in full ----------------------------------------------------------
 
 PRUNE = "free some there, for example with `docker system prune`"
 GPUS = replace(ENGINE, gives_gpus=True)

@@ -198,7 +198,7 @@ def probed(*targets: tuple[str, int, str], patience: float = 10, program: str = 
 
 @contextmanager
 def server(serve: Callable[[socket.socket], object]) -> Iterator[int]:
-    """Yield a port on which `serve` is given each connection."""
+    """Yield a port whose connections `serve` gets."""
 
     def accept() -> None:
         while True:

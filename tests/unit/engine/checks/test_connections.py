@@ -22,9 +22,9 @@ def cluster_of(**jobs: int) -> Cluster:
 def tried(cluster: Cluster, strategy: str) -> set[tuple[str, str]]:
     """Return the pairs of a task, which stands for its host, and a task to try from there."""
     hosts = [task.host for task in cluster.tasks]
-    found = connections(cluster, hosts, [task.name for task in cluster.tasks], strategy)
-    assert list(found) == hosts
-    return {(host.replace("-", "/"), name) for host, names in found.items() for name in names}
+    names_of = connections(cluster, hosts, [task.name for task in cluster.tasks], strategy)
+    assert list(names_of) == hosts
+    return {(host.replace("-", "/"), name) for host, names in names_of.items() for name in names}
 
 
 @pytest.mark.parametrize("strategy", ["", "between_graph", "parameter_server", "multi_worker_mirrored"])

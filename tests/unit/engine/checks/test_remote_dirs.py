@@ -1,4 +1,4 @@
-"""`check` of a remote checkpoint directory: what the probe does there, and what is said of its answer."""
+"""`check` of a remote checkpoint directory: what the probe does there, and the lines about its answer."""
 
 import json
 import sys

@@ -33,7 +33,7 @@ class Stream:
 
 
 class Counted:
-    """A host that counts how often it is asked, and told to end restarts."""
+    """A host that counts how often it is asked, and how often to end restarts."""
 
     def __init__(self, runtime: Any) -> None:
         self._runtime, self.looks, self.ended = runtime, 0, 0

@@ -24,7 +24,7 @@ evaluator: {hosts: {h2: }}
 
 @dataclass
 class Case:
-    """`ends` and `evaluates` happen after the chief's end; `seconds` are what may pass, `notes` what is told."""
+    """`ends` and `evaluates` happen after the chief's end; `seconds` are what may pass, `notes` the lines about it."""
 
     ends: tuple[str, ...]
     seconds: float

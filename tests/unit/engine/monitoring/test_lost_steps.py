@@ -1,4 +1,4 @@
-"""Steps that programs lose without saying so: told from the chief's event files, else from its checkpoints."""
+"""Steps that programs lose without saying so, as seen in the chief's event files, else from its checkpoints."""
 
 import io
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""When a cluster has come up, what is said when it does not, and what following a training bears."""
+"""When a cluster has come up, the error when it does not, and what following a training bears."""
 
 import re
 import threading

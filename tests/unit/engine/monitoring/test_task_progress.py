@@ -228,7 +228,7 @@ def test_a_lost_host_costs_status_its_own_tasks_only() -> None:
 
 
 def judged(moves: dict[str, list[int]], every: float = 10.0, rate: float = 1.0) -> list[list[Straggler]]:
-    """Return what is found at each reading, `every` seconds apart; -1 stands for a reading that failed."""
+    """Return what each reading has, `every` seconds apart; -1 stands for a reading that failed."""
     judge = Stragglers(every)
     count = max(map(len, moves.values()))
     return [

@@ -28,8 +28,8 @@ class Task:
     def lines(
         self, times: LogTimes, tail: int | None = None, *, follow: bool = False
     ) -> Sequence[tuple[str, float | None]]:
-        found = read(self.directory, lambda: False, tail, follow, times)
-        return [(str(line), line.at) for line in found if isinstance(line, Line)]
+        lines = read(self.directory, lambda: False, tail, follow, times)
+        return [(str(line), line.at) for line in lines if isinstance(line, Line)]
 
 
 @pytest.fixture

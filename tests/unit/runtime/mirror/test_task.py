@@ -1,4 +1,4 @@
-"""The program beside the mirror: its signals and exit code, and what is said of the remote directory."""
+"""The program beside the mirror: its signals and exit code, and its lines about the remote directory."""
 
 import os
 import signal
@@ -33,8 +33,8 @@ sys.path.insert(0, os.environ["ROOT"])
 from pathlib import Path
 from tests.support.remote_dirs import save
 directory = Path(os.environ["TFPROV_CHECKPOINT_DIR"])
-found = sorted(path.name for path in directory.glob("*.index"))
-print("found", found, flush=True)
+names = sorted(path.name for path in directory.glob("*.index"))
+print("names", names, flush=True)
 received = []
 def handle(number, frame):
     received.append(number)
@@ -117,7 +117,7 @@ def test_a_program_on_another_host_finds_the_checkpoint(tmp_path: Path, tasks: l
     assert first.process.wait() == 0
     (tmp_path / "far").rename(tmp_path / "b/far")
     tasks.append(second := Task(tmp_path / "b", "pass"))
-    assert second.line("found") == "found ['model.ckpt-100.index']\n"
+    assert second.line("names") == "names ['model.ckpt-100.index']\n"
     assert second.process.wait() == 0
 
 

@@ -25,7 +25,7 @@ Stops = dict[str, tuple[str, str]]
 
 @contextmanager
 def training() -> Iterator[tuple[Coordinator, dict[str, Member], Stops]]:
-    """Yield a coordinator and a member for each task, with what each was told."""
+    """Yield a coordinator and a member for each task, with what each has received."""
     stops: Stops = {}
     coordinator = Coordinator(HOST, TOKEN, NAMES, ("worker/0", "worker/1"))
 
@@ -52,7 +52,7 @@ def test_servers_are_stopped_once_all_trainers_are_done() -> None:
 def test_the_first_failure_stops_all_others_and_is_named() -> None:
     with training() as (coordinator, members, stops):
         members["worker/1"].report(-9)
-        until(lambda: len(stops) == 3, "all are told")
+        until(lambda: len(stops) == 3, "all know")
         assert set(stops.values()) == {("failed", "worker/1")}
         members["worker/0"].report(143)
         members["ps/0"].report(143)

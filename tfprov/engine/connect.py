@@ -72,7 +72,7 @@ def _former(
 ) -> dict[str, ConnectionSettings]:
     """Return where the record has a host of the inventory that is elsewhere now, by a name such as `h2 (10.0.0.2)`.
 
-    A name that was given to another machine leaves tasks on the first one.
+    A name that another machine has now leaves tasks on the first one.
     """
     places = {_place(settings) for settings in present.values()}
     moved = [

@@ -209,7 +209,7 @@ class _Delivery:
         """Let the engine pull through a relay; return False where there is none, or it did not work to the end."""
         if self._relays is None:
             return False
-        missing = self._form(self._image).layers[number:]  # a relay is told all that it may be asked for
+        missing = self._form(self._image).layers[number:]  # a relay knows beforehand what it may be asked for
         pull = RelayedPull(self._machine, self._image, missing, registry, port, self._counted.add_from)
         relay = self._relays.join(pull)
         if relay is None:

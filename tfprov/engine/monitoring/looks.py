@@ -99,7 +99,7 @@ class Looks:
         return all(host in self._states or host in self._answers.silent for host in self._asked())
 
     def _asked(self) -> list[str]:
-        """Return the hosts but for those that were given up: a verb without need of them does not try them again."""
+        """Return the hosts but for those that do not answer: a verb without need of them does not try them again."""
         lost, asks = self._context.unresponsive, self._context.asks
         return [
             host for host in self._context.runtimes if asks(host) and (host not in lost or needs(self._context, host))

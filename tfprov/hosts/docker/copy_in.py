@@ -26,7 +26,7 @@ rm -rf "$1"; exit 73"""
 def put_into(engine: Engine, facts: Mapping[str, Any], path: str, source: Path) -> str:
     """Copy `source` to `path` of an inspected container; see Runtime.put."""
     if not facts["State"]["Running"]:
-        raise HostError(engine.host, "a task that does not run cannot be given files", "start it with `tfprov up`")
+        raise HostError(engine.host, "files are copied only into a task that runs", "start it with `tfprov up`")
     container: str = facts["Id"]
     target = posixpath.normpath(posixpath.join(facts["Config"].get("WorkingDir") or "/", path))
     inside = posixpath.join(target, source.name)

@@ -214,7 +214,7 @@ def remove_ended(engine: Engine, container: str) -> None:
 
 
 _RESIZE_TRIES, _RESIZE_PAUSE = 10, 0.05
-"""How often, and with how many seconds in between, an engine is told the size of a terminal."""
+"""How often, and with how many seconds in between, an engine gets the size of a terminal."""
 
 
 class AttachedProgram:

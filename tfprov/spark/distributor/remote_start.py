@@ -1,4 +1,4 @@
-"""Whether a job of a Spark Connect server starts: a client cannot ask for the number of slots, but is told the progress."""
+"""Whether a job of a Spark Connect server starts: a client cannot ask for the number of slots, but sees the progress."""
 
 import threading
 from collections.abc import Iterable, Iterator

@@ -219,11 +219,11 @@ class _Start:
 
     def is_over(self, observation: Observation) -> bool:
         """Return whether there is nothing left to wait for; TaskFailed when a task has ended badly."""
-        self.pending = [container for container in self.pending if not self.is_up(container, observation)]
         chief = self.context.chief(observation)
-        if chief is not None and chief.finished:
+        if chief is not None and chief.finished:  # first: a task that is lost after it fails nothing
             self.note_idle_end(chief)
             return True
+        self.pending = [container for container in self.pending if not self.is_up(container, observation)]
         for container in self.allowed:  # what has come up may have gone since
             self.check(container, observation)
         return not self.pending

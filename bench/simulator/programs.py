@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 _FRAME = struct.Struct(">BxxxL")
-_PYTHON = "python3"
+_ISOLATED = ["python3", "-I", "-S", "-c"]
 _ANYWHERE = "0.0.0.0"
 _OUTCOMES = {111: "refused", 113: "no route", 101: "no route", 110: "no answer"}
 """By errno."""
@@ -28,9 +28,9 @@ async def listen(host: str, config: dict[str, Any], bindings: dict[str, Any]) ->
     A port that is published in all networks is one of the `host` address.
     """
     arguments = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
-    if arguments[:2] != [_PYTHON, "-c"]:
+    if arguments[:4] != _ISOLATED:
         return []
-    _code, _port, greeting, _life = arguments[2:6]
+    _code, _port, greeting, _life = arguments[4:8]
 
     async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
@@ -49,9 +49,9 @@ async def listen(host: str, config: dict[str, Any], bindings: dict[str, Any]) ->
 
 async def execute(argv: Sequence[str]) -> tuple[int, bytes]:
     """Return the exit code of a program in a container and its output as the engine's frames."""
-    if argv[:2] != [_PYTHON, "-c"] or len(argv) != 7:
+    if argv[:4] != _ISOLATED or len(argv) != 9:
         return 127, b""
-    targets, limit = json.loads(argv[3]), float(argv[4])
+    targets, limit = json.loads(argv[5]), float(argv[6])
     outcomes = await asyncio.gather(*(_probe(address, port, greeting, limit) for address, port, greeting in targets))
     output = f"{json.dumps(outcomes)}\n".encode()
     return 0, _FRAME.pack(1, len(output)) + output

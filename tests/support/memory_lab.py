@@ -1,6 +1,6 @@
 """A started cluster in memory, for tests of `wait` and of following a training."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
@@ -13,6 +13,7 @@ from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.monitoring.straggler_monitor import StragglerMonitor
 from tfprov.errors import TaskFailed, Unreachable
+from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.state import Observation
 
 INVENTORY = """
@@ -25,10 +26,10 @@ AGAIN = INVENTORY.replace("restart: never", "restart: on-failure, max_restarts: 
 
 
 class MemoryLab:
-    """Two ps on h1, two workers on each of h2 and h3, all of them started."""
+    """Two ps on h1, two workers on each of h2 and h3, all of them started. Looks ask `hosts` first, in their order."""
 
-    def __init__(self, wiring: str = "flags", text: str = INVENTORY) -> None:
-        self.hosts: Runtimes = {}
+    def __init__(self, wiring: str = "flags", text: str = INVENTORY, hosts: Iterable[MemoryRuntime] = ()) -> None:
+        self.hosts: Runtimes = {host.host: host for host in hosts}
         self.report = RecordingReporter()
         self.clock = ManualClock()
         made = make_context(text.replace("WIRING", wiring), (), self.hosts)

@@ -248,7 +248,7 @@ class Callback:
     def observed(self, containers: Iterable[Observed]) -> None:
         """See Reporter; tells of changed states only."""
         for one in containers:
-            state = one.state, one.id, one.restarts, one.restarting, one.exit_code, one.stopped, one.gave_up
+            state = one.state, one.id, one.restarts, one.restarting, one.paused, one.exit_code, one.stopped, one.gave_up
             with self._lock:
                 changed = self._states.get((one.task, one.host)) != state
                 self._states[one.task, one.host] = state

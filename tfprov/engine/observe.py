@@ -74,6 +74,14 @@ def _note_skipped(context: Context, error: HostError) -> None:
         context.report.note(f"{error.host} is left out and {cannot}: {error.reason}")
 
 
+def note_paused(context: Context, observation: Observation) -> None:
+    """Note each task that somebody has paused, once: it holds its port, and others wait for it without an error."""
+    for one in (one for one in observation.containers() if one.paused and context.allows(one.host)):
+        if (place := (f"paused {one.task}", one.host)) not in context.noted:
+            context.noted.add(place)
+            context.report.note(f"{one.task} on {one.host} is paused: `docker unpause` there lets it go on")
+
+
 def missing(context: Context) -> list[HostError]:
     """Return the errors of the unreachable hosts that the run should have changed."""
     return [e for host, e in context.unresponsive.items() if host not in context.left and context.allows(host)]

@@ -108,6 +108,7 @@ class Recorder:
     def _begin(self, describe: Callable[[], Mapping[str, Any]], *, refresh: bool) -> None:
         self._fresh = not self.directory.path.exists()
         self.directory.create()
+        self.directory.reserve()
         if not self._fresh:
             self.totals.add_lines(read_lines(self.directory.events))
         self._writer = self.directory.hold()
@@ -155,6 +156,7 @@ class Recorder:
             self._append({"at": round(self._wall(), 3), "event": "verb_ended", "verb": self._verb})
         fresh = not other.path.exists()
         other.create()
+        other.reserve()
         # Before the others are closed, as it may fail: their descriptors would be closed twice.
         opened = other.hold(), Appender(other.events), Appender(other.progress)
         self._close_files()
@@ -244,10 +246,10 @@ class Recorder:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def end(self, record: Mapping[str, Any]) -> None:
-        """Write end.json."""
+        """Write end.json, also after an error: a run that ends well must not count as interrupted for a full disk."""
         with self._lock:
-            if self._open and not self._failed:
-                self._guarded(lambda: self.directory.write(self.directory.end_file, record))
+            if self._open and self.directory.path.is_dir():  # not after `discard`
+                self._guarded(lambda: self.directory.write_end(record))
 
     def close(self, **fields: Any) -> None:
         """Record the end of the verb, and let the directory go. `fields` are its outcome."""
@@ -272,8 +274,9 @@ class Recorder:
         try:
             write()
         except OSError as error:
-            self._failed = True
-            self._warn(f"the run is not recorded any more: {self.directory.path}: {error.strerror}")
+            warned, self._failed = self._failed, True
+            if not warned:
+                self._warn(f"the run is not recorded any more: {self.directory.path}: {error.strerror}")
 
 
 def _lock_logs(directory: Path) -> int:

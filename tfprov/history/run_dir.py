@@ -23,6 +23,8 @@ from tfprov.file_locks import is_locked, open_lock, take_lock
 
 SCHEMA = 1
 """The version of the files; readers refuse newer ones."""
+_SPARE = 16 * 1024
+"""Bytes that a run takes from its start for end.json, which has a line for each task and a few more."""
 
 
 class NewerSchema(ValueError):
@@ -54,6 +56,11 @@ class RunDir:
     def end_file(self) -> Path:
         """The path of end.json."""
         return self.path / "end.json"
+
+    @property
+    def spare(self) -> Path:
+        """The path of a file that only takes room, which end.json gets when the disk is full."""
+        return self.path / ".spare"
 
     @property
     def events(self) -> Path:
@@ -103,6 +110,16 @@ class RunDir:
     def create(self) -> None:
         """Create the directory, private to its owner."""
         private_directory(self.path)
+
+    def reserve(self) -> None:
+        """Take spare room for the end of a run that has not ended."""
+        if not self.spare.exists() and not self.end_file.exists():
+            self.spare.write_bytes(bytes(_SPARE))
+
+    def write_end(self, data: Mapping[str, Any]) -> None:
+        """Write end.json, in the spare room if there is no other."""
+        self.spare.unlink(missing_ok=True)
+        self.write(self.end_file, data)
 
     def hold(self) -> int:
         """Take the lock of a writer; return its descriptor, which frees the lock when it is closed.

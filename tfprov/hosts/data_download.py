@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from tfprov.errors import HostError, one_line
+from tfprov.hosts.program_checks import module_command
 from tfprov.model.state import DataSet
 from tfprov.paths import PACKAGE
 
@@ -69,7 +70,7 @@ def fetch_command(data: DataSet, python: Sequence[str], program: str, directory:
     `program` is what follows the options of `python`: the text of PROGRAM, or its path.
     """
     if data.remote is not None:
-        return [python[0], "-m", "tfprov.runtime.fetch_remote", directory]
+        return module_command(python[0], "tfprov.runtime.fetch_remote", directory)
     return [*python, program, directory]
 
 

@@ -32,6 +32,20 @@ os._exit(0)
 """
 """For any Python 3. It exits without the libraries' clean-up, which can take a second."""
 
+_RUN_MODULE = (
+    "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
+    "runpy.run_module({!r}, run_name='__main__', alter_sys=True)"
+)
+
+
+def module_command(python: str, module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module of tfprov in an image, for any Python 3.
+
+    `python -m` would import from the image's working directory first, where a program may have a `json.py` of its own;
+    PYTHONSAFEPATH and `-P` need Python 3.11, and `-I` leaves out PYTHONPATH, where tfprov is.
+    """
+    return [python, "-c", _RUN_MODULE.format(module), *arguments]
+
 
 @dataclass(frozen=True)
 class ImportResult:

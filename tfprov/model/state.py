@@ -136,6 +136,8 @@ class Observed:
     restarts: int = 0
     restarting: bool = False
     """Whether it ended and is about to be restarted, which counts as running."""
+    paused: bool = False
+    """Whether somebody has paused it, as with `docker pause`: its processes stand still, which counts as running."""
     last_exit: int | None = None
     """Its exit code before the last restart, if known."""
     last_words: str = ""

@@ -82,19 +82,34 @@ class Notifier:
         while (message := self._queue.get()) is not None:
             targets = [one for one in enumerate(self._targets) if message.event in one[1].events]
             for pause in (*self._pauses, None):  # one that hangs holds up no other's first try
-                targets = [one for one in targets if not self._is_sent(*one, message, last=pause is None)]
+                targets = self._unsent(targets, message, last=pause is None)
                 if targets and pause is not None:
                     self._pause.wait(pause)
 
-    def _is_sent(self, number: int, target: Notify, message: Message, *, last: bool) -> bool:
-        try:
-            self._send_to(target, message)
-        except NotSent as error:
-            if last:
-                self._warn_once(number, f"notify: `{message.event}` was not sent to {name_of(target)}: {error}")
-            return False
-        self._failing.discard(number)
-        return True
+    def _unsent(
+        self, targets: Sequence[tuple[int, Notify]], message: Message, *, last: bool
+    ) -> list[tuple[int, Notify]]:
+        """Send to all targets side by side; return those that failed. Warnings are in the order of the targets."""
+        errors = {number: NotSent("it failed") for number, _ in targets}
+
+        def attempt(number: int, target: Notify) -> None:
+            try:
+                self._send_to(target, message)
+            except NotSent as error:
+                errors[number] = error
+            else:
+                del errors[number]
+
+        tries = [threading.Thread(target=attempt, args=one, daemon=True) for one in targets]
+        for one in tries:
+            one.start()
+        for one in tries:
+            one.join()
+        self._failing -= {number for number, _ in targets if number not in errors}
+        failed = [(number, target) for number, target in targets if number in errors]
+        for number, target in failed if last else ():
+            self._warn_once(number, f"notify: `{message.event}` was not sent to {name_of(target)}: {errors[number]}")
+        return failed
 
     def _warn_once(self, number: int, text: str) -> None:
         if number not in self._failing:

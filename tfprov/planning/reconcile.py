@@ -1,5 +1,6 @@
 """Compares desired and observed containers, and returns the plan. Pure."""
 
+import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from tfprov.model.plan import CONTROLLER, Action, ActionKind, Plan
 from tfprov.model.state import DATA_PREFIX as DATA
 from tfprov.model.state import Container, Observation, Observed, State
+from tfprov.model.validators import parse_size
 from tfprov.planning.order import order_actions
 from tfprov.vault.redaction import hashed_with_other_key
 from tfprov.wiring import DRIVEN_BY_CHIEF
@@ -67,9 +69,46 @@ def differences(running: Mapping[str, Any], wanted: Mapping[str, Any], prefix: s
         name, before, after = f"{prefix}{key}", running.get(key, _NOT_SET), wanted.get(key, _NOT_SET)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             changes.extend(differences(before, after, f"{name}."))
-        elif before != after and not hashed_with_other_key(before, after):
+        elif not is_same(name, before, after) and not hashed_with_other_key(before, after):
             changes.append(name + _change(name, before, after))
     return changes
+
+
+def is_same(name: str, before: Any, after: Any) -> bool:
+    """Whether two values of the spec's field `name` have the same effect: `64m` and `65536k`, `/data` and `/data/`.
+
+    Specs keep the user's spelling: containers of an earlier tfprov have it in their labels, too.
+    """
+    if before == after:
+        return True
+    canonical = _CANONICAL.get(name)
+    try:  # labels of containers can hold anything
+        return canonical is not None and bool(canonical(before) == canonical(after))
+    except (ValueError, TypeError, AttributeError):
+        return False
+
+
+def _path(path: str) -> str:
+    return posixpath.normpath(f"/{path.lstrip('/')}")
+
+
+def _mounts(mounts: Any) -> list[Any]:
+    return [{key: _mount_value(key, value) for key, value in mount.items()} for mount in mounts]
+
+
+def _mount_value(key: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _mount_value(name, below) for name, below in value.items()}
+    return _path(value) if key in ("source", "target", "path") else value
+
+
+_CANONICAL: Mapping[str, Callable[[Any], Any]] = {
+    "memory": parse_size,
+    "mounts": _mounts,
+    "data.to": _path,
+    "restart_codes.only": sorted,
+    "restart_codes.never": sorted,
+}
 
 
 def incomparable_secrets(wanted: Sequence[Container], seen: Observation) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfprov.engine.context import Context, chief_of
-from tfprov.engine.observe import locate, missing, observe, plan
+from tfprov.engine.observe import locate, missing, note_paused, observe, plan
 from tfprov.errors import TfprovError, Usage, combine_errors
 from tfprov.model.plan import Plan
 from tfprov.model.sections import span_seconds
@@ -258,6 +258,7 @@ def _clean_all(context: Context, observation: Observation, *, discard: bool) -> 
 def _plan(context: Context) -> tuple[PlanResult, Observation]:
     """Return what is to be done, and the observation it was made from."""
     observation = observe(context)
+    note_paused(context, observation)
     actions, title = plan(context, observation), summary(context.cluster)
     uncomparable = _uncomparable(context, observation)
     if not actions:

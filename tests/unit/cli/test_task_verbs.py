@@ -24,6 +24,8 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("exec -t worker/0 sh", "error: `-t` needs a terminal"),
         ("exec -i other.yml worker/0 -- ls", "error: worker/0 is not there; start it with `tfprov up`"),
         ("exec --stdin worker/9 ls", "error: no task `worker/9` in cluster linear"),
+        ("exec --json worker/0 -- ls", "error: no such option `--json`; see `tfprov exec --help`"),
+        ("ssh --json localhost", "error: no such option `--json`; see `tfprov ssh --help`"),
         ("cp a b", "error: neither path is of a task; for example"),
         ("cp worker/0:a ps/0:b", "error: both paths are of tasks; for example"),
         ("cp worker/0: b", "error: `worker/0:` names no file"),

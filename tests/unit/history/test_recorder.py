@@ -6,13 +6,15 @@ import os
 import random
 import signal
 import stat
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.full_disk import full_disk
-from tests.support.run_history import description, progress, record_run, run_id, scripted, streams, task
+from tests.support.run_history import description, ending, progress, record_run, run_id, scripted, streams, task
 from tests.support.waiting import until
 from tfprov.engine.events import ActionFailed, LogLine, Note, RunStarted
 from tfprov.errors import TfprovError, hide_secret
@@ -21,6 +23,7 @@ from tfprov.history.log_store import read_log
 from tfprov.history.reader import RunHistory
 from tfprov.history.recorder import Recorder
 from tfprov.history.run_dir import RunDir
+from tfprov.history.summary import summarize
 from tfprov.model.plan import Action, ActionKind
 from tfprov.model.state import State
 
@@ -263,6 +266,29 @@ def test_a_disk_that_takes_a_part_of_a_write_is_full(tmp_path: Path, event: Note
         recorder.flush()
     recorder.close()
     assert warnings == [f"the run is not recorded any more: {tmp_path / run_id(1)}: File too large"]
+
+
+class FullDisk(RunDir):
+    """Has room for a file only once its spare room is free."""
+
+    def write(self, path: Path, data: Mapping[str, Any]) -> None:
+        if self.run_file.exists() and self.spare.exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write(path, data)
+
+
+def test_the_end_of_a_run_is_recorded_on_a_disk_that_became_full(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    directory = FullDisk(tmp_path / run_id(1))
+    recorder = Recorder(directory, "run", warn=warnings.append)
+    recorder.open(description)
+    with full_disk(4096):
+        recorder.handle(Note("n" * 9000))
+    recorder.end(ending(recorder.totals))
+    recorder.close(exit_code=0, error="")
+    assert len(warnings) == 1
+    assert summarize(directory).outcome == "succeeded"
+    assert not directory.spare.exists()
 
 
 def test_two_recorders_of_one_run_record_its_logs_once(tmp_path: Path) -> None:

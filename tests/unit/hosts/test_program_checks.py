@@ -1,11 +1,13 @@
 """Commands that cannot start are explained, with a similar program as a suggestion."""
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
 from tests.support.runtime_bench import ProcessBench, container
 from tfprov.hosts.docker.engine_errors import explain
-from tfprov.hosts.program_checks import start_error, suggest_correction
+from tfprov.hosts.program_checks import module_command, start_error, suggest_correction
 from tfprov.model.state import State
 
 MISSING, NOT_EXECUTABLE = FileNotFoundError(2, "No such file or directory"), PermissionError(13, "Permission denied")
@@ -30,6 +32,20 @@ def test_a_command_that_cannot_start_is_named_with_a_suggestion(tmp_path: Path) 
     environment = {"PATH": f"/nowhere:{programs}"}
     assert {case: start_error(case[1], case[0], environment, programs) for case in cases} == cases
     assert suggest_correction("/usr/bin/pyton3") == "did you mean `python3`? correct `command:`"
+
+
+def test_a_module_is_run_without_the_files_of_the_working_directory(tmp_path: Path) -> None:
+    work, library = tmp_path / "work", tmp_path / "library"
+    for directory in (work, library):
+        directory.mkdir()
+    for name in ("json", "runpy", "ours"):
+        (work / f"{name}.py").write_text("raise SystemExit(9)")
+    (library / "ours.py").write_text("import json, sys; print(json.dumps([__name__, *sys.argv[1:]]))")
+    argv = module_command(sys.executable, "ours", "an argument")
+    done = subprocess.run(
+        argv, cwd=work, env={"PYTHONPATH": str(library)}, capture_output=True, check=True, timeout=300
+    )
+    assert json.loads(done.stdout) == ["__main__", "an argument"]
 
 
 def test_an_engine_error_has_the_same_suggestion() -> None:

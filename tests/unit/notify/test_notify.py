@@ -185,6 +185,27 @@ def test_a_target_that_fails_does_not_hold_up_the_others_at_the_end_of_a_run() -
     until(lambda: len(sink.messages) == 1, "the webhook gets its message before the command is tried again")
 
 
+def test_targets_are_sent_to_side_by_side_and_warnings_are_in_their_order() -> None:
+    warnings, both, second = list[str](), threading.Barrier(2, timeout=20), threading.Event()
+
+    def send(target: Notify, _message: Message) -> None:
+        try:
+            both.wait()  # each waits until the other one is sent, too
+        except threading.BrokenBarrierError:
+            raise NotSent("it is alone") from None
+        if target.command == ["one"]:
+            second.wait(60)
+        else:
+            second.set()
+        raise NotSent("it is away")
+
+    targets = [Notify(command=["one"]), Notify(command=["two"])]
+    notifier = Notifier(targets, "lab", lambda: "r", warnings.append, send=send, pauses=())
+    notifier.send(MESSAGE)
+    notifier.close(60)
+    assert warnings == [f"notify: `failed` was not sent to `{name}`: it is away" for name in ("one", "two")]
+
+
 def test_only_chosen_events_are_sent_and_a_crash_loop_once() -> None:
     target = Target()
     notifier = target.notifier(Notify(command=["x"], events=["crash_loop", "host_lost"]))

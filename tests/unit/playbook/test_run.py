@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clock import ManualClock
 from tests.support.memory_cluster import make_context
 from tests.support.memory_plays import MemoryPlays
 from tfprov.engine.context import Context
@@ -195,7 +196,10 @@ class Watched(MemoryRuntime):
 def test_what_was_started_is_taken_back_under_the_lock_although_a_wait_had_freed_it(tmp_path: Path) -> None:
     watched = [Watched("h1", tmp_path), Watched("h2", tmp_path)]
     hosts: dict[str, MemoryRuntime] = {host.host: host for host in watched}
-    context = replace(make_context(INVENTORY, ["tfprov.restart=never"], hosts), home=tmp_path, target=tmp_path / "lab")
+    text = INVENTORY.replace("h2: ", "h2: , h3: ")
+    context = replace(make_context(text, ["tfprov.restart=never"], hosts), home=tmp_path, target=tmp_path / "lab")
+    clock = ManualClock()
+    clock.at(0.5, lambda: hosts["h2"].loses("worker/0"))  # while the training that is done waits for the other worker
 
     def finish(argv: Sequence[str]) -> tuple[int, str]:
         hosts["h1"].exits("ps/0", 3)
@@ -206,9 +210,10 @@ def test_what_was_started_is_taken_back_under_the_lock_although_a_wait_had_freed
     book = tmp_path / "book.yml"
     book.write_text("- {hosts: all, tasks: [start: , command: finish, wait: {for: done}, wait: {for: serving}]}")
     with pytest.raises(TfprovError, match="ps/0"):
-        play(context, read_playbook(book), PlayOptions())
+        play(replace(context, clock=clock), read_playbook(book), PlayOptions())
     assert [host.calls for host in hosts.values()] == [
         ["start ps/0", "remove ps/0"],
         ["start worker/0", "remove worker/0"],
+        ["start worker/1", "stop worker/1", "remove worker/1"],
     ]
     assert [host.locked for host in watched] == [[True], [True]]

@@ -71,6 +71,23 @@ def test_an_up_that_changes_nothing_says_so_and_changes_nothing(lab: Lab) -> Non
     assert result.to_dict() == {"changed": False, "cluster": "lab", "actions": []}
 
 
+def test_a_task_that_somebody_has_paused_is_named_and_does_not_count_as_serving(lab: Lab) -> None:
+    lab.up()
+    place = lab.hosts["h1"].places["ps/0"]
+    place.observed = replace(place.observed, paused=True)
+    line = "ps/0 on h1 is paused: `docker unpause` there lets it go on"
+    for verb in (lambda: verbs.plan_changes(lab.context), lambda: verbs.up(lab.context, partial=False)):
+        lab.report.events.clear()
+        lab.context.noted.clear()
+        verb()
+        assert lab.report.notes[0] == line
+    lab.context.noted.clear()
+    with pytest.raises(TaskFailed, match="ps/0: is paused; `docker unpause` on h1 lets it go on"):
+        verbs.wait(lab.context, "serving", 5)
+    assert lab.report.notes.count(line) == 2
+    assert [row.state for row in verbs.status(lab.context).rows] == ["paused", "running"]
+
+
 def test_an_up_announces_what_it_does(lab: Lab) -> None:
     result = verbs.up(lab.context, partial=False)
     assert (result.changed, len(result.plan.actions)) == (True, 2)

@@ -12,6 +12,7 @@ from tfprov.errors import InvalidInput
 from tfprov.filesystems.remote_dir import ClientMissing, RemoteDir
 from tfprov.filesystems.urls import SCHEMES
 from tfprov.hosts.data_download import fetch_command, fetch_request
+from tfprov.hosts.program_checks import module_command
 from tfprov.model.state import DataSet
 from tfprov.runtime.fetch import FetchError
 from tfprov.runtime.fetch_remote import copy_all
@@ -95,7 +96,7 @@ def test_hosts_that_read_it_fetch_it_with_the_credentials_of_their_tasks() -> No
     assert request["url"] == "s3://bucket/train"
     assert request["env"]["AWS_SECRET_ACCESS_KEY"] == "hidden-key"
     command = fetch_command(fetched.data, ["python3", "-I"], "program", "/fetched")
-    assert command == ["python3", "-m", "tfprov.runtime.fetch_remote", "/fetched"]
+    assert command == module_command("python3", "tfprov.runtime.fetch_remote", "/fetched")
     assert "hidden-key" not in repr(fetched.data) + " ".join(command)
     worker = context.container("worker/0")
     assert worker is not None

@@ -39,6 +39,7 @@ PROGRAMS = {
     "sparse files": archive.SPARSE_PROGRAM,
     "secrets": secret_files.python_entrypoint("python3")[-1],
     "unpacking": cluster_settings.bundle(()).unpack(None)[2],
+    "module of tfprov": program_checks.module_command("python3", "tfprov.runtime.fetch_remote")[-1],
     "client": remote_dirs.find_client("s3fs"),
 }
 """Programs that tfprov passes to the Python of an image with `-c`."""

@@ -95,9 +95,9 @@ def _print(data: dict[str, Any], *, as_yaml: bool) -> None:
 
 
 @click.command("schema")
-@click.option("--playbook", "kind", flag_value="playbook", help="The schema of playbooks instead.")
-@click.option("--vars", "kind", flag_value="vars", help="The schema of files in group_vars/ and host_vars/ instead.")
-def schema_command(kind: str | None) -> None:
+@click.option("--playbook", is_flag=True, help="The schema of playbooks instead.")
+@click.option("--vars", "variables", is_flag=True, help="The schema of files in group_vars/ and host_vars/ instead.")
+def schema_command(*, playbook: bool, variables: bool) -> None:
     """Write it to FILE, and `# yaml-language-server: $schema=FILE` into the first line of an inventory for your editor."""
     from tfprov.settings.schema.inventory_schema import (  # noqa: PLC0415  no other command needs them
         inventory_schema,
@@ -105,5 +105,7 @@ def schema_command(kind: str | None) -> None:
         variables_schema,
     )
 
-    schema = {"playbook": playbook_schema, "vars": variables_schema, None: inventory_schema}[kind]()
+    if playbook and variables:
+        raise click.UsageError("`--playbook` and `--vars` are two schemas; name one of them")
+    schema = playbook_schema() if playbook else variables_schema() if variables else inventory_schema()
     click.echo(json.dumps(schema, indent=2, ensure_ascii=False))

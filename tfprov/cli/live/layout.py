@@ -15,7 +15,7 @@ from tfprov.planning.plan_text import format_size, format_span
 
 NARROW = 80
 """Columns for which the widths of cells are made."""
-_BAD = ("failed", "unreachable", "absent", "lost", "restarting")
+_BAD = ("failed", "unreachable", "absent", "lost", "restarting", "paused")
 """States of tasks that stand first, as somebody has to do something about them."""
 _HEAD = ("TASK", "STATE", "UP", "STEPS/S", "CPU", "MEMORY", "GPU", "HOST")
 

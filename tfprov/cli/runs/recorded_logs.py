@@ -16,10 +16,17 @@ from tfprov.results import LogRecord, LogStream
 def recorded_logs(
     run: str, tasks: Sequence[str], *, follow: bool, tail: int | None, times: LogTimes | None = None
 ) -> LogStream:
-    """Return the recorded lines of `tasks`, or of all, in the order in which they came; `tail` of each in `times`."""
+    """Return the recorded lines of `tasks`, or of all, in the order in which they came; `tail` of each in `times`.
+
+    Raises Usage for a run that still goes on and has no recorded log: `up` leaves nobody to record what its tasks print.
+    """
     if follow:
         raise click.UsageError("`--run` and `--follow` exclude each other; `tfprov attach` follows a run")
     record = RunHistory().load(run)
+    if record.end is None and not record.logged_tasks:
+        raise Usage(
+            f"{record.directory.id} has no recorded log so far", "`tfprov logs` prints those of the tasks that run"
+        )
     names = tuple(dict.fromkeys(tasks)) or tuple(record.logged_tasks)
     if unknown := [name for name in names if name not in record.logged_tasks]:
         recorded = ", ".join(record.logged_tasks) or "none"

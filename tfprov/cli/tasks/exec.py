@@ -27,6 +27,8 @@ def exec_command(task: str, command: Sequence[str], terminal: bool, stdin: bool,
 
     For example `tfprov exec worker/0 -- ls -l`, or `tfprov exec -it worker/0 -- bash`.
     """
+    if task.startswith("-"):  # unknown options are passed on, as they may be the command's
+        raise click.NoSuchOption(task, ctx=click.get_current_context())
     argv = command[1:] if command[0] == "--" else command
     if not argv:
         raise click.UsageError("no command; for example `tfprov exec worker/0 -- ls -l`")

@@ -23,6 +23,8 @@ def ssh_command(host: str, command: Sequence[str], builtin: bool, **options: Any
 
     With a command, runs that; its exit code is tfprov's. For example `tfprov ssh node1 -- nvidia-smi`.
     """
+    if host.startswith("-"):  # unknown options are passed on, as they may be the command's
+        raise click.NoSuchOption(host, ctx=click.get_current_context())
     from tfprov.engine.connect import ssh_target  # noqa: PLC0415  `--help` needs none of it
     from tfprov.hosts.ssh.host import SSHHost  # noqa: PLC0415
     from tfprov.hosts.ssh.openssh import openssh_command  # noqa: PLC0415

@@ -11,6 +11,7 @@ from tfprov.errors import HostError, one_line
 from tfprov.filesystems.urls import SCHEMES
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.remote_probe import probe_in_container
+from tfprov.hosts.program_checks import module_command
 from tfprov.model.state import Container
 
 CHECK = "data"
@@ -37,7 +38,7 @@ def in_container(engine: Engine, cluster: str, url: str, container: Container) -
     """Try a data directory in a temporary container of a task's image, which the host must have."""
     line = request(url, cluster, container, reads=True)
     try:
-        answer = probe_in_container(engine, container, cluster, [_PYTHON, "-m", MODULE], line)
+        answer = probe_in_container(engine, container, cluster, module_command(_PYTHON, MODULE), line)
     except HostError as error:
         return failed(CHECK, f"{url} was not tried: {error.reason}", "look at the host's engine")
     return judge(url, answer, client_fix)

@@ -16,6 +16,7 @@ from tfprov.hosts.docker.reachability_probe import temporary
 from tfprov.hosts.docker.remote_probe import probe_in_container
 from tfprov.hosts.machine import Machine
 from tfprov.hosts.process.spec import SAFE_PATH, environment
+from tfprov.hosts.program_checks import module_command
 from tfprov.model.state import Container
 from tfprov.paths import PACKAGE
 
@@ -37,7 +38,8 @@ def of_machine(context: Context, machine: Machine, chief: Container) -> Finding:
     """Try the remote directory in a temporary container of the chief's image, which the host must have."""
     line = request(chief.remote or "", context.cluster.name, chief)
     try:
-        answer = probe_in_container(machine.engine, chief, context.cluster.name, [chief.argv[0], "-m", MODULE], line)
+        argv = module_command(chief.argv[0], MODULE)
+        answer = probe_in_container(machine.engine, chief, context.cluster.name, argv, line)
     except HostError as error:
         return failed(CHECK, f"{chief.remote} was not tried: {error.reason}", "look at the host's engine")
     return judge(chief, answer)

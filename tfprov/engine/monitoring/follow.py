@@ -1,6 +1,6 @@
 """Follows a training until its chief is done: logs, progress, and failures of other tasks."""
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from tfprov.engine.monitoring.failures import failed_tasks, failure, idle_end
 from tfprov.engine.monitoring.logs import logs
 from tfprov.engine.monitoring.straggler_monitor import StragglerMonitor, report_step_back
 from tfprov.engine.monitoring.watch import Watch
-from tfprov.errors import DeadlineExceeded, TaskFailed, TfprovError, Usage
+from tfprov.errors import DeadlineExceeded, HostError, TaskFailed, TfprovError, Usage
 from tfprov.formats.event_file import EventProgress
 from tfprov.model.incident import IncidentKind
 from tfprov.model.state import Observation, Observed
@@ -197,12 +197,20 @@ class _Training:
             return
         error = failure(self.context, new, self.seen)
         lasting = [failed.task for failed in new if failed.task == chief.task or self.lost_with(failed.task)]
-        if lasting and not chief.finished:
+        finished = chief.finished or (bool(lasting) and self.has_finished(chief))
+        if lasting and not finished:
             raise self.end_of_training(error)
         self.reported.update((one.task, one.restarts) for one in new)
         names = join_names([one.task for one in new], len(new))
-        text = f"{error}\nthe training goes on without {names}"
+        text = f"{error}\n{f'{chief.task} has finished' if finished else 'the training goes on'} without {names}"
         self.context.report.incident(IncidentKind.TASK_FAILED, text, task=error.task)
+
+    def has_finished(self, chief: Observed) -> bool:
+        """Ask the chief's host alone: its state in a look may be older than that of a ps, which is lost once it is done."""
+        with suppress(HostError):
+            now = self.context.runtimes[chief.host].observe().containers
+            return any(one.task == chief.task and one.finished for one in now)
+        return False
 
     def report_gone(self) -> None:
         """Report the tasks whose containers somebody else has removed: nothing tells how they ended."""

@@ -67,7 +67,7 @@ class LiveOverview:
         usage = {
             row.task: reading.usage[row.task]
             for row in status.rows
-            if row.state in ("running", "restarting") and row.host not in status.unreachable
+            if row.state in ("running", "restarting", "paused") and row.host not in status.unreachable
             if (reading := self._readings.get(row.host)) is not None and row.task in reading.usage
         }
         return Overview(self._title, status, usage, _last_line(self._context, status))

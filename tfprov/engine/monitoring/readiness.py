@@ -219,11 +219,11 @@ class _Start:
 
     def is_over(self, observation: Observation) -> bool:
         """Return whether there is nothing left to wait for; TaskFailed when a task has ended badly."""
-        self.pending = [container for container in self.pending if not self.is_up(container, observation)]
         chief = self.context.chief(observation)
-        if chief is not None and chief.finished:
+        if chief is not None and chief.finished:  # first: a task that is lost after it fails nothing
             self.note_idle_end(chief)
             return True
+        self.pending = [container for container in self.pending if not self.is_up(container, observation)]
         for container in self.allowed:  # what has come up may have gone since
             self.check(container, observation)
         return not self.pending
@@ -239,8 +239,8 @@ class _Start:
         if observed.finished:
             self.note_idle_end(observed)
             return True
-        if not needs_port(self.context, container):
-            return True
+        if observed.paused or not needs_port(self.context, container):
+            return not observed.paused  # the kernel takes connections for it
         return self.serves(container) and not self.unjoined(container, observation)
 
     def check(self, container: Container, observation: Observation) -> Observed | None:
@@ -289,6 +289,8 @@ class _Start:
     def too_slow(self, container: Container, observation: Observation, seconds: float) -> TaskFailed:
         """Return the error for a task that is not up after `seconds`; it names the peer when it lies with that."""
         task, lacks = container.task, self.unjoined(container, observation)
+        if (observed := self.seen(observation).by_task.get(task.name)) is not None and observed.paused:
+            return TaskFailed(task.name, f"is paused; `docker unpause` on {task.host} lets it go on")
         log = last_log(self.context, task.name, task.host)
         if task.name not in self.served:
             return TaskFailed(task.name, too_slow(task, (), seconds, log), log)

@@ -183,7 +183,7 @@ def _row(observed: Observed, now: float, address: str | None, detail: str = "") 
 
 def _state(observed: Observed) -> str:
     if observed.state is State.RUNNING:
-        return "restarting" if observed.restarting else "running"
+        return "restarting" if observed.restarting else "paused" if observed.paused else "running"
     if observed.finished or observed.stopped:
         return "finished" if observed.finished else "stopped"
     return "failed" if observed.state is State.EXITED else observed.state.value

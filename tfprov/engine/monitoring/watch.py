@@ -7,6 +7,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.events import Incident
 from tfprov.engine.monitoring.failures import own_paths, remedy, same_cause
 from tfprov.engine.monitoring.looks import Looks
+from tfprov.engine.observe import note_paused
 from tfprov.errors import HostError
 from tfprov.hosts.crash import FailedRun, is_ended_externally, is_hopeless
 from tfprov.model.incident import IncidentKind
@@ -97,6 +98,7 @@ class Watch:
         for incident in incidents:
             incident.send(self._context.report)
         self._context.report.observed(observation.containers())
+        note_paused(self._context, observation)
         for incident in self._restarts.update(observation.containers()):
             incident.send(self._context.report)
         return observation

@@ -158,6 +158,11 @@ def _remove(api: "docker.APIClient", container: str) -> None:
             raise
 
 
+def isolated(program: str) -> list[str]:
+    """Return the command of a program that imports nothing from an image's working directory, such as a `json.py`."""
+    return [_PYTHON, "-I", "-S", "-c", program]
+
+
 def listen(engine: Engine, made: Temporary, *, target: Endpoint, published: str) -> str:
     """Start a container that listens on the port of `target`, published on the host's address `published`; return its id.
 
@@ -176,7 +181,7 @@ def _start(engine: Engine, made: Temporary, arguments: Sequence[str], ports: dic
         api = engine.api
         container_id: str = api.create_container(
             made.image,
-            entrypoint=[_PYTHON, "-c", LISTEN],
+            entrypoint=isolated(LISTEN),
             command=[*arguments, str(made.lifetime)],
             labels=dict(made.labels),
             ports=list(ports),
@@ -217,7 +222,7 @@ def probe(engine: Engine, container: str, targets: Sequence[Endpoint]) -> list[s
 def _probe(engine: Engine, container: str, targets: Sequence[Endpoint]) -> list[str]:
     output = docker_exec.CapturedOutput()
     arguments = json.dumps([[target.address, target.port, target.greeting] for target in targets])
-    argv = [_PYTHON, "-c", PROBE, arguments, str(CONNECT_TIMEOUT), str(LISTENER_TIMEOUT), str(THREADS)]
+    argv = [*isolated(PROBE), arguments, str(CONNECT_TIMEOUT), str(LISTENER_TIMEOUT), str(THREADS)]
     with engine.errors():
         code = docker_exec.run(engine, container, argv, output.append, bounds.ACTION_TIMEOUT)
     if code != 0:

@@ -8,10 +8,12 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.support.run_history import progress, record_run, run_id, scripted
+from tests.support.run_history import progress, record_run, run_id, scripted, task
 from tfprov.cli.runs.commands import compare_command, rm_command, show_command
 from tfprov.cli.runs.group import runs_command
+from tfprov.cli.watch import logs_command
 from tfprov.errors import Usage
+from tfprov.model.state import State
 
 
 @pytest.fixture
@@ -49,6 +51,18 @@ def test_an_empty_text_removes_no_run(runs: Path, empty: str) -> None:
     refused = call(rm_command, run.id, empty)
     assert (refused.exit_code, "an empty text names no run to remove" in refused.output) == (2, True)
     assert run.path.is_dir()
+
+
+@pytest.mark.parametrize("words", [(), ("worker/0",)])
+def test_a_run_that_is_up_without_recorded_logs_leads_to_the_live_ones(runs: Path, words: tuple[str, ...]) -> None:
+    up = record_run(runs, 1, iter([task("worker/0")]))
+    refused = call(logs_command, "--run", up.id, *words)
+    assert isinstance(refused.exception, Usage)
+    assert str(refused.exception) == (
+        f"{up.id} has no recorded log so far; `tfprov logs` prints those of the tasks that run"
+    )
+    done = record_run(runs, 2, iter([task("worker/0", State.EXITED, 0)]), end={})
+    assert call(logs_command, "--run", done.id).exit_code == 0
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])

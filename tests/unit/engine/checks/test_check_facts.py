@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -245,6 +246,22 @@ def test_a_task_waits_to_be_spoken_to_and_a_proxy_without_one_hangs_up() -> None
 def _says_hello(connection: socket.socket) -> None:
     connection.sendall(b"PRI")
     connection.close()
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [
+        (reachability_probe.LISTEN, ["0", "", "0.2"]),
+        (reachability_probe.PROBE, ['[["127.0.0.1", 1, ""]]', "4", "10", "32"]),
+    ],
+)
+def test_a_program_imports_nothing_from_the_working_directory(
+    program: str, arguments: list[str], tmp_path: Path
+) -> None:
+    for name in ("json", "socket", "threading"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(9)")
+    argv = [sys.executable, *reachability_probe.isolated(program)[1:], *arguments]
+    assert subprocess.run(argv, cwd=tmp_path, check=False, timeout=300).returncode == 0
 
 
 def test_a_stand_in_ends_by_itself() -> None:

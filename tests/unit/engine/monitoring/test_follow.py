@@ -7,10 +7,12 @@ import pytest
 from tests.support.memory_lab import AGAIN, MemoryLab, follow_with_steps
 from tests.support.reporters import texts
 from tfprov.engine.context import Context
+from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.monitoring.watch import Restarts
 from tfprov.engine.observe import observe
 from tfprov.errors import TaskFailed, Unreachable
-from tfprov.model.state import Observed, State
+from tfprov.hosts.memory import MemoryRuntime
+from tfprov.model.state import HostState, Observed, State
 
 
 def with_strategy(context: Context, strategy: str) -> Context:
@@ -136,3 +138,28 @@ def test_a_task_that_somebody_has_removed_is_reported_and_one_that_is_replaced_i
     )
     gone = [note for note in memory_lab.report.notes if "not there any more" in note]
     assert gone == ["ps/1 on h1 is not there any more: somebody has removed it"]
+
+
+class LastLook(MemoryRuntime):
+    """A host whose ps is lost just after the chief has finished, between the answers of their hosts to one look."""
+
+    def observe(self) -> HostState:
+        if self.now >= 200.0 and self.places["ps/0"].runs:
+            self.neighbours["h2"].exits("worker/0", 0)
+            self.exits("ps/0", 137)
+        return super().observe()
+
+
+def test_a_ps_that_is_lost_once_the_chief_has_finished_does_not_fail_the_run() -> None:
+    h1 = LastLook("h1")
+    memory_lab = MemoryLab(hosts=[MemoryRuntime("h2"), h1])
+    follow_with_steps(memory_lab.context, lambda: setattr(h1, "now", 200.0))
+    assert memory_lab.report.notes[0] == ("ps/0: killed by SIGKILL (exit code 137)\nworker/0 has finished without ps/0")
+
+
+def test_a_worker_that_fails_once_the_chief_has_finished_does_not_fail_the_start() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h3"].silent.add("worker/2")
+    memory_lab.hosts["h2"].exits("worker/0", 0)
+    memory_lab.hosts["h3"].exits("worker/2", 1)
+    wait_serving(memory_lab.context)

@@ -22,6 +22,7 @@ from tfprov.hosts.docker.engine_api.answers import parse_time
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.docker.state import parse_container
 from tfprov.hosts.log_lines import LogTimes
+from tfprov.model.state import State
 
 Answer = tuple[int, bytes]
 Responses = Callable[[str], Answer]
@@ -151,6 +152,12 @@ def test_a_container_removed_after_the_listing_is_not_observed(engine: Callable[
     runtime = DockerRuntime(engine(respond), "lab", lambda *_: False, lambda _: (0, ""), lambda _: b"")
     assert runtime.observe().containers == ()
     assert list(runtime.logs("ps/0", follow=True)) == []
+
+
+def test_a_container_that_somebody_has_paused_runs_and_is_paused() -> None:
+    observed = parse_container(inspect_answer("paused"), "h1")
+    assert (observed.state, observed.paused) == (State.RUNNING, True)
+    assert not parse_container(inspect_answer("running"), "h1").paused
 
 
 @pytest.mark.parametrize(("code", "ending"), [(0, "exited with code 0"), (137, "it was killed: out of memory")])

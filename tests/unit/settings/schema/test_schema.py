@@ -216,6 +216,12 @@ def test_the_command_prints_it(options: tuple[str, ...], name: str, capsys: pyte
     assert read_yaml(printed.out) == SCHEMAS[name]
 
 
+def test_two_schemas_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = run_command(capsys, "inventory", "schema", "--vars", "--playbook")
+    assert (printed.code, printed.out) == (2, "")
+    assert list(printed.lines) == ["error: `--playbook` and `--vars` are two schemas; name one of them"]
+
+
 # What is valid passes.
 
 STRANGE = {"tfprov_in_one_place.yml": "ports"}

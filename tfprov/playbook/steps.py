@@ -37,7 +37,7 @@ def _plan_step(module: str) -> Callable[[Context, Any, bool], None]:
     def run(context: Context, _arguments: Any, _discard: bool) -> None:
         observation = context.seen or observe(context)
         whole = plan(context, observation)
-        _check_programs(context, whole, module, observation)
+        _check_programs(context, whole, module)
         part = _of_module(whole, module)
         if module == "start":
             _check_chief(context, part, observation)
@@ -59,7 +59,7 @@ def _plan_step(module: str) -> Callable[[Context, Any, bool], None]:
     return run
 
 
-def _check_programs(context: Context, whole: Plan, module: str, observation: Observation) -> None:
+def _check_programs(context: Context, whole: Plan, module: str) -> None:
     """Raise InvalidInput if a program cannot be started, before anything is built, delivered or stopped."""
     programs, starting = refuse_start(context, whole)
     if module == "start" and any(container.remote for container in starting):
@@ -71,7 +71,7 @@ def _check_programs(context: Context, whole: Plan, module: str, observation: Obs
 
         refuse_images(context, programs, starting)
         if not context.partial:
-            refuse_mounts(context, starting, observation.containers())
+            refuse_mounts(context, starting)
 
 
 def _check_chief(context: Context, part: Plan, observation: Observation) -> None:

@@ -17,7 +17,7 @@ from tfprov.hosts.docker.image_contents import ImageLookup, find_programs, image
 from tfprov.hosts.docker.reachability_probe import sweep_created, temporary
 from tfprov.hosts.machine import Machine
 from tfprov.hosts.program_checks import ImportResult
-from tfprov.model.state import Container, Observed, Spec, State
+from tfprov.model.state import Container
 from tfprov.planning.plan_text import join_names
 
 
@@ -51,21 +51,15 @@ def refuse_images(context: Context, programs: Programs, containers: Iterable[Con
     refuse(context, list(containers), lambda container: faults.get(container.task.name))
 
 
-def refuse_mounts(context: Context, containers: Iterable[Container], seen: Iterable[Observed] = ()) -> None:
+def refuse_mounts(context: Context, containers: Iterable[Container]) -> None:
     """Raise HostError for every source of `mounts` that does not exist on a host where one of `containers` starts.
 
     Its engine would refuse the container after the tasks before it were stopped. Other errors are those of the start.
-    Mounts with which a task runs there now, by the containers in `seen`, are not tried: its engine has accepted them.
     """
-    accepted: dict[str, list[tuple[object, object]]] = {}
-    for one in seen:
-        if one.state is State.RUNNING:
-            accepted.setdefault(one.host, []).append(_mounts_of(one.spec))
     wanted = {
         (container.task.host, container.docker.mounts): container
         for container in containers
         if container.docker and any(not mount.volume_options for mount in container.docker.mounts)
-        if _mounts_of(container.spec) not in accepted.get(container.task.host, ())
     }
 
     def look(container: Container) -> HostError | None:
@@ -81,10 +75,6 @@ def refuse_mounts(context: Context, containers: Iterable[Container], seen: Itera
         errors = [error for error in looks.map(look, wanted.values()) if error is not None]
     if errors:
         raise combine_errors(errors)
-
-
-def _mounts_of(spec: Spec) -> tuple[object, object]:
-    return spec.get("mounts"), spec.get("data")
 
 
 def image_fault(machine: Machine, programs: Programs, container: Container, cluster: str) -> Fault | None:

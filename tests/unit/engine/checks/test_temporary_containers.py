@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.memory_cluster import make_context, observed_container
+from tests.support.memory_cluster import make_context
 from tests.support.waiting import LONG
 from tfprov.engine.checks.image_programs import refuse_mounts
 from tfprov.engine.checks.temporary_containers import container_pool, sweep_hosts
@@ -153,20 +153,6 @@ def test_a_start_is_refused_before_any_stop_where_the_source_of_a_mount_does_not
         refuse_mounts(context, context.wanted)
     assert str(caught.value) == "h2: /data of `mounts` does not exist there; create it, or correct `mounts`"
     assert (whole.made, whole.there, lacking.there) == ([["/data"]], {}, {}), "one look for the worker, none for the ps"
-
-
-def test_mounts_with_which_a_task_runs_on_the_host_are_not_tried_again() -> None:
-    made = make_context(MOUNTS)
-    first, second = EngineWithMounts(), EngineWithMounts()
-    context = replace(made, machines={"h1": cast(Machine, first), "h2": cast(Machine, second)})
-    ps, one, two = made.wanted
-    seen = [
-        observed_container(ps, "h1", "running"),
-        observed_container(one, "h1", "exited 1"),
-        observed_container(two, "h2", "running"),
-    ]
-    refuse_mounts(context, context.wanted, seen)
-    assert (first.made, second.made) == ([["/data"]], [])
 
 
 def test_a_mount_that_cannot_be_tried_is_left_to_the_start() -> None:

@@ -59,7 +59,9 @@ class ReceiveBuffer:
             self._event.clear()
 
     def feed(self, data: bytes) -> None:
-        """Add a packet."""
+        """Add a packet; one without content is none: a read that returned it would be taken for the end."""
+        if not data:
+            return
         with self._changed:
             self._packets.append(data)
             self._size += len(data)

@@ -53,6 +53,15 @@ def test_a_read_waits_for_data_and_ends_with_the_channel() -> None:
     assert buffer.read(1, 0.0) == b""
 
 
+def test_a_packet_without_content_is_not_the_end() -> None:
+    buffer, polled = ReceiveBuffer(), threading.Event()
+    buffer.set_event(polled)
+    buffer.feed(b"")
+    assert not polled.is_set()
+    with pytest.raises(PipeTimeout):
+        buffer.read(10, 0.0)
+
+
 PACKET = bytes(32 * 1024)
 LARGE = 256 * 1024
 

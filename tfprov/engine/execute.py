@@ -6,6 +6,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 
 from tfprov.engine.checkpoints.resume import known_run, restoring, resuming
 from tfprov.engine.context import Context
@@ -101,6 +102,7 @@ def _carry_out(
     interrupted: KeyboardInterrupt | None = None
     announced = False
     running: dict[Future[None], Action] = {}
+    done: set[str] = set()
     while waiting or running:
         try:
             if interrupted is not None and not announced:
@@ -108,7 +110,10 @@ def _carry_out(
                 context.report.note("interrupted: finishing what has begun (Ctrl-C again to leave at once)")
                 for data in context.data.values():  # fetches take long, and can be continued
                     data.cut()
-            for action in _ready(waiting, outcome) if interrupted is None else ():
+            done.update(action.id for action in outcome.done[len(done) :])
+            # Never more than there are threads: what the pool has taken is carried out, also after Ctrl-C.
+            free = context.forks - len(running) if interrupted is None else 0
+            for action in list(islice(_ready(waiting, done), free)):
                 context.report.started(action)
                 running[pool.submit(_perform, context, action, run)] = action
                 waiting.remove(action)
@@ -140,9 +145,8 @@ def _chief_after_ps(plan: Plan, chief: str) -> list[Action]:
     ]
 
 
-def _ready(waiting: list[Action], outcome: Outcome) -> list[Action]:
-    done = {action.id for action in outcome.done}
-    return [action for action in waiting if done.issuperset(action.needs)]
+def _ready(waiting: list[Action], done: set[str]) -> Iterator[Action]:
+    return (action for action in waiting if done.issuperset(action.needs))
 
 
 def _settle(context: Context, action: Action, future: "Future[None]", outcome: Outcome) -> None:

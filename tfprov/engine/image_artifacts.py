@@ -26,7 +26,7 @@ from tfprov.images.build import Recipe, build
 from tfprov.images.code import Code, CodeStore
 from tfprov.images.code_layer import compose
 from tfprov.images.compression.compression import Compression
-from tfprov.images.engine_images import inspect_image, pull, remove_old_tags, tag
+from tfprov.images.engine_images import inspect_image, name_by_digest, pull, remove_old_tags, tag
 from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
@@ -281,7 +281,4 @@ def _digest_form(engine: Engine, deliveries: Deliveries, reference: str, name: s
         facts: dict[str, Any] = engine.api.inspect_image(reference)  # type: ignore[no-untyped-call]
     if not is_delivered(deliveries, reference, str(facts["Id"])):
         return None
-    bare = name.partition("@")[0]
-    repository = bare.rpartition(":")[0] if ":" in bare.rpartition("/")[2] else bare
-    digests = [digest for digest in facts.get("RepoDigests") or () if digest.partition("@")[0].endswith(repository)]
-    return f"{repository}@{digests[0].partition('@')[2]}" if digests else None
+    return name_by_digest(facts, name)

@@ -173,9 +173,17 @@ def pull(engine: Engine, name: str, reference: str, say: Callable[[str], None]) 
     if facts is None:
         raise HostError(engine.host, f"its engine pulled {printable(name)} and does not have it", "run this again")
     tag(engine, facts["Id"], reference)
+    return str(facts["Id"]), name_by_digest(facts, name)
+
+
+def name_by_digest(facts: Mapping[str, Any], name: str) -> str | None:
+    """Return the digest, as `repository@sha256:…`, of the image `name` with an engine's `facts`; None without a registry.
+
+    An image may have digests of several repositories, such as `app` and `myapp`.
+    """
     repository = _short_name(_repository(name))
-    digests = [it for it in facts.get("RepoDigests") or () if _short_name(it.partition("@")[0]) == repository]
-    return str(facts["Id"]), digests[0] if digests else None
+    digests = (it for it in facts.get("RepoDigests") or () if _short_name(it.partition("@")[0]) == repository)
+    return next(digests, None)
 
 
 def _pull(engine: Engine, name: str) -> None:

@@ -102,6 +102,15 @@ def test_a_host_that_has_the_image_decides_which_one_all_pull(tmp_path: Path) ->
     assert [host.pulled for host in hosts] == [[DIGEST], [DIGEST]]
 
 
+def test_the_digest_is_that_of_the_repository_and_not_of_one_that_ends_alike(tmp_path: Path) -> None:
+    first = Host("h0", registry=True)
+    first.facts["RepoDigests"] = ["mytrain@sha256:8", DIGEST]
+    assert deliver([first], tmp_path) == []
+    later = Host("h1", registry=True)
+    assert deliver([later, first], tmp_path) == []
+    assert later.pulled == [DIGEST]
+
+
 def test_the_next_host_pulls_first_where_one_cannot(tmp_path: Path) -> None:
     hosts = [Host(f"h{number}", registry=True) for number in range(3)]
     hosts[0].broken = True

@@ -16,6 +16,7 @@ from tests.support.leftover_tasks import build
 from tests.support.memory_cluster import Runtimes, make_context
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.context import Context
+from tfprov.engine.events import ActionSkipped, ActionStarted
 from tfprov.engine.execute import execute
 from tfprov.engine.observe import observe, plan, taken
 from tfprov.engine.rollback import clean, plan_rollback, take_back
@@ -208,6 +209,22 @@ def test_ctrl_c_takes_nothing_back(memory_lab: MemoryLab) -> None:
     with pytest.raises(KeyboardInterrupt):
         memory_lab.up()
     assert memory_lab.there() == {"ps/0": "running", "worker/0": "running"}
+
+
+def test_after_ctrl_c_no_action_begins_that_waits_for_a_thread(memory_lab: MemoryLab) -> None:
+    class Interrupting(MemoryRuntime):
+        def start(self, *arguments: object) -> None:
+            super().start(*arguments)  # type: ignore[arg-type]
+            raise KeyboardInterrupt
+
+    memory_lab.hosts["h1"] = Interrupting("h1")
+    memory_lab.context = replace(memory_lab.read(INVENTORY), forks=1)
+    with pytest.raises(KeyboardInterrupt):
+        memory_lab.up()
+    assert memory_lab.there() == {"ps/0": "running"}
+    begun = [event.action.subject for event in memory_lab.report.events if isinstance(event, ActionStarted)]
+    skipped = [event.action.subject for event in memory_lab.report.events if isinstance(event, ActionSkipped)]
+    assert (begun, skipped) == (["ps/0"], ["worker/0", "worker/1"])
 
 
 def test_the_second_ctrl_c_waits_for_nothing(memory_lab: MemoryLab) -> None:

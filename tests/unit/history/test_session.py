@@ -1,6 +1,7 @@
 """Which verbs make a run, which go on with it, and how it ends: with the whole API, on hosts in memory."""
 
 import errno
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,10 +13,12 @@ import pytest
 
 import tfprov
 from tests.support.clock import ManualClock
+from tests.support.event_files import event
 from tests.support.memory_cluster import make_context
 from tests.support.reporters import RecordingReporter
 from tests.support.user_directory import enter
 from tfprov.errors import DeadlineExceeded, HostError, Locked, TaskFailed, TfprovError
+from tfprov.formats.tfrecord import write_record
 from tfprov.history.json_lines import Appender
 from tfprov.history.reader import RunHistory, RunRecord
 from tfprov.history.session import recording
@@ -24,6 +27,7 @@ from tfprov.hosts.machine import Machine
 from tfprov.hosts.memory import MemoryHosts
 from tfprov.model.state import Observed, State
 from tfprov.playbook import verbs
+from tfprov.playbook.gathering import gather_newest
 from tfprov.playbook.supervise import SupervisedRun, supervise
 
 INVENTORY = """\
@@ -255,6 +259,15 @@ def test_a_run_beyond_its_deadline_is_gathered_taken_down_and_told_of(hosts: Mem
     assert sent.read_text() == "failed deadline\n"
 
 
+def test_a_run_that_is_gone_on_with_has_what_is_left_of_its_time(hosts: MemoryHosts, directory: Path) -> None:
+    (directory / "inventory.yml").write_text(INVENTORY.replace("checkpoints: none", "checkpoints: none, deadline: 1h"))
+    clock = ManualClock()
+    clock.sleep(100)
+    with tfprov.Cluster.load("inventory.yml", factory=hosts) as cluster:
+        context = replace(cluster.prepare(), clock=clock)
+        assert verbs.with_deadline(context, 600).deadline == clock.now() + 3000
+
+
 def test_the_end_of_a_run_that_a_full_disk_keeps_from_being_recorded_is_notified(
     hosts: MemoryHosts, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,6 +302,21 @@ def test_checkpoints_are_gathered_while_the_training_goes_on(hosts: MemoryHosts,
     with loaded as cluster, pytest.raises(DeadlineExceeded):
         verbs.run(replace(cluster.prepare(), clock=clock), partial=False, discard=False)
     assert seen == [["model.ckpt-5.index"], ["model.ckpt-25.index", "model.ckpt-5.index"]]
+
+
+def test_a_gather_says_what_the_chief_has_trained_since_it_saved(hosts: MemoryHosts, directory: Path) -> None:
+    (directory / "inventory.yml").write_text(INVENTORY.replace("checkpoints: none", "checkpoints: {every: 10m}"))
+    with tfprov.Cluster.load("inventory.yml", factory=hosts, verify=lambda _prefixes: {}) as cluster:
+        cluster.up()
+        for extension in ("data-00000-of-00001", "index", "meta"):
+            hosts["h2"].saves("worker/0", f"model.ckpt-16.{extension}", b"bytes")
+        content = io.BytesIO()
+        for step in (1, 40):
+            write_record(content, event(float(step), step, {"loss": 0.5}))
+        hosts["h2"].saves("worker/0", "events.out.tfevents.1", content.getvalue())
+        report = RecordingReporter()
+        gather_newest(replace(cluster.prepare(), report=report))
+    assert "worker/0 is at step 40 and has saved nothing since model.ckpt-16" in report.notes
 
 
 def test_a_webhook_of_the_inventory_is_neither_recorded_nor_printed(hosts: MemoryHosts, directory: Path) -> None:

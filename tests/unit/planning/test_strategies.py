@@ -419,6 +419,21 @@ def test_workers_that_only_serve_the_chief_are_stopped_after_it(strategy: str, w
         assert {stops["worker/0"].id, stops["chief/0"].id} <= set(stops["ps/0"].needs)
 
 
+def test_a_start_waits_for_the_stop_that_frees_its_address() -> None:
+    """Two hosts of an inventory may be one machine, on which the port is taken until then."""
+    text = """
+all: {vars: {tfprov: {cluster: lab, command: [python], address: 10.0.0.2}}}
+ps: {hosts: {a: PS}}
+worker: {hosts: {a: WORKER}}
+"""
+    more = ", b: {tfprov: {port: 3000}}"
+    hosts: Runtimes = {}
+    run_up(make_context(text.replace("PS", "").replace("WORKER", more), (), hosts))
+    changed = make_context(text.replace("PS", more.replace("b", "c")).replace("WORKER", ""), (), hosts)
+    starts = [action for action in plan(changed, observe(changed)).actions if action.kind == ActionKind.START]
+    assert [one.subject for one in starts if "stop worker/1 on b" in one.needs] == ["ps/1"]
+
+
 def test_a_spec_that_others_wrote_names_no_strategy() -> None:
     seen = Observed("worker/0", "h1", State.RUNNING, {})
     labels: list[object] = [None, [], "in_graph", {"strategy": ["in_graph"]}, {"strategy": None}]

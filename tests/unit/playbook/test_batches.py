@@ -288,6 +288,22 @@ def test_a_host_that_answers_again_before_its_batch_is_there_for_the_plays_to_th
     assert plays.running() == []
 
 
+def test_an_error_that_is_about_no_host_stops_the_play_however_many_may_fail(tmp_path: Path) -> None:
+    class Odd(MemoryRuntime):
+        """The disk of the controller is full when it starts its first task."""
+
+        def start(self, *arguments: object) -> None:
+            if not self.calls:
+                self.calls.append("start")
+                raise TfprovError("this machine's disk is full", "make room")
+            super().start(*arguments)  # type: ignore[arg-type]
+
+    plays = MemoryPlays(tmp_path, INVENTORY, [Odd("h3")])
+    error = fails(plays, "- {hosts: worker, serial: 2, max_fail_percentage: 100, tasks: [start]}")
+    assert str(error) == "this machine's disk is full; make room"
+    assert not plays.hosts["h4"].calls
+
+
 def test_ctrl_c_stops_all_batches(plays: MemoryPlays) -> None:
     with pytest.raises(KeyboardInterrupt):
         plays.play("- {hosts: worker, serial: 1, max_fail_percentage: 100, tasks: [command: interrupt]}")

@@ -83,10 +83,11 @@ class RemoteFiles:
 
     def __init__(self, training: RemoteTraining) -> None:
         self.host, self._remote, self._manifest = training.remote.url, training.remote, training.manifest
+        self._files = training.manifest.files  # once: a manifest collects them from its checkpoints
 
     def files(self, _task: str) -> Mapping[str, File]:
         """See Runtime."""
-        return {name: File(file.size, file.modified) for name, file in self._manifest.files.items()}
+        return {name: File(file.size, file.modified) for name, file in self._files.items()}
 
     read_and_list = read_then_list
 
@@ -99,11 +100,10 @@ class RemoteFiles:
 
     def open(self, _task: str, name: str) -> BinaryIO:
         """See Runtime. The stream ends with HostError if the content is not what was mirrored."""
-        newest = self._manifest.newest()
-        if name == STATE and newest is not None:
+        if name == STATE and (newest := self._manifest.newest()) is not None:
             prefixes = [one.prefix for one in self._manifest.in_folder()]
             return io.BytesIO(checkpoint_state(newest.prefix, prefixes).encode())
-        file = self._manifest.files.get(name)
+        file = self._files.get(name)
         if file is None:
             raise HostError(self.host, f"{name} is not there")
         return cast(BinaryIO, io.BufferedReader(_Checked(self, self._remote, name, file)))

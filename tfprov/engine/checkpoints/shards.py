@@ -104,7 +104,8 @@ def survey(context: Context, chief: Observed, observation: Callable[[], Observat
     state, files = runtime.read_and_list(chief.task, STATE)
     named, place = _named(state or b""), CheckpointDir(runtime, chief, files)
     whole = [WholeCheckpoint(one, place, place) for one in checkpoints(place.files) if one.whole]
-    lacking = [prefix for prefix in named if all(one.checkpoint.prefix != prefix for one in whole)]
+    there = {one.checkpoint.prefix for one in whole}
+    lacking = [prefix for prefix in named if prefix not in there]
     if not lacking:
         return Survey(place, named, tuple(whole))
     now = observation()

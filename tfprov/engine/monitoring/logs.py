@@ -119,6 +119,7 @@ def log_lines(  # noqa: PLR0913  what is read, and what ends it
     """
     lines: queue.Queue[tuple[str, str | None]] = queue.Queue(maxsize=_AT_ONCE)
     stop = stop or threading.Event()
+    is_over = threading.Event()
     lost: set[str] = set()
 
     def read(observed: Observed) -> None:
@@ -126,6 +127,8 @@ def log_lines(  # noqa: PLR0913  what is read, and what ends it
             with suppress(BrokenPipeError):  # the output was closed: `tfprov logs -f | head`
                 for line in _lines(context, observed, (tail, times), lost, stop):
                     lines.put((observed.task, line))
+                    if is_over.is_set():
+                        return
         finally:
             lines.put((observed.task, None))
 
@@ -142,6 +145,10 @@ def log_lines(  # noqa: PLR0913  what is read, and what ends it
                 left -= 1
     finally:
         stop.set()
+        is_over.set()
+        with suppress(queue.Empty):  # room for the threads that wait for it
+            while left:
+                lines.get_nowait()
 
 
 def _lines(

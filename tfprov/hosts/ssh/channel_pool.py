@@ -38,6 +38,7 @@ class ExtraConnections(Generic[ConnectionT]):
 
     def __init__(self, connect: Callable[[], ConnectionT]) -> None:
         self._connect = connect
+        self._opening = threading.Lock()  # held while the host is waited for; `close` needs the other one alone
         self._lock = threading.Lock()
         self._connections: list[ConnectionT] = []
         self._refused = False
@@ -53,9 +54,10 @@ class ExtraConnections(Generic[ConnectionT]):
 
         Opens another connection only if `may_connect`.
         """
-        with self._lock:
-            self._connections = [connection for connection in self._connections if connection.alive]
-            for connection in self._connections:
+        with self._opening:
+            with self._lock:
+                connections = self._connections = [one for one in self._connections if one.alive]
+            for connection in connections:
                 if (session := _try_session(connection)) is not None:
                     return session
             if not may_connect or self._refused or self._closed:
@@ -72,8 +74,12 @@ class ExtraConnections(Generic[ConnectionT]):
             self._refused = True
             connection.close()
             return None
-        self._connections.append(connection)
-        return session
+        with self._lock:
+            if not self._closed:
+                self._connections.append(connection)
+                return session
+        connection.close()
+        return None
 
     def close(self) -> None:
         """Close all connections and refuse further ones."""

@@ -82,6 +82,7 @@ class SSHHost:
 
     def __init__(self, target: SSHTarget) -> None:
         self.target = target
+        self._connecting = threading.Lock()  # held while a host is waited for; `close` needs the other one alone
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         self._pending: Future[Connection] | None = None
@@ -105,18 +106,26 @@ class SSHHost:
 
     def open(self) -> Connection:
         """Return the connection, connecting if there is none. Raises Unreachable."""
-        with self._lock:
-            if self._closed:
-                raise HostError(self.host, "the connection was closed")
-            if self._connection is None or not self._connection.alive:
-                if self._connection is not None:
-                    self._connection.close()
-                pending, self._pending = self._pending, None
-                self._connection = pending.result() if pending else Connection(self.target, self._release_idle)
-            return self._connection
+        with self._connecting:
+            with self._lock:
+                is_closed, connection, pending = self._closed, self._connection, self._pending
+                if is_closed:
+                    raise HostError(self.host, "the connection was closed")
+                if connection is not None and connection.alive:
+                    return connection
+                self._pending = None
+            if connection is not None:
+                connection.close()
+            connection = pending.result() if pending else Connection(self.target, self._release_idle)
+            with self._lock:
+                if not self._closed:
+                    self._connection = connection
+                    return connection
+            connection.close()
+            raise HostError(self.host, "the connection was closed")
 
     def close(self) -> None:
-        """Close the connection with all its channels. Idempotent."""
+        """Close the connection with all its channels; one that is being opened is closed then. Idempotent."""
         with self._lock:
             self._closed = True
             connection, self._connection = self._connection, None
@@ -147,8 +156,7 @@ class SSHHost:
         `command_timeout`; math.inf for none), which does not end the command on the host, and ConnectionLost.
         """
         limit = self.target.command_timeout if timeout is None else timeout
-        command = printable(shlex.join(argv))
-        with traced(self.host, f"ssh: {command}"), self.stream(argv, sudo=sudo) as stream:
+        with traced(self.host, f"ssh: {printable(shlex.join(argv))}"), self.stream(argv, sudo=sudo) as stream:
             completed = RunningCommand(stream, input).wait(limit)
         sudo_errors = [line for line in completed.stderr.splitlines() if line.startswith(b"sudo: ")]
         if sudo and completed.code == 1 and sudo_errors:

@@ -11,6 +11,7 @@ import paramiko
 
 from tfprov.errors import HostError
 from tfprov.hosts.ssh.errors import ForwardingForbidden, channel_errors
+from tfprov.hosts.ssh.receive_buffer import bounded
 from tfprov.hosts.ssh.stream import Carrier, Stream
 
 Serve = Callable[[Stream], None]
@@ -84,7 +85,7 @@ class RemoteForwards:
 
     def _incoming(self, channel: Any, origin: tuple[str, int], server: tuple[str, int]) -> None:
         """Accept a connection. Called in paramiko's thread, which must not block."""
-        threading.Thread(target=self._dispatch, args=(channel, origin[0], server[1]), daemon=True).start()
+        threading.Thread(target=self._dispatch, args=(bounded(channel), origin[0], server[1]), daemon=True).start()
 
     def _dispatch(self, channel: Any, origin: str, port: int) -> None:
         with self._lock:

@@ -4,7 +4,8 @@ import os
 import shlex
 import threading
 from collections.abc import Iterator, Sequence
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, Queue
 from typing import Any
 
 from tfprov.hosts.docker.exec import forward_output
@@ -13,6 +14,8 @@ from tfprov.hosts.ssh.host import SSHHost
 from tfprov.hosts.terminal import ExecMode, attach, window_size
 
 _READ = 64 * 1024
+WAITING = 32
+"""Pieces of output that wait to be written. Beyond them the host waits, as it does behind ssh."""
 
 
 class ShellSession:
@@ -38,21 +41,28 @@ class ShellSession:
 
     def output(self) -> Iterator[tuple[int, bytes]]:
         """See RemoteProgram."""
-        pieces: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
+        pieces: Queue[tuple[int, bytes]] = Queue(WAITING)
+        is_over = threading.Event()
         for descriptor, receive in ((1, self._channel.recv), (2, self._channel.recv_stderr)):
-            threading.Thread(target=_read, args=(descriptor, receive, pieces), daemon=True).start()
+            threading.Thread(target=_read, args=(descriptor, receive, pieces, is_over), daemon=True).start()
         ended = 0
-        while ended < 2:
-            descriptor, data = pieces.get()
-            if data:
-                yield descriptor, data
-            else:
-                ended += 1
+        try:
+            while ended < 2:
+                descriptor, data = pieces.get()
+                if data:
+                    yield descriptor, data
+                else:
+                    ended += 1
+        finally:
+            is_over.set()
+            with suppress(Empty):  # room for threads that wait for it
+                while True:
+                    pieces.get_nowait()
 
 
-def _read(descriptor: int, receive: Any, pieces: "SimpleQueue[tuple[int, bytes]]") -> None:
+def _read(descriptor: int, receive: Any, pieces: "Queue[tuple[int, bytes]]", is_over: threading.Event) -> None:
     try:
-        while data := receive(_READ):
+        while not is_over.is_set() and (data := receive(_READ)):
             pieces.put((descriptor, data))
     except OSError:  # the connection ended: the exit code says so
         pass

@@ -47,9 +47,7 @@ def take_over(
     Return it, and the listing of the directory. Raises Refused if the directory belongs to something else, and RemoteError.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    sizes = remote.files()
-    newest = read_newest(remote)
-    manifest = _own(remote, newest, sizes, owner)
+    manifest = inspect(remote, owner)
     local = scan(directory)
     _check_origin(remote, manifest, directory, local)
     restored = _restore(remote, manifest, directory, local, noted)
@@ -62,8 +60,12 @@ def take_over(
 
 
 def inspect(remote: RemoteDir, owner: Owner) -> Manifest:
-    """Return what a remote directory holds. Raises Refused if it belongs to something else, and RemoteError."""
-    return _own(remote, read_newest(remote), remote.files(), owner)
+    """Return what a remote directory holds. Raises Refused if it belongs to something else, and RemoteError.
+
+    Files are listed after the manifest is read: those that it names are there by then, whatever its writer does meanwhile.
+    """
+    newest = read_newest(remote)
+    return _own(remote, newest, remote.files(), owner)
 
 
 def _own(remote: RemoteDir, newest: Manifest | None, sizes: Mapping[str, int], owner: Owner) -> Manifest:

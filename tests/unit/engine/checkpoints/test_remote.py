@@ -1,5 +1,6 @@
 """A remote checkpoint directory, as the controller reads it: runs, forecasts, `--resume`, and `gather` without a host."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +10,12 @@ import pytest
 from tests.support.remote_dirs import URL, FaultyFileSystem, remote_dir, save
 from tests.support.split_training import INVENTORY, SplitTraining
 from tfprov.engine.checkpoints.forecast import forecast
+from tfprov.engine.checkpoints.remote import RemoteFiles, RemoteTraining
 from tfprov.engine.checkpoints.resume import resuming
 from tfprov.engine.execute import current_run
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, Usage
+from tfprov.filesystems.generations import Manifest, RemoteCheckpoint, RemoteFile
 from tfprov.filesystems.remote_dir import RemoteDir
 from tfprov.formats.checkpoint import parse_state
 from tfprov.model.state import State
@@ -150,6 +153,16 @@ def test_gather_goes_to_the_host_if_it_cannot_be_read_from_here(tmp_path: Path, 
     split = RemoteSplit(tmp_path, far, FaultyFileSystem(cut_at=0))
     assert gather_mirrored(split.context) is None
     assert "gathering from worker/0 instead" in split.report.notes[-1]
+
+
+def test_the_files_of_ten_thousand_checkpoints_are_collected_once(far: Path) -> None:
+    files = [f"ckpt-{step}.index" for step in range(10_000)]
+    mirrored = [RemoteCheckpoint(name[:-6], {name: RemoteFile(name, 0, "")}) for name in files]
+    there = RemoteFiles(RemoteTraining(remote_dir(far), Manifest(1, "w", "split", "run-7", tuple(mirrored))))
+    begin = time.process_time()
+    for name in files[:400]:
+        there.open("worker/0", name).close()
+    assert time.process_time() - begin < 1, "all of them for each took 6 s"
 
 
 def test_down_gathers_what_is_not_mirrored(tmp_path: Path, far: Path) -> None:

@@ -2,8 +2,9 @@
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -410,6 +411,26 @@ def test_a_log_that_nobody_reads_any_more_ends_nothing() -> None:
     context = replace(context, runtimes={**memory_lab.hosts, "h2": interrupted})
     containers = [c for c in observe(context).containers() if c.task == "worker/0"]
     assert list(log_lines(context, containers, tail=None)) == []
+
+
+def test_logs_that_are_not_read_to_their_end_leave_no_thread() -> None:
+    class Endless(MemoryRuntime):
+        def logs(
+            self, task: str, *, tail: int | None = None, follow: bool = False, times: LogTimes | None = None
+        ) -> Iterator[str]:
+            while True:
+                read.append(task)
+                yield "a line"
+
+    memory_lab, before = MemoryLab(), threading.active_count()
+    read: list[str] = []
+    containers = [c for c in observe(memory_lab.context).containers() if c.host == "h2"]
+    context = replace(memory_lab.context, runtimes={"h2": Endless("h2")})
+    lines = cast("Generator[tuple[str, str]]", log_lines(context, containers, tail=None))
+    next(lines)
+    until(lambda: len(read) > 10_000, "the threads wait for room")
+    lines.close()
+    until(lambda: threading.active_count() <= before, "they have ended", seconds=30)
 
 
 def test_a_chief_that_has_ended_is_heard_to_its_end() -> None:

@@ -3,13 +3,16 @@
 import random
 import threading
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from paramiko.buffered_pipe import BufferedPipe, PipeTimeout
+from paramiko.ssh_exception import SSHException
 
 from tests.support.waiting import LONG
-from tfprov.hosts.ssh.receive_buffer import ReceiveBuffer
+from tfprov.hosts.ssh.receive_buffer import WINDOW, ReceiveBuffer, bounded, receiving
 
 
 def test_it_returns_what_paramikos_buffer_does() -> None:
@@ -53,6 +56,40 @@ def test_a_read_waits_for_data_and_ends_with_the_channel() -> None:
     assert buffer.read(1, 0.0) == b""
 
 
+def test_a_packet_without_content_is_not_the_end() -> None:
+    buffer, polled = ReceiveBuffer(), threading.Event()
+    buffer.set_event(polled)
+    buffer.feed(b"")
+    assert not polled.is_set()
+    with pytest.raises(PipeTimeout):
+        buffer.read(10, 0.0)
+
+
+def test_a_host_that_ignores_the_window_fills_no_memory() -> None:
+    buffer, polled = ReceiveBuffer(limit=1000), threading.Event()
+    for _ in range(10):
+        buffer.feed(bytes(100))
+    assert buffer.read(500, 0.0) == bytes(500)
+    buffer.set_event(polled)
+    for _ in range(1000):
+        buffer.feed(bytes(100))
+        assert len(buffer) <= 1000
+    assert buffer.read_ready()
+    assert polled.is_set()
+    with pytest.raises(SSHException, match="more than its window allows"):
+        buffer.read(500, 0.0)
+
+
+@pytest.mark.parametrize("make", [bounded, receiving])
+def test_both_streams_of_a_channel_are_bounded(make: Callable[[Any], Any]) -> None:
+    channel = make(SimpleNamespace())
+    for buffer in (channel.in_buffer, channel.in_stderr_buffer):
+        for _ in range(80):
+            buffer.feed(PACKET_OF_A_FLOOD)
+        assert len(buffer) <= 2 * WINDOW
+
+
+PACKET_OF_A_FLOOD = bytes(128 * 1024)
 PACKET = bytes(32 * 1024)
 LARGE = 256 * 1024
 

@@ -284,6 +284,23 @@ def test_a_task_whose_directory_was_taken_over_stops_mirroring(tmp_path: Path) -
     assert [one.step for one in called_whole(far)] == [100, 150]
 
 
+def test_what_the_task_before_mirrors_during_the_takeover_is_restored(tmp_path: Path) -> None:
+    """Its host was cut off from tfprov alone: it saves between two requests of the task that takes over."""
+    far, fs = tmp_path / "far", FaultyFileSystem()
+    old = begun(tmp_path / "old", remote_dir(far))
+    save(tmp_path / "old", 100)
+    old.sync()
+    save(tmp_path / "old", 200)
+
+    def after_the_first_request() -> None:
+        if fs.steps == 2:
+            old.sync()
+
+    fs.seen = after_the_first_request
+    _, listing = take_over(remote_dir(far, fs), tmp_path / "new", OWNER, lambda _line: None)
+    assert [one.step for one in listing.checkpoints] == [200]
+
+
 def test_two_tasks_that_start_at_once_leave_one_writer(tmp_path: Path) -> None:
     far = tmp_path / "far"
     mirrors = [begun(tmp_path / "a", remote_dir(far)), begun(tmp_path / "b", remote_dir(far))]

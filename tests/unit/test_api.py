@@ -131,6 +131,27 @@ def test_verbs_that_start_nothing_do_without_the_code(
         assert later.up().changed
 
 
+@pytest.mark.parametrize("gathers", [True, False])
+def test_a_directory_of_inventories_may_hold_what_was_gathered(
+    hosts: MemoryHosts, directory: Path, *, gathers: bool
+) -> None:
+    (directory / "lab").mkdir()
+    (directory / "lab" / "hosts.yml").write_text(INVENTORY.replace("code: code", "code: ../code"))
+    with tfprov.Cluster.load("lab", factory=hosts, verify=three_tensors) as cluster:
+        cluster.up()
+        if gathers:
+            save_checkpoint(hosts, 500)
+            cluster.gather()
+            (directory / "lab" / "out" / "linear" / "notes.yml").write_text("a: 1\n")
+        cluster.down()
+    kept = {path.name for path in (directory / "lab" / "out" / "linear").iterdir()}
+    assert kept >= ({"manifest.json", "logs"} if gathers else {"logs"})
+    warnings: list[object] = []
+    with tfprov.Cluster.load("lab", factory=hosts, on_warning=warnings.append) as cluster:
+        assert set(cluster.tasks) == {"ps/0", "worker/0", "worker/1"}
+    assert warnings == []
+
+
 def test_a_failed_chief_is_an_error_with_its_exit_code(cluster: tfprov.Cluster, hosts: MemoryHosts) -> None:
     cluster.up()
     hosts["h2"].exits("worker/0", 5)

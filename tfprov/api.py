@@ -32,16 +32,7 @@ from tfprov.hosts.terminal import NO_INPUT, ExecMode
 from tfprov.paths import INVENTORY
 from tfprov.planning.plan_text import summary
 from tfprov.playbook import verbs
-from tfprov.results import (
-    DownResult,
-    GatherResult,
-    LogStream,
-    PlanResult,
-    Rendering,
-    RunResult,
-    UpResult,
-    WebServer,
-)
+from tfprov.results import DownResult, GatherResult, LogStream, PlanResult, Rendering, RunResult, UpResult, WebServer
 
 if TYPE_CHECKING:
     from tfprov.engine.checks.check import CheckReport
@@ -108,17 +99,17 @@ class Cluster:
     @property
     def title(self) -> str:
         """Return the cluster in one line: `linear: 1 ps, 2 workers on 1 host`."""
-        return summary(self.prepare().cluster)
+        return summary(self.prepare(starts=False).cluster)
 
     @property
     def chief(self) -> str:
         """Return the name of the task that leads the training, such as `chief/0` or `worker/0`."""
-        return self.prepare().cluster.chief.name
+        return self.prepare(starts=False).cluster.chief.name
 
     @property
     def tasks(self) -> tuple[str, ...]:
         """Return the names of all tasks."""
-        return tuple(wanted.task.name for wanted in self.prepare().wanted)
+        return tuple(wanted.task.name for wanted in self.prepare(starts=False).wanted)
 
     def __enter__(self) -> "Cluster":
         return self
@@ -135,11 +126,17 @@ class Cluster:
     def _context(self, *, resume: bool = False, connect: bool = False) -> Context:
         return replace(self.prepare(connect=connect), resume=resume)
 
-    def prepare(self, *, connect: bool | None = False) -> Context:
-        """Pack the code and find the way to each host; verbs call it. `connect` begins to connect to all: see Options."""
-        if self._assembled is None:
-            context = assemble(self.definition, self._report, replace(self._options, connect=connect), self._factory)
-            self._assembled = replace(context, verify=self._verify)
+    def prepare(self, *, connect: bool | None = False, starts: bool = True) -> Context:
+        """Pack the code and find the way to each host; verbs call it. `connect` begins to connect to all: see Options.
+
+        A verb that `starts` no task does without code, data or a Python that is not there any more.
+        """
+        if self._assembled is None or (starts and not self._assembled.is_whole):
+            self.close()
+            options = replace(self._options, connect=connect, starts=starts)
+            self._assembled = replace(
+                assemble(self.definition, self._report, options, self._factory), verify=self._verify
+            )
         return self._assembled
 
     def plan(self, *, resume: bool = False) -> PlanResult:
@@ -165,7 +162,7 @@ class Cluster:
 
         A task whose checkpoint could not be gathered is stopped but kept, and so is one on an unreachable host: both raise.
         """
-        return verbs.down(replace(self._context(connect=True), tolerant=True), discard=discard)
+        return verbs.down(replace(self.prepare(connect=True, starts=False), tolerant=True), discard=discard)
 
     def play(
         self,
@@ -191,23 +188,23 @@ class Cluster:
 
         Raises TaskFailed with the chief's exit code if it fails, and if the time is over.
         """
-        return verbs.wait(self.prepare(), condition, timeout)
+        return verbs.wait(self.prepare(starts=False), condition, timeout)
 
     def status(self) -> "Status":
         """Return every task's state and speed, and the chief's progress; unreachable hosts are in the result."""
-        return verbs.status(self.prepare(connect=True))
+        return verbs.status(self.prepare(connect=True, starts=False))
 
     def overview(self) -> "Overview":
         """Return `status`, what each task uses, and the chief's last line."""
-        return verbs.overview(self.prepare(connect=True), self.title)
+        return verbs.overview(self.prepare(connect=True, starts=False), self.title)
 
     def overviews(self) -> AbstractContextManager[Callable[[], "Overview"]]:
         """Return a context manager with a function that returns an overview at each call, as `status --watch` shows it."""
-        return verbs.overviews(self.prepare(connect=True), self.title)
+        return verbs.overviews(self.prepare(connect=True, starts=False), self.title)
 
     def placement(self) -> "Placement":
         """Return which task holds which variable. Raises TaskFailed until the chief's model is ready."""
-        return verbs.placement(self.prepare())
+        return verbs.placement(self.prepare(starts=False))
 
     def logs(
         self,
@@ -225,7 +222,7 @@ class Cluster:
         """
         from tfprov.engine.monitoring.logs import LogOptions, read_logs  # noqa: PLC0415
 
-        return read_logs(self.prepare(), tasks, LogOptions(follow, tail, times, unfinished))
+        return read_logs(self.prepare(starts=False), tasks, LogOptions(follow, tail, times, unfinished))
 
     def execute(
         self, task: str, argv: Sequence[str], mode: ExecMode = NO_INPUT, before: Callable[[], None] = lambda: None
@@ -234,17 +231,17 @@ class Cluster:
 
         `mode` passes on the standard input, and this process's terminal. `before` is called before it starts.
         """
-        runtime, _ = locate(self.prepare(), task)
+        runtime, _ = locate(self.prepare(starts=False), task)
         before()
         return runtime.execute(task, argv, mode)
 
     def copy_from(self, task: str, path: str, to: str | Path) -> Path:
         """Copy a file or directory of a task to this machine, whole or not at all; return where it is."""
-        return copy_from(locate(self.prepare(), task)[0], task, path, Path(to))
+        return copy_from(locate(self.prepare(starts=False), task)[0], task, path, Path(to))
 
     def copy_to(self, source: str | Path, task: str, path: str) -> str:
         """Copy a file or directory of this machine into a task, whole or not at all; return where it is there."""
-        return copy_to(locate(self.prepare(), task)[0], Path(source), task, path)
+        return copy_to(locate(self.prepare(starts=False), task)[0], Path(source), task, path)
 
     def gather(self, path: str | None = None) -> GatherResult:
         """Copy the chief's new checkpoints and event files, whole and verified; a second call copies nothing.
@@ -252,7 +249,7 @@ class Cluster:
         A remote `checkpoints.dir` is read without a host.
         `path` copies this file or directory of the chief instead, as it is: relative to its working directory, or absolute.
         """
-        return verbs.gather(self.prepare(connect=None), path)
+        return verbs.gather(self.prepare(connect=None, starts=False), path)
 
     def tensorboard(self, port: int | None = None) -> AbstractContextManager[WebServer]:
         """Yield the cluster's TensorBoard once it answers; for one on another host, `port` of this machine leads to it."""
@@ -269,7 +266,7 @@ class Cluster:
     def _web(self, job: str, port: int | None) -> AbstractContextManager[WebServer]:
         from tfprov.engine.monitoring.web_tunnel import open_web_server  # noqa: PLC0415
 
-        return open_web_server(self.prepare(), job, port)
+        return open_web_server(self.prepare(starts=False), job, port)
 
     def check(self, *, deliver: bool = False, trust: "Ask | None" = None, all_pairs: bool = False) -> "CheckReport":
         """Check whether every host can run its tasks. `deliver` first delivers missing images, to try addresses with.

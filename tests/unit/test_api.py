@@ -112,6 +112,46 @@ def test_the_verbs_of_a_training(cluster: tfprov.Cluster, hosts: MemoryHosts, di
     assert (directory / "out" / "linear" / "model.ckpt-500.index").read_bytes() == b"bytes"
 
 
+def test_verbs_that_start_nothing_do_without_the_code(
+    cluster: tfprov.Cluster, hosts: MemoryHosts, directory: Path
+) -> None:
+    cluster.up()
+    save_checkpoint(hosts, 500)
+    (directory / "code").rename(directory / "moved")
+    extra = {"tfprov": {"data": {"path": "gone"}, "python": "/nowhere/python"}}
+    with tfprov.Cluster.load("inventory.yml", extra=extra, factory=hosts, verify=three_tensors) as later:
+        assert {row["state"] for row in later.status().to_dict()["tasks"]} == {"running"}
+        assert later.gather().newest is not None
+        with pytest.raises(tfprov.InvalidInput, match="code does not exist"):
+            later.up()
+        assert len(later.down().removed) == 3
+    with tfprov.Cluster.load("inventory.yml", factory=hosts, verify=three_tensors) as later:
+        later.status()
+        (directory / "moved").rename(directory / "code")
+        assert later.up().changed
+
+
+@pytest.mark.parametrize("gathers", [True, False])
+def test_a_directory_of_inventories_may_hold_what_was_gathered(
+    hosts: MemoryHosts, directory: Path, *, gathers: bool
+) -> None:
+    (directory / "lab").mkdir()
+    (directory / "lab" / "hosts.yml").write_text(INVENTORY.replace("code: code", "code: ../code"))
+    with tfprov.Cluster.load("lab", factory=hosts, verify=three_tensors) as cluster:
+        cluster.up()
+        if gathers:
+            save_checkpoint(hosts, 500)
+            cluster.gather()
+            (directory / "lab" / "out" / "linear" / "notes.yml").write_text("a: 1\n")
+        cluster.down()
+    kept = {path.name for path in (directory / "lab" / "out" / "linear").iterdir()}
+    assert kept >= ({"manifest.json", "logs"} if gathers else {"logs"})
+    warnings: list[object] = []
+    with tfprov.Cluster.load("lab", factory=hosts, on_warning=warnings.append) as cluster:
+        assert set(cluster.tasks) == {"ps/0", "worker/0", "worker/1"}
+    assert warnings == []
+
+
 def test_a_failed_chief_is_an_error_with_its_exit_code(cluster: tfprov.Cluster, hosts: MemoryHosts) -> None:
     cluster.up()
     hosts["h2"].exits("worker/0", 5)

@@ -156,13 +156,18 @@ def inventory_of(options: dict[str, Any]) -> "Inventory":
 
 
 def cluster_of(
-    options: dict[str, Any], on_event: "OnEvent | None" = None, *, connect: bool | None = False, as_json: bool = False
+    options: dict[str, Any],
+    on_event: "OnEvent | None" = None,
+    *,
+    connect: bool | None = False,
+    as_json: bool = False,
+    starts: bool = True,
 ) -> "Cluster":
     """Return the cluster of the options, ready for its verbs.
 
     `connect` opens the connections to all hosts at once, for a verb that uses every host; None is for gathers, see
     tfprov.engine.assemble.Options. Plans are folded for people, and
-    whole with `-v` and `as_json`.
+    whole with `-v` and `as_json`. A verb that `starts` no task needs neither code nor data here.
     """
     from tfprov.api import Cluster  # noqa: PLC0415  commands that only read an inventory need none of it
 
@@ -179,7 +184,7 @@ def cluster_of(
         on_warning=warn,
     )
     click.get_current_context().call_on_close(cluster.close)
-    cluster.prepare(connect=connect)
+    cluster.prepare(connect=connect, starts=starts)
     gc.freeze()
     gc.enable()
     return cluster

@@ -63,7 +63,7 @@ def run_command(detach: bool, as_json: bool, partial: bool, discard: bool, resum
 def down_command(as_json: bool, discard: bool, **options: Any) -> None:
     """What holds a checkpoint that could not be gathered is stopped, but kept; so is what cannot be reached."""
     with JsonEvents() if as_json else Printer() as printer:
-        cluster = cluster_of(options, printer.handle, connect=True)
+        cluster = cluster_of(options, printer.handle, connect=True, starts=False)
         printer.align(cluster.tasks)
         printer.result(cluster.down(discard=discard))
 
@@ -79,7 +79,7 @@ def gather_command(as_json: bool, path: str | None, **options: Any) -> None:
     directory; in a container it may be anywhere.
     """
     with JsonEvents() if as_json else Printer() as printer:
-        printer.result(cluster_of(options, printer.handle, connect=None).gather(path))
+        printer.result(cluster_of(options, printer.handle, connect=None, starts=False).gather(path))
 
 
 @click.command("play")

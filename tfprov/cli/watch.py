@@ -37,7 +37,7 @@ def wait_command(condition: Literal["done", "serving"], timeout: float | None, a
     with JsonEvents() if as_json else Printer() as printer:
         if timeout is not None and timeout != timeout:  # noqa: PLR0124  nan is no number of seconds
             raise click.UsageError("`--timeout nan` is not a number of seconds")
-        cluster = cluster_of(options, printer.handle)
+        cluster = cluster_of(options, printer.handle, starts=False)
         with exit_code_of_training():
             chief = cluster.wait(condition, timeout)
         if condition == "done":
@@ -86,7 +86,7 @@ def logs_command(  # noqa: PLR0913  an argument for every option
         else:
             wanted = times if timestamps or as_json or times.is_bounded else None
             is_live = isinstance(printer, Printer) and printer.live
-            logs = cluster_of(options, printer.handle).logs(
+            logs = cluster_of(options, printer.handle, starts=False).logs(
                 *tasks, follow=follow, tail=tail, times=wanted, unfinished=is_live
             )
         printer.align(logs.tasks)
@@ -124,7 +124,7 @@ def tensorboard_command(port: int | None, **options: Any) -> None:
     The inventory has it as the role `tensorboard`, which `up` starts beside the chief's files.
     """
     with Printer() as printer:
-        _show(cluster_of(options, printer.handle).tensorboard(port), printer, "the TensorBoard")
+        _show(cluster_of(options, printer.handle, starts=False).tensorboard(port), printer, "the TensorBoard")
 
 
 @click.command("serving")
@@ -137,7 +137,7 @@ def serving_command(port: int | None, **options: Any) -> None:
     address in the header `Authorization: Bearer TOKEN`.
     """
     with Printer() as printer:
-        _show(cluster_of(options, printer.handle).serving(port), printer, "the model server")
+        _show(cluster_of(options, printer.handle, starts=False).serving(port), printer, "the model server")
 
 
 @click.command("notebook")
@@ -149,7 +149,7 @@ def notebook_command(port: int | None, **options: Any) -> None:
     The inventory has it as the role `notebook`, which `up` starts beside the chief's files. The address has its token.
     """
     with Printer() as printer:
-        _show(cluster_of(options, printer.handle).notebook(port), printer, "the notebook")
+        _show(cluster_of(options, printer.handle, starts=False).notebook(port), printer, "the notebook")
 
 
 @click.command("status")
@@ -170,7 +170,7 @@ def status_command(watches: bool, places: bool, as_json: bool, **options: Any) -
     if watches and not sys.stdout.isatty():
         raise Usage("`--watch` needs a terminal, and this has none", "use `status --json`")
     with Printer() as printer:
-        cluster = cluster_of(options, None if as_json else printer.handle, connect=True)
+        cluster = cluster_of(options, None if as_json else printer.handle, connect=True, starts=False)
         if places:
             placement = cluster.placement()
             _print(printer, _json_lines(placement) if as_json else _placement_lines(placement))

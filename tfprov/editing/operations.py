@@ -3,7 +3,8 @@
 import difflib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping as AbstractMapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tfprov.editing import host_edits
@@ -22,7 +23,7 @@ from tfprov.editing.scalar_emitter import NewValue, parse_value
 from tfprov.errors import InvalidInput, Position, Problem, Usage, printable
 from tfprov.inventory.host_names import NameKind, RangeError, check_name, expand, split_port
 from tfprov.model.inventory import ROLES, Inventory
-from tfprov.model.yaml_node import Scalar
+from tfprov.model.yaml_node import Mapping, Node, Scalar
 from tfprov.yamltext.syntax_errors import BREAK
 
 
@@ -68,6 +69,27 @@ def unset_value(files: InventoryFiles, location: Location) -> EditResult:
     above = is_structure(resolved.source, path_names(resolved.source, resolved.path[:-1]))
     edited = remove_entry(resolved.source, resolved.path, leave_nothing=above)
     return _result(files, edited, _location_text(location))
+
+
+def refuse_hidden(files: InventoryFiles, after: Inventory, location: Location, owner: tuple[NameKind, str]) -> None:
+    """Refuse a value of `owner` that one of a file which is not edited, such as an encrypted one, would hide."""
+    is_group, name = owner[0] is NameKind.GROUP, owner[1]
+    known = after.groups if is_group else after.hosts
+    layers = [known[name].vars] if name in known else []
+    for read in after.vars_files:
+        layers.extend((read.groups if is_group else read.hosts).get(name, ()))
+    nodes = (_value_at(layer, location.names) for layer in reversed(layers))
+    wins = next((node for node in nodes if node is not None), None)
+    if location.owner and wins is not None and wins.at.file in files.others:
+        what = f"`{printable(join_path(location.names))}` is set here, too, and this wins; nothing was changed"
+        raise InvalidInput([Problem(wins.at, what, "change it here; `ansible-vault edit` opens an encrypted file")])
+
+
+def _value_at(variables: Mapping, names: Sequence[str]) -> Node | None:
+    node: Node | None = variables
+    for name in names:
+        node = node.get(name) if isinstance(node, Mapping) else None
+    return node
 
 
 def _location_text(location: Location) -> str:
@@ -224,7 +246,7 @@ def host_vars_files(files: InventoryFiles, host: str) -> list[str]:
 _LINE = re.compile(r"line \d+")
 NOT_MADE = "(after the edit, which was not made)"
 
-ChangedTexts = Mapping[str, tuple[str, str]]
+ChangedTexts = AbstractMapping[str, tuple[str, str]]
 """The text of every changed file before and after the edit, by the file's name."""
 
 

@@ -265,6 +265,16 @@ def check_python(roles: Sequence[RoleSettings]) -> None:
         raise InvalidInput(problems)
 
 
+def if_needed(read: Callable[[], Any], nothing: Any = None, *, needed: bool) -> Any:
+    """Return what `read` returns; `nothing` for files that raise InvalidInput and are not needed."""
+    try:
+        return read()
+    except InvalidInput:
+        if needed:
+            raise
+        return nothing
+
+
 def all_problems(*attempts: Callable[[], Any]) -> list[Any]:
     """Call all functions and return their results; InvalidInput carries the problems of all that failed."""
     problems: list[Problem] = []

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfprov.atomic_write import private_directory
-from tfprov.engine.artifacts import PackedCode, all_problems, check_data, check_python, fetched, pack_all
+from tfprov.engine.artifacts import PackedCode, all_problems, check_data, check_python, fetched, if_needed, pack_all
 from tfprov.engine.checkpoints.manifest import LOGS
 from tfprov.engine.concurrency import default_forks
 from tfprov.engine.context import Context, Definition, chief_of, gather_directory
@@ -42,7 +43,8 @@ class Options:
 
     Without `forks`, it depends on their number and on the cores of this machine. `accept_new` records unknown host keys.
     `connect` opens the SSH connections at once, for verbs that use every host; None does so unless checkpoints go to a
-    remote directory, which a gather reads instead. `fold` prints many actions that are alike in one line of a plan.
+    remote directory, which a gather reads instead. `fold` prints many actions that are alike in one line of a plan. A verb
+    that `starts` no task does without code, data or a Python that is not there any more.
     """
 
     limit: str | None = None
@@ -50,6 +52,7 @@ class Options:
     accept_new: bool = False
     connect: bool | None = False
     fold: bool = False
+    starts: bool = True
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,9 @@ def assemble(
     read.
     """
     options = options or Options()
+    if not options.starts:
+        with suppress(InvalidInput):
+            return assemble(definition, report, replace(options, starts=True), factory)
     forks = options.forks or default_forks(len({role.host for role in definition.roles}))
     for directory in (state_home(), cache_home()):  # earlier versions made them readable for others
         if directory.is_dir():
@@ -116,12 +122,12 @@ def _is_possible(roles: tuple[RoleSettings, ...]) -> bool:
 
 
 def _as_processes(assembly: _Assembly, factory: RuntimeFactory) -> Context:
-    roles, home = assembly.definition.roles, assembly.definition.home
+    roles, home, starts = assembly.definition.roles, assembly.definition.home, assembly.options.starts
     cluster, codes, *_ = all_problems(
         lambda: assign_tasks(roles),
-        lambda: pack_all(roles, assembly.never),
-        lambda: check_data(roles),
-        lambda: check_python(roles),
+        lambda: if_needed(lambda: pack_all(roles, assembly.never), {}, needed=starts),
+        lambda: if_needed(lambda: check_data(roles), needed=starts),
+        lambda: if_needed(lambda: check_python(roles), needed=starts),
     )
     runtimes = _processes(roles, home, factory)
     store = CodeStore(cache_home() / "code")
@@ -179,6 +185,7 @@ def _context(assembly: _Assembly, tasks: _Tasks, runtimes: Mapping[str, Runtime]
         forks=assembly.forks,
         fold=assembly.options.fold,
         hosts=assembly.limit,
+        is_whole=assembly.options.starts,
         **fields,
     )
 
@@ -234,10 +241,10 @@ def _assemble_docker(assembly: _Assembly, connections: "Connections") -> Context
         raise
     cluster, codes, addresses, source, _ = all_problems(
         lambda: assign_tasks(roles),
-        lambda: pack_all(roles, assembly.never),
+        lambda: if_needed(lambda: pack_all(roles, assembly.never), {}, needed=assembly.options.starts),
         lambda: machines.publish_addresses(roles),
         lambda: sources.source(roles[0]),
-        lambda: check_data(roles),
+        lambda: if_needed(lambda: check_data(roles), needed=assembly.options.starts),
     )
     images = source.images(roles, codes, addresses)
     settings = {(role.role, role.host): role.values for role in roles}
@@ -272,13 +279,13 @@ def _check_without_hosts(assembly: _Assembly, sources: "ImageSources") -> None:
     """Raise InvalidInput for problems that do not depend on hosts: they are reported before an unreachable host."""
     from tfprov.engine import machines  # noqa: PLC0415  see _assemble_docker
 
-    roles = assembly.definition.roles
+    roles, starts = assembly.definition.roles, assembly.options.starts
     all_problems(
         lambda: assign_tasks(machines.with_default_addresses(roles)),
-        lambda: pack_all(roles),
+        lambda: if_needed(lambda: pack_all(roles), {}, needed=starts),
         lambda: machines.publish_addresses(roles),
         lambda: sources.source(roles[0]),
-        lambda: check_data(roles),
+        lambda: if_needed(lambda: check_data(roles), needed=starts),
     )
 
 

@@ -113,6 +113,8 @@ class Context:
     """Whether a training that starts resumes from the newest gathered checkpoint."""
     codes: Mapping[str, Code] = field(default_factory=dict)
     """The packed code of all tasks, by its digest."""
+    is_whole: bool = True
+    """Whether the code and the data of every task are there, as for a start."""
     roles: tuple[RoleSettings, ...] = ()
     """The settings of every role on every host, to be kept with the logs."""
     logs: Path | None = None

@@ -75,7 +75,7 @@ def _parse_assignments(option: str) -> Mapping:
         path = name.split(".")
         if not equals or len(path) > MAX_DEPTH or not _NAME.fullmatch(path[0]) or "" in path:
             raise InvalidInput([Problem(Position("-e"), f"`{repeated}` is not a variable", _fix(word))])
-        merged = overlay(merged, _nested_mapping(path, value))
+        merged = overlay(merged, _nested_mapping(path, value, is_last=word is words[-1]))
     return merged
 
 
@@ -117,22 +117,27 @@ def _split_assignment(word: str) -> tuple[str, str, str]:
     return name.strip(), equals, value
 
 
-def _nested_mapping(path: Sequence[str], value: str) -> Mapping:
+def _nested_mapping(path: Sequence[str], value: str, *, is_last: bool) -> Mapping:
     at = Position(f"-e {printable('.'.join(path))}")
-    node: Node = _parse_value(value, at) if path[0] == NAMESPACE and value else Scalar(value, at, value, quoted=True)
+    is_setting = path[0] == NAMESPACE and value
+    node: Node = _parse_value(value, at, is_last=is_last) if is_setting else Scalar(value, at, value, quoted=True)
     for key in reversed(path):
         node = Mapping({key: node}, at, {key: Scalar(key, at, key, quoted=True)})
     assert isinstance(node, Mapping)
     return node
 
 
-def _parse_value(text: str, at: Position) -> Node:
+def _parse_value(text: str, at: Position, *, is_last: bool) -> Node:
     """Parse a setting as YAML; problems have the position of the option."""
     if text.startswith("{{"):  # the shell removed the quotes that YAML needs
         return Scalar(text, at, text, quoted=True)
     try:
         return _at_position(parse(text, at.file), at)
     except InvalidInput as error:
+        if text[0] in "[{" and not is_last:  # the rest is a word of its own, as in Ansible
+            what = f"a blank ends the value: `{printable(redact_line(text))}`"
+            fix = f"quote it within the shell's quotes: `-e \"{at.file.removeprefix('-e ')}='…'\"`"
+            raise InvalidInput([Problem(at, what, fix)]) from None
         raise InvalidInput(Problem(at, problem.what, problem.fix) for problem in error.problems) from None
 
 

@@ -29,6 +29,8 @@ IGNORED_EXTENSIONS = (
 """Endings of files in a directory of sources that Ansible ignores."""
 _IGNORED = r"^\.|^(?:host_vars|group_vars|vars_plugins)$"
 _NEW = "write one with `tfprov init`, or give its path with -i"
+_MANIFEST_KEYS = (b'"cluster"', b'"run"', b'"checkpoints"', b'"files"')
+_KEPT_LOGS = "logs/????????T??????Z-??????/settings.json"
 MAX_FILES = 1000
 """In a directory of sources: a wrong directory is refused before all of it is read."""
 
@@ -102,7 +104,8 @@ class SourceWalker:
             below = os.path.join(path, name)  # noqa: PTH118  paths stay as the user wrote them
             try:
                 if os.path.isdir(below):  # noqa: PTH112
-                    yield from self._below(below, (*outer, real))
+                    if not _is_gathered(Path(below)):
+                        yield from self._below(below, (*outer, real))
                 else:
                     self._count_file(path)
                     yield SourceFile(below, in_directory=True)
@@ -122,6 +125,15 @@ class SourceWalker:
         if self._count > MAX_FILES:
             what = f"more than {MAX_FILES:,} files"
             raise InvalidInput([Problem(Position(path), what, "give a directory that holds inventories only")])
+
+
+def _is_gathered(directory: Path) -> bool:
+    """Whether a gather or kept logs are in a directory: `checkpoints.to` is below a directory of sources by default."""
+    try:
+        manifest = (directory / "manifest.json").read_bytes()
+    except OSError:
+        manifest = b""
+    return all(key in manifest for key in _MANIFEST_KEYS) or any(directory.glob(_KEPT_LOGS))
 
 
 class SourceReader:

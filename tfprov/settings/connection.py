@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfprov.errors import InvalidInput, Position, printable
-from tfprov.model.inventory import Inventory
+from tfprov.model.inventory import NAMESPACE, Inventory
 from tfprov.model.validators import InvalidValue
 from tfprov.model.yaml_node import Mapping, Node, plain
 from tfprov.settings.connection_vars import (
@@ -207,10 +207,15 @@ def _ssh_args(nodes: Mapping, values: dict[str, Any], context: Variables, faults
 
 
 def check_names(nodes: Mapping, faults: TemplateProblems) -> None:
-    """Add a problem to `faults` for every misspelt connection variable in `nodes`."""
+    """Add a problem to `faults` for every misspelt connection variable in `nodes`, and every setting with dots."""
     for name in nodes:
         if correct := _correct_name(name):
             faults.add(nodes.key_at(name), f"unknown variable `{printable(name)}`", f"did you mean `{correct}`?")
+        elif name.startswith(f"{NAMESPACE}."):
+            nested = printable(name).replace(".", ": {") + ": …" + "}" * name.count(".")
+            faults.add(
+                nodes.key_at(name), f"`{printable(name)}` is no setting: the dots are in one name", f"write `{nested}`"
+            )
 
 
 @lru_cache

@@ -179,3 +179,21 @@ def test_a_verb_that_needs_a_removed_working_directory_begins_nothing(
     error = "error: the working directory was removed; change to another one"
     assert run_command(capsys, *words) == CommandResult(2, (error,))
     assert everything(there) == before
+
+
+@pytest.mark.parametrize(
+    "words", ["status", "down", "gather", "wait", "logs worker/0", "exec worker/0 ls", "cp worker/0:a b", "tensorboard"]
+)
+def test_a_verb_that_starts_nothing_does_without_the_code(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    verb, *rest = words.split()
+    result = run_command(capsys, verb, "-e", "tfprov.code=nowhere", *rest)
+    assert "nowhere" not in "\n".join(result.lines)
+
+
+@pytest.mark.parametrize("words", ["plan", "up", "run", "check", "play down.yml"])
+def test_a_verb_that_may_start_something_needs_the_code(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("down.yml").write_text("- hosts: all\n  tasks: [stop]\n")
+    verb, *rest = words.split()
+    result = run_command(capsys, verb, "-e", "tfprov.code=nowhere", *rest)
+    assert result.code == 2
+    assert result.lines[-1].startswith("-e tfprov.code: error: `code`: nowhere does not exist")

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.command_output import CommandResult, run_command
 from tests.support.paths import CASES
+from tests.support.vaults import encrypt
 
 GOOD = """\
 all:
@@ -118,3 +119,30 @@ def test_a_file_that_is_not_yaml_is_not_edited(inventory: Path, capsys: pytest.C
 def test_a_missing_file_is_not_edited(capsys: pytest.CaptureFixture[str]) -> None:
     line = "gone.yml: error: no such file; check the path after -i"
     assert run_command(capsys, "inventory", "set", "a", "1", "-i", "gone.yml") == CommandResult(2, (line,))
+
+
+def test_a_value_that_an_encrypted_file_hides_is_not_set(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("pass").write_text("open sesame\n")
+    for directory, owner in (("group_vars", "worker"), ("host_vars", "node0")):
+        Path(directory).mkdir()
+        Path(directory, f"{owner}.yml").write_text(encrypt("tfprov: {port: 2300}\n")[0])
+    before = inventory.read_text()
+    password = ("--vault-password-file", "pass")
+    for place, file in (("--group=worker", "group_vars/worker.yml"), ("--host=node0", "host_vars/node0.yml")):
+        result = run_command(capsys, "inventory", "set", place, "tfprov.port", "2400", *password)
+        assert (result.code, inventory.read_text()) == (2, before)
+        assert result.lines[0].startswith(f"{file}:1:16: error: `tfprov.port` is set here, too, and this wins")
+    assert run_command(capsys, "inventory", "set", "--group", "worker", "tfprov.stop_grace", "9", *password).code == 0
+    assert run_command(capsys, "inventory", "set", "tfprov.port", "2400", *password).code == 0
+
+
+def test_a_value_that_a_later_ini_file_hides_is_not_set(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("more.ini").write_text("[worker:vars]\nnote=1\n")
+    before = inventory.read_text()
+    sources = ("-i", "inventory.yml", "-i", "more.ini")
+    result = run_command(capsys, "inventory", "set", "--group", "worker", "note", "2", *sources)
+    assert (result.code, inventory.read_text()) == (2, before)
+    assert result.lines[0].startswith("more.ini:2:")
+    assert (
+        run_command(capsys, "inventory", "set", "--group", "worker", "note", "2", *sources[2:], *sources[:2]).code == 0
+    )

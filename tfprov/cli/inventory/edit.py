@@ -30,6 +30,7 @@ from tfprov.editing.operations import (
     host_vars_files,
     move_host,
     new_problems,
+    refuse_hidden,
     remove_host,
     set_value,
     unset_value,
@@ -267,7 +268,9 @@ def set_command(path: str, value: str, group: str | None, host: str | None, **op
     new = _value(path, value, "VALUE")
     session = EditSession(options)
     location = _locate(session, path, group, host)
-    session.finish(set_value(session.files, location, new), "set")
+    owner = (NameKind.GROUP, group or "all") if host is None else (NameKind.HOST, host)
+    edited = set_value(session.files, location, new)
+    session.finish(edited, "set", lambda after: refuse_hidden(session.files, after, location, owner))
 
 
 @click.command("unset")

@@ -32,10 +32,12 @@ def cp_command(source: str, target: str, **options: Any) -> None:
             if not here["path"]:
                 raise Usage(f"`{source}` names no file", _FIX)
             printer.awaiting(f"copying {source}")
-            where = str(cluster_of(options, printer.handle).copy_from(here["task"], here["path"], target))
+            where = str(cluster_of(options, printer.handle, starts=False).copy_from(here["task"], here["path"], target))
         elif there is not None:
             printer.awaiting(f"copying {source}")
-            copied = cluster_of(options, printer.handle).copy_to(source, there["task"], there["path"] or ".")
+            copied = cluster_of(options, printer.handle, starts=False).copy_to(
+                source, there["task"], there["path"] or "."
+            )
             where = f"{there['task']}:{copied}"
         printer.awaiting("")
         printer.note(f"copied to {where}")

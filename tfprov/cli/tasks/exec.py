@@ -36,5 +36,5 @@ def exec_command(task: str, command: Sequence[str], terminal: bool, stdin: bool,
     if tty and not (os.isatty(0) and os.isatty(1)):
         raise Usage("`-t` needs a terminal, and this has none", "leave it out; `--stdin` passes on the standard input")
     with Printer() as printer:
-        cluster = cluster_of(options, printer.handle)
+        cluster = cluster_of(options, printer.handle, starts=False)
         return cluster.execute(task, argv, ExecMode(stdin=stdin or terminal, tty=tty), printer.leave)

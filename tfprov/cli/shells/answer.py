@@ -31,6 +31,7 @@ def answer(program: click.Command, instruction: str) -> int:
             return 0
         finally:
             sys.stderr = sys.__stderr__
+            signal.setitimer(signal.ITIMER_REAL, 0)  # an interpreter that ends has no handlers: the alarm would kill it
     return code
 
 

@@ -77,6 +77,18 @@ def test_a_broken_inventory_and_one_that_is_not_there_offer_nothing_and_print_no
     assert answered("tfprov frobnicate ", work)[1:] == ("", 0)
 
 
+def test_the_time_limit_ends_with_the_answer(work: Path) -> None:
+    program = (
+        "import click, signal; from tfprov.cli.shells.answer import answer; "
+        "answer(click.Command('x'), 'bash_complete'); print(signal.getitimer(signal.ITIMER_REAL))"
+    )
+    env = {**os.environ, "COMP_WORDS": "tfprov x", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, cwd=work, text=True, capture_output=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "(0.0, 0.0)"
+
+
 def test_an_inventory_script_is_not_run(work: Path) -> None:
     script = work / "inventory.yml"
     script.write_text("#!/bin/sh\ntouch was-run\necho '{}'\n")

@@ -99,7 +99,7 @@ def test_a_killed_container_is_named_and_only_it_returns(three: LabCluster) -> N
     assert len(after[killed.name]) == 1
 
 
-def test_after_an_edit_of_the_code_only_its_layer_travels(
+def test_an_edit_of_the_code_sends_its_layer_alone_and_without_the_code_the_cluster_is_taken_down(
     three: LabCluster, tiny_archive: Path, tmp_path: Path
 ) -> None:
     code = tmp_path / "code"
@@ -116,6 +116,10 @@ def test_after_an_edit_of_the_code_only_its_layer_travels(
     assert "code: " in edited
     assert max(_sent(edited)) < 200_000 < min(_sent(first))
     assert len(_sent(edited)) == 3
+    shutil.rmtree(code)
+    assert {task["state"] for task in three.tasks().values()} == {"running"}
+    assert "gathered into" in three("down")
+    assert not any(three.containers().values())
 
 
 def _sent(printed: str) -> list[float]:

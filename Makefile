@@ -1,6 +1,9 @@
 # Everything sets itself up: a fresh machine needs make and Python 3.11 or newer, nothing else.
 SHELL := /bin/sh
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# Debian's own first, if it can make virtual environments: it is compiled with profiles, and takes three quarters to nine
+# tenths of the time of one that pyenv compiles as it does by default.
+PYTHON ?= $(shell /usr/bin/python3.11 -c 'import ensurepip' 2>/dev/null && echo /usr/bin/python3.11 \
+	|| command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := build/peers

@@ -166,7 +166,9 @@ def _tail(name: str) -> str:
 def _opened(stream: IO[bytes]) -> tarfile.TarFile:
     try:
         return tarfile.open(fileobj=stream, mode="r|*", bufsize=CHUNK)
-    except TypeError:  # it reads a byte of a header of gzip where there is none
+    # It reads a byte of a header of gzip where there is none. Python 3.11.2, that of Debian 12, decompresses fields of the
+    # header before it knows which errors that can have.
+    except (AttributeError, TypeError):
         raise EOFError("it ends in its first bytes") from None
 
 

@@ -167,7 +167,7 @@ def cluster_of(
 
     `connect` opens the connections to all hosts at once, for a verb that uses every host; None is for gathers, see
     tfprov.engine.assemble.Options. Plans are folded for people, and
-    whole with `-v` and `as_json`. A verb that `starts` no task needs neither code nor data here.
+    whole with `-v` and `as_json`. A verb that `starts` no task needs no code, data and the like here.
     """
     from tfprov.api import Cluster  # noqa: PLC0415  commands that only read an inventory need none of it
 

@@ -186,7 +186,7 @@ def test_a_verb_that_needs_a_removed_working_directory_begins_nothing(
 )
 def test_a_verb_that_starts_nothing_does_without_the_code(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     verb, *rest = words.split()
-    result = run_command(capsys, verb, "-e", "tfprov.code=nowhere", *rest)
+    result = run_command(capsys, verb, "-e", "tfprov.code=nowhere", "-e", "tfprov.env_file=nowhere", *rest)
     assert "nowhere" not in "\n".join(result.lines)
 
 

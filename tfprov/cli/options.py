@@ -109,6 +109,14 @@ def exit_code_of_training() -> Iterator[None]:
         raise
 
 
+def named_runs(context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+    """Return the value of an argument with runs. An empty text, as of an unset variable of a script, is not the newest."""
+    texts = value if isinstance(value, tuple) else [value]
+    if not all(text is None or text.strip() for text in texts):
+        raise click.UsageError("an empty text names no run", context)
+    return value
+
+
 cluster_option = click.option("--cluster", metavar="NAME", help="Only runs of this cluster.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print data for programs.")
 show_secrets_option = click.option(

@@ -146,10 +146,12 @@ class DockerRuntime:
         if (facts := self._find(task)) is None or parse_container(facts, self.host).state is not State.RUNNING:
             return
         name = facts["Name"].lstrip("/")
+        api: Any = self.engine.api
         with self.engine.errors():
             if not name.endswith(STOPPED):
-                self.engine.api.rename(facts["Id"], name + STOPPED)
-            self.engine.api.stop(facts["Id"], timeout=int(grace))
+                api.rename(facts["Id"], name + STOPPED)
+            if not api.stop_running(facts["Id"], int(grace)) and not name.endswith(STOPPED):
+                api.rename(facts["Id"], name)  # it ended by itself meanwhile: nobody stopped it
 
     def end_restarts(self, task: str) -> None:
         """See Runtime. A restart for which the engine is already waiting still happens."""

@@ -86,6 +86,13 @@ class Client(_Client):  # type: ignore[misc]
         pieces: Iterator[bytes] = self._stream_raw_result(response, chunk_size, decode=False)
         return pieces
 
+    def stop_running(self, container: str, grace: int) -> bool:
+        """Stop a container, as the SDK's `stop` does; return False for one that had ended before."""
+        url = self._url("/containers/{0}/stop", container)
+        response = self._post(url, params={"t": grace}, timeout=self._default_timeout + grace)
+        self._raise_for_status(response)
+        return bool(response.status_code != 304)
+
     def _responds_to_ping(self) -> bool:
         """Whether the engine answers a ping: while it sends a container's file, it answers nothing about that container."""
         options = {"timeout": self._timeouts.ping, "stream": True, "allow_redirects": False}

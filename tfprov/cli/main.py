@@ -274,6 +274,8 @@ def _unforeseen(error: Exception, *, whole: bool) -> int:
     fix = "run again with -vv for the details"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         fix = f"free some{' there' if where else ', or write the output elsewhere'}"
+    if isinstance(error, PermissionError) and where:
+        fix = "give this user access to it"
     return _fail(mask_secrets(f"error: {reason}{where}; {fix}"), 1)
 
 

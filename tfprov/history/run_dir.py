@@ -204,9 +204,14 @@ def held_alone(lock: Path) -> Iterator[bool]:
 
 
 def run_dirs(runs: Path) -> list[RunDir]:
-    """Return the runs in the directory `runs` of a cluster, the oldest first; none if it does not exist."""
+    """Return the runs in the directory `runs` of a cluster, the oldest first; none if it does not exist.
+
+    Raises PermissionError.
+    """
     try:
         names = sorted(entry.name for entry in os.scandir(runs) if RUN_ID.fullmatch(entry.name) and entry.is_dir())
+    except PermissionError:
+        raise
     except OSError:
         return []
     return [RunDir(runs / name) for name in names]

@@ -112,6 +112,9 @@ def route(target: SSHTarget) -> tuple[Hop, ...]:
     try:
         lines = _read_lines(target.ssh_config, _MAX_INCLUDE_DEPTH) if target.ssh_config else ()
         return _Router(target, tuple(lines)).route(target.address, target.port, target.user, last=True)
+    except PermissionError as error:
+        fix = "give this user access to it"
+        raise HostError(target.name, f"{error.filename or target.ssh_config}: {error.strerror}", fix) from error
     except (paramiko.SSHException, OSError, ValueError, KeyError, TypeError) as error:
         raise HostError(target.name, f"{target.ssh_config}: {one_line(str(error))}", "correct the file") from error
 

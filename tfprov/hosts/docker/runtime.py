@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tfprov.errors import HostError
 from tfprov.hosts import held_checkpoints
@@ -145,8 +145,7 @@ class DockerRuntime:
         """See Runtime."""
         if (facts := self._find(task)) is None or parse_container(facts, self.host).state is not State.RUNNING:
             return
-        name = facts["Name"].lstrip("/")
-        api: Any = self.engine.api
+        name, api = facts["Name"].lstrip("/"), cast("Any", self.engine.api)
         with self.engine.errors():
             if not name.endswith(STOPPED):
                 api.rename(facts["Id"], name + STOPPED)

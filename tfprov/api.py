@@ -129,7 +129,8 @@ class Cluster:
     def prepare(self, *, connect: bool | None = False, starts: bool = True) -> Context:
         """Pack the code and find the way to each host; verbs call it. `connect` begins to connect to all: see Options.
 
-        A verb that `starts` no task does without code, data or a Python that is not there any more.
+        A verb that `starts` no task does without code, data, a Python, an `env_file` or files of the image that are not
+        there any more.
         """
         if self._assembled is None or (starts and not self._assembled.is_whole):
             self.close()
@@ -293,5 +294,6 @@ class Cluster:
         from tfprov.render.render import render_cluster  # noqa: PLC0415
 
         definition = self.definition
+        definition.check_files()
         files = render_cluster(definition.roles, target, list(settings), lambda: definition.never_code, template_dir)
         return Rendering(target, files)

@@ -19,11 +19,15 @@ def open_lock(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def take_lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Take the lock of an open file; False if others have it. Several processes can have a `shared` one together."""
+def take_lock(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool:
+    """Take the lock of an open file; False if others have it, without `wait`.
+
+    Several processes can have a `shared` one together.
+    """
     kind = fcntl.F_RDLCK if shared else fcntl.F_WRLCK
+    command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
     try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0))
+        fcntl.fcntl(descriptor, command, _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0))
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False

@@ -118,12 +118,13 @@ def test_verbs_that_start_nothing_do_without_the_code(
     cluster.up()
     save_checkpoint(hosts, 500)
     (directory / "code").rename(directory / "moved")
-    extra = {"tfprov": {"data": {"path": "gone"}, "python": "/nowhere/python"}}
+    extra = {"tfprov": {"data": {"path": "gone"}, "python": "/nowhere/python", "env_file": "gone.env"}}
     with tfprov.Cluster.load("inventory.yml", extra=extra, factory=hosts, verify=three_tensors) as later:
         assert {row["state"] for row in later.status().to_dict()["tasks"]} == {"running"}
         assert later.gather().newest is not None
-        with pytest.raises(tfprov.InvalidInput, match="code does not exist"):
-            later.up()
+        for verb in (later.up, lambda: later.render("slurm")):
+            with pytest.raises(tfprov.InvalidInput, match=r"gone\.env` does not exist"):
+                verb()
         assert len(later.down().removed) == 3
     with tfprov.Cluster.load("inventory.yml", factory=hosts, verify=three_tensors) as later:
         later.status()

@@ -110,6 +110,10 @@ _ESCAPED = "tfprov.escaped"
 """Error handler of streams: what an encoding such as Latin-1 lacks, say a progress bar, becomes an escape of JSON."""
 
 
+_FAILING = ("strict", "surrogateescape")
+"""Error handlers of standard output that fail for characters; the second one is Python's in the locale C."""
+
+
 def _escape_unencodable(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
@@ -121,14 +125,19 @@ codecs.register_error(_ESCAPED, _escape_unencodable)
 
 def write_any_text(stream: TextIO) -> None:
     """Have a stream take all text, whatever its encoding."""
-    if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+    if isinstance(stream, TextIOWrapper) and stream.errors in _FAILING:
         stream.reconfigure(errors=_ESCAPED)
 
 
 def write_document(text: str, stream: TextIO | Screened) -> None:
-    """Write a document, such as YAML: unchanged to a file or a pipe, screened to a terminal."""
+    """Write a document, such as YAML: screened to a terminal, unchanged to a file or a pipe.
+
+    There it is UTF-8 in any locale: whoever reads YAML or JSON takes it for that.
+    """
     out = stream.raw if isinstance(stream, Screened) and not stream.isatty() else stream
-    if out.errors == _ESCAPED and not out.isatty():
-        text.encode(out.encoding)  # an error rather than a document with other text
-    out.write(text)
+    if isinstance(out, TextIOWrapper) and not out.isatty():
+        out.flush()
+        out.buffer.write(text.encode("utf-8", _ESCAPED))
+    else:
+        out.write(text)
     stream.flush()

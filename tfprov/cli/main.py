@@ -266,9 +266,12 @@ def _unforeseen(error: Exception, *, whole: bool) -> int:
     """Print an unexpected error: in one line, or with its traceback if `whole`."""
     if whole:
         return _fail(mask_secrets("error: " + "".join(traceback.format_exception(error)).rstrip()), 1)
+    if isinstance(error, UnicodeEncodeError) and sys.getfilesystemencoding() != "utf-8":
+        what = f"a file name with `{error.object[error.start]}` is impossible in this locale"
+        return _fail(mask_secrets(f"error: {what}; set LC_ALL=C.UTF-8 or PYTHONUTF8=1"), 1)
     where = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
-    fix = "run again with -vv for the details"
+    fix = "give this user access to it" if isinstance(error, PermissionError) else "run again with -vv for the details"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         fix = f"free some{' there' if where else ', or write the output elsewhere'}"
     return _fail(mask_secrets(f"error: {reason}{where}; {fix}"), 1)

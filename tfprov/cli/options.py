@@ -109,6 +109,14 @@ def exit_code_of_training() -> Iterator[None]:
         raise
 
 
+def named_runs(context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+    """Return the value of an argument with runs. An empty text, as of an unset variable of a script, is not the newest."""
+    texts = value if isinstance(value, tuple) else [value]
+    if not all(text is None or text.strip() for text in texts):
+        raise click.UsageError("an empty text names no run", context)
+    return value
+
+
 cluster_option = click.option("--cluster", metavar="NAME", help="Only runs of this cluster.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print data for programs.")
 show_secrets_option = click.option(
@@ -167,7 +175,7 @@ def cluster_of(
 
     `connect` opens the connections to all hosts at once, for a verb that uses every host; None is for gathers, see
     tfprov.engine.assemble.Options. Plans are folded for people, and
-    whole with `-v` and `as_json`. A verb that `starts` no task needs neither code nor data here.
+    whole with `-v` and `as_json`. A verb that `starts` no task needs no code, data and the like here.
     """
     from tfprov.api import Cluster  # noqa: PLC0415  commands that only read an inventory need none of it
 

@@ -12,7 +12,14 @@ import click
 
 from tfprov.cli.escape_sequences import Screened, json_screened, on_one_line
 from tfprov.cli.live.layout import fitted_table, summary_line
-from tfprov.cli.options import change_options, cluster_of, exit_code_of_training, inventory_options, json_option
+from tfprov.cli.options import (
+    change_options,
+    cluster_of,
+    exit_code_of_training,
+    inventory_options,
+    json_option,
+    named_runs,
+)
 from tfprov.cli.output import Printer, table
 from tfprov.cli.printing.json_events import JsonEvents, events_option
 from tfprov.cli.printing.json_text import finite
@@ -55,7 +62,11 @@ def wait_command(condition: Literal["done", "serving"], timeout: float | None, a
 @click.option("--grep", metavar="REGEX", help="Only lines in which this regular expression is.")
 @click.option("-t", "--timestamps", is_flag=True, help="Show when each line was printed, by its host's clock, in UTC.")
 @click.option(
-    "--run", "run", metavar="RUN", help="The recorded logs of this run, see `tfprov runs`; needs no inventory."
+    "--run",
+    "run",
+    callback=named_runs,
+    metavar="RUN",
+    help="The recorded logs of this run, see `tfprov runs`; needs no inventory.",
 )
 @events_option
 @inventory_options

@@ -44,7 +44,7 @@ class Options:
     Without `forks`, it depends on their number and on the cores of this machine. `accept_new` records unknown host keys.
     `connect` opens the SSH connections at once, for verbs that use every host; None does so unless checkpoints go to a
     remote directory, which a gather reads instead. `fold` prints many actions that are alike in one line of a plan. A verb
-    that `starts` no task does without code, data or a Python that is not there any more.
+    that `starts` no task does without code, data, a Python or files of the image that are not there any more.
     """
 
     limit: str | None = None
@@ -72,13 +72,14 @@ def assemble(
 ) -> Context:
     """Return the context of a cluster: its tasks, and a runtime for each host.
 
-    `factory` makes the hosts of the process runtime. Raises InvalidInput with every problem, such as code that cannot be
-    read.
+    `factory` makes the hosts of the process runtime. Raises InvalidInput with every problem, such as missing code.
     """
     options = options or Options()
     if not options.starts:
         with suppress(InvalidInput):
             return assemble(definition, report, replace(options, starts=True), factory)
+    else:
+        definition.check_files()
     forks = options.forks or default_forks(len({role.host for role in definition.roles}))
     for directory in (state_home(), cache_home()):  # earlier versions made them readable for others
         if directory.is_dir():
@@ -243,12 +244,11 @@ def _assemble_docker(assembly: _Assembly, connections: "Connections") -> Context
         lambda: assign_tasks(roles),
         lambda: if_needed(lambda: pack_all(roles, assembly.never), {}, needed=assembly.options.starts),
         lambda: machines.publish_addresses(roles),
-        lambda: sources.source(roles[0]),
+        lambda: sources.source(roles[0], needed=assembly.options.starts),
         lambda: if_needed(lambda: check_data(roles), needed=assembly.options.starts),
     )
     images = source.images(roles, codes, addresses)
     settings = {(role.role, role.host): role.values for role in roles}
-    digests = {place: code.digest for place, code in codes.items()}
     hosts = {host: machine for host, machine in by_host.items() if host not in connections.builder}
     sets = datasets_of(roles)
     archives = code_archives(store, {c.digest: c for c in codes.values()})
@@ -256,7 +256,7 @@ def _assemble_docker(assembly: _Assembly, connections: "Connections") -> Context
     wanted = desired_containers(
         cluster,
         roles,
-        digests,
+        {place: code.digest for place, code in codes.items()},
         lambda task: settings[task.role, task.host].checkpoints.local,
         images.by_role,
         hashed=keyed_hash(),
@@ -284,7 +284,7 @@ def _check_without_hosts(assembly: _Assembly, sources: "ImageSources") -> None:
         lambda: assign_tasks(machines.with_default_addresses(roles)),
         lambda: if_needed(lambda: pack_all(roles), {}, needed=starts),
         lambda: machines.publish_addresses(roles),
-        lambda: sources.source(roles[0]),
+        lambda: sources.source(roles[0], needed=starts),
         lambda: if_needed(lambda: check_data(roles), needed=starts),
     )
 

@@ -12,7 +12,7 @@ from tfprov.engine.concurrency import MIN_FORKS, Clock
 from tfprov.engine.events import Quiet
 from tfprov.engine.host_registry import HostRegistry
 from tfprov.engine.reporter import Reporter
-from tfprov.errors import HostError, Usage, Warn, ignore_warning
+from tfprov.errors import HostError, InvalidInput, Usage, Warn, ignore_warning
 from tfprov.filesystems.remote_dir import OpenRemote, open_remote
 from tfprov.hosts.base import Changes, Runtime
 from tfprov.images.code import Code
@@ -48,9 +48,17 @@ class Definition:
         warn: Warn = ignore_warning,
         lookup_dirs: Sequence[str] = (),
     ) -> "Definition":
-        """Read and check the inventory in `sources`; InvalidInput carries every problem. See settings.load.load."""
-        inventory, roles = load(sources, extra, vault, warn, lookup_dirs)
+        """Read and check the inventory in `sources`; InvalidInput carries every problem. See settings.load.load.
+
+        What cannot be read of an `env_file` is reported by `check_files`.
+        """
+        inventory, roles = load(sources, extra, vault, warn, lookup_dirs, needs_files=False)
         return cls(sources, tuple(extra), vault, inventory, roles)
+
+    def check_files(self) -> None:
+        """Raise InvalidInput for every `env_file` that cannot be read: no task may start without its variables."""
+        if problems := [problem for role in self.roles for problem in role.unread]:
+            raise InvalidInput(problems)
 
     @property
     def name(self) -> str:

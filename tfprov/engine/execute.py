@@ -1,9 +1,10 @@
 """Executes a plan: independent actions in parallel, each action once, without decisions."""
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -11,7 +12,7 @@ from itertools import islice
 from tfprov.engine.checkpoints.resume import known_run, restoring, resuming
 from tfprov.engine.context import Context
 from tfprov.engine.run_ids import new_run
-from tfprov.errors import TfprovError, combine_errors
+from tfprov.errors import HangUp, TfprovError, combine_errors
 from tfprov.model.plan import Action, ActionKind, Plan
 from tfprov.model.state import Observation
 
@@ -53,7 +54,7 @@ def execute(context: Context, plan: Plan, run: str) -> Outcome:
     context.report.planned(plan.actions)
     waiting = _chief_after_ps(plan, context.cluster.chief.name) if context.resume else list(plan.actions)
     with _deliveries(context, plan), _pool(context.forks) as pool:
-        interrupted = _carry_out(context, waiting, run, outcome, pool)
+        interrupted = _Execution(context, waiting, run, outcome, pool).wait()
     outcome.failed = {action.id: outcome.failed[action.id] for action in plan.actions if action.id in outcome.failed}
     for action in waiting:
         outcome.skipped.append(action)
@@ -95,38 +96,103 @@ class SecondInterrupt(KeyboardInterrupt):
     """A second Ctrl-C: leave without waiting for anything."""
 
 
-def _carry_out(
-    context: Context, waiting: list[Action], run: str, outcome: Outcome, pool: ThreadPoolExecutor
-) -> KeyboardInterrupt | None:
-    """Perform the actions in `waiting`, which keeps those that cannot be; return a Ctrl-C that came meanwhile."""
-    interrupted: KeyboardInterrupt | None = None
-    announced = False
-    running: dict[Future[None], Action] = {}
-    done: set[str] = set()
-    while waiting or running:
+class _Execution:
+    """Performs the actions in `waiting`, which keeps those that cannot be.
+
+    A thread of its own starts and settles them: Ctrl-C is raised in the main thread, between any two of its steps. An
+    action that was started there and not noted yet would be reported as skipped.
+    """
+
+    def __init__(
+        self, context: Context, waiting: list[Action], run: str, outcome: Outcome, pool: ThreadPoolExecutor
+    ) -> None:
+        self.context, self.waiting, self.run, self.outcome, self.pool = context, waiting, run, outcome, pool
+        self._ended: Future[None] = Future()
+        self._stop: Future[None] = Future()
+        """Done once no more actions may begin."""
+        self._leave: Future[None] = Future()
+        """Done once the running ones are not waited for either."""
+
+    def wait(self) -> KeyboardInterrupt | None:
+        """Wait for the end; return a Ctrl-C that came meanwhile. Raises SecondInterrupt."""
+        thread = threading.Thread(target=self._coordinate, name="actions", daemon=True)
+        interrupted: KeyboardInterrupt | None = None
         try:
-            if interrupted is not None and not announced:
+            self._until_ended(thread.start)
+        except KeyboardInterrupt as interrupt:
+            interrupted = interrupt
+            if self.context.interrupted:
+                self._leave.set_result(None)
+                raise SecondInterrupt from interrupt
+            self._stop.set_result(None)
+            self._ended.cancel()  # which only works if the thread has not begun
+            try:
+                self._until_ended()
+            except KeyboardInterrupt as second:
+                self._leave.set_result(None)
+                raise SecondInterrupt from second
+        return interrupted
+
+    def _until_ended(self, begin: Callable[[], None] = lambda: None) -> None:
+        try:
+            begin()
+            with suppress(CancelledError):
+                self._ended.result()
+        except HangUp:
+            self._leave.set_result(None)
+            if not self._ended.cancel():
+                wait([self._ended])
+            raise
+
+    def _coordinate(self) -> None:
+        if not self._ended.set_running_or_notify_cancel():
+            return
+        try:
+            self._carry_out()
+        except BaseException as error:
+            self._ended.set_exception(error)
+        else:
+            self._ended.set_result(None)
+
+    def _carry_out(self) -> None:
+        running: dict[Future[None], Action] = {}
+        done: set[str] = set()
+        announced = False
+        while (self.waiting or running) and not self._leave.done():
+            if self._stop.done() and not announced:
                 announced = True
-                context.report.note("interrupted: finishing what has begun (Ctrl-C again to leave at once)")
-                for data in context.data.values():  # fetches take long, and can be continued
+                self.context.report.note("interrupted: finishing what has begun (Ctrl-C again to leave at once)")
+                for data in self.context.data.values():  # fetches take long, and can be continued
                     data.cut()
-            done.update(action.id for action in outcome.done[len(done) :])
+            done.update(action.id for action in self.outcome.done[len(done) :])
             # Never more than there are threads: what the pool has taken is carried out, also after Ctrl-C.
-            free = context.forks - len(running) if interrupted is None else 0
-            for action in list(islice(_ready(waiting, done), free)):
-                context.report.started(action)
-                running[pool.submit(_perform, context, action, run)] = action
-                waiting.remove(action)
+            for action in list(islice(_ready(self.waiting, done), self.context.forks - len(running))):
+                if self._stop.done() or self._leave.done():
+                    break
+                self.context.report.started(action)
+                running[self.pool.submit(_perform, self.context, action, self.run)] = action
+                self.waiting.remove(action)
             if not running:
                 break
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
-                _settle(context, running.pop(future), future, outcome)
-        except KeyboardInterrupt as interrupt:  # at any point, and a second one during the note on the first
-            if interrupted is not None or context.interrupted:
-                raise SecondInterrupt from interrupt
-            interrupted = interrupt
-    return interrupted
+            wake = [self._leave] if announced else [self._leave, self._stop]
+            finished, _ = wait([*running, *wake], return_when=FIRST_COMPLETED)
+            for future in finished & running.keys():
+                self._settle(running.pop(future), future)
+
+    def _settle(self, action: Action, future: "Future[None]") -> None:
+        error = future.exception()
+        if error is None:
+            self.outcome.done.append(action)
+            self.context.report.done(action)
+        elif isinstance(error, TfprovError):
+            self.outcome.failed[action.id] = error
+            self.context.report.failed(action, error)
+        else:
+            raise error
+
+
+def _ready(waiting: list[Action], done: set[str]) -> Iterator[Action]:
+    return (action for action in waiting if done.issuperset(action.needs))
 
 
 def _chief_after_ps(plan: Plan, chief: str) -> list[Action]:
@@ -143,22 +209,6 @@ def _chief_after_ps(plan: Plan, chief: str) -> list[Action]:
         else action
         for action in plan.actions
     ]
-
-
-def _ready(waiting: list[Action], done: set[str]) -> Iterator[Action]:
-    return (action for action in waiting if done.issuperset(action.needs))
-
-
-def _settle(context: Context, action: Action, future: "Future[None]", outcome: Outcome) -> None:
-    error = future.exception()
-    if error is None:
-        outcome.done.append(action)
-        context.report.done(action)
-    elif isinstance(error, TfprovError):
-        outcome.failed[action.id] = error
-        context.report.failed(action, error)
-    else:
-        raise error
 
 
 def _perform(context: Context, action: Action, run: str) -> None:

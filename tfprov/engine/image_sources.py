@@ -4,10 +4,11 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfprov.engine.artifacts import Artifact, Later, Makes, Once
+from tfprov.engine.artifacts import Artifact, Later, Makes, Once, if_needed
 from tfprov.engine.host_registry import DeliveredImages
 from tfprov.engine.machines import engine_socket
 from tfprov.engine.reporter import Reporter
@@ -106,10 +107,17 @@ class ImageSources:
     store: CodeStore
     delivered: DeliveredImages
 
-    def source(self, role: RoleSettings) -> Source:
-        """Read the `image:` settings of `role`, which are the same for all roles, and the files they name."""
+    def source(self, role: RoleSettings, *, needed: bool = True) -> Source:
+        """Read the `image:` settings of `role`, which are the same for all roles, and the files they name.
+
+        Unless they are `needed`, files that cannot be read are left out: no image can be made from that source.
+        """
         image = role.values.image
         assert image is not None, "checked with the settings: the docker runtime has an image"
+        source: Source = if_needed(partial(self._source, role, image), _unread(image.kind), needed=needed)
+        return source
+
+    def _source(self, role: RoleSettings, image: Image) -> Source:
         names: set[str] = set()
         addresses: dict[str, HostAddresses] = {}
         if image.kind == "name":
@@ -164,6 +172,13 @@ class ImageSources:
         if image.build_on is not None:
             return self.machines[image.build_on]
         return LocalMachine(CONTROLLER, engine_socket(self.environ))
+
+
+def _unread(kind: str) -> Source:
+    def make() -> Makes:
+        raise DeliveryError(f"the files of `image.{kind}` cannot be read")
+
+    return Source(kind, (kind,), set(), Once(make))
 
 
 def _addresses(role: RoleSettings, published: str) -> Mapping[str, HostAddresses]:

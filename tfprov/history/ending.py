@@ -136,9 +136,11 @@ def fill_logs(context: Context, recorder: Recorder) -> None:
 
 def keep_beside_checkpoints(context: Context, directory: RunDir) -> None:
     """Copy the record of the run, without its logs, beside the gathered checkpoints, if there are any."""
-    if context.logs is None or not context.target.is_dir() or not directory.run_file.exists():
+    if context.logs is None:
         return
     with suppress(OSError):
+        if not context.target.is_dir() or not directory.run_file.exists():
+            return
         to = context.logs / directory.id
         private_directory(to)
         for path in (directory.run_file, directory.end_file, directory.progress):

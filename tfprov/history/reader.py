@@ -124,12 +124,14 @@ class RunHistory:
         self._index = index or state_home() / _INDEX
 
     def clusters(self) -> list[str]:
-        """Return the names of the clusters with runs."""
+        """Return the names of the clusters with runs. Raises Usage for a history that may not be read."""
         try:
             names = sorted(entry.name for entry in os.scandir(self._clusters) if entry.is_dir())
+            return [name for name in names if runs_directory(self._clusters / name).is_dir()]
+        except PermissionError as error:
+            raise _forbidden(error) from None
         except OSError:
             return []
-        return [name for name in names if runs_directory(self._clusters / name).is_dir()]
 
     def directories(self, cluster: str | None = None) -> list[RunDir]:
         """Return the directories of all runs, or of those of a cluster, the oldest first.
@@ -140,11 +142,14 @@ class RunHistory:
         if cluster is not None and cluster not in clusters:
             known = f"there are runs of {', '.join(clusters)}" if clusters else "nothing was recorded yet"
             raise Usage(f"no runs of cluster `{printable(cluster)}`", known)
-        runs = [
-            run
-            for name in (clusters if cluster is None else [cluster])
-            for run in run_dirs(runs_directory(self._clusters / name))
-        ]
+        try:
+            runs = [
+                run
+                for name in (clusters if cluster is None else [cluster])
+                for run in run_dirs(runs_directory(self._clusters / name))
+            ]
+        except PermissionError as error:
+            raise _forbidden(error) from None
         return sorted(runs, key=lambda run: run.id)
 
     def summaries(self, cluster: str | None = None) -> list[RunSummary]:
@@ -184,6 +189,12 @@ class RunHistory:
         except (OSError, ValueError) as error:
             raise _damaged(directory, _reason(error)) from None
         return RunRecord(directory, summarize(directory), description, end)
+
+
+def _forbidden(error: OSError) -> Usage:
+    return Usage(
+        f"the history of runs cannot be read: {error.strerror}: {error.filename}", "give this user access to it"
+    )
 
 
 def _damaged(directory: RunDir, why: str) -> Usage:

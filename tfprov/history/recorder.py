@@ -1,7 +1,6 @@
 """Records a run as it happens: every event and sample of progress at once, logs twice a second."""
 
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -67,7 +66,8 @@ class Recorder:
     def discard(self) -> None:
         """Remove the directory."""
         with self._lock:
-            shutil.rmtree(self.directory.path, ignore_errors=True)
+            with suppress(OSError):
+                self.directory.erase()
             self._failed = True
 
     def fill_log(self, task: str, at: float, lines: Sequence[str]) -> None:
@@ -106,15 +106,18 @@ class Recorder:
                 self._guarded(lambda: self._begin(describe, refresh=refresh))
 
     def _begin(self, describe: Callable[[], Mapping[str, Any]], *, refresh: bool) -> None:
-        self._fresh = not self.directory.path.exists()
-        self.directory.create()
-        self.directory.reserve()
-        if not self._fresh:
+        writer = None
+        if not self.directory.path.exists():
+            writer = self.directory.create({**self._beginning(), **describe()})
+        self._fresh = writer is not None
+        if writer is None:
+            self.directory.reserve()
             self.totals.add_lines(read_lines(self.directory.events))
-        self._writer = self.directory.hold()
+            writer = self.directory.hold()
+        self._writer = writer
         self._events, self._progress = Appender(self.directory.events), Appender(self.directory.progress)
         self._open = True
-        if refresh or not self.directory.run_file.exists():
+        if not self._fresh and (refresh or not self.directory.run_file.exists()):
             self.describe(describe())
         session = {"event": "verb_started", "verb": self._verb, "pid": os.getpid()}
         for record in [{"at": self._wall(), **session}, *self._before]:
@@ -129,8 +132,10 @@ class Recorder:
         with suppress(OSError, ValueError, KeyError):
             before = self.directory.read(self.directory.run_file)
             description = {**description, "started": before["started"], "verb": before["verb"]}
-        begun = {"run": self.directory.id, "verb": self._verb, "started": self._wall()}
-        self._guarded(lambda: self.directory.write(self.directory.run_file, {**begun, **description}))
+        self._guarded(lambda: self.directory.write(self.directory.run_file, {**self._beginning(), **description}))
+
+    def _beginning(self) -> dict[str, Any]:
+        return {"run": self.directory.id, "verb": self._verb, "started": self._wall()}
 
     def moved(self, run: str) -> None:
         """Go on as the run `run`: its id is known once its tasks start, after this directory was made."""
@@ -154,11 +159,14 @@ class Recorder:
         lines = [*read_lines(before.events)] if self._fresh else []
         if not self._fresh:  # it was left running, as after `up`, and nobody was killed
             self._append({"at": round(self._wall(), 3), "event": "verb_ended", "verb": self._verb})
-        fresh = not other.path.exists()
-        other.create()
-        other.reserve()
+        begun = {**description, "run": other.id, "started": self._wall(), "verb": self._verb}
+        writer = None if other.path.exists() else other.create(begun)
+        fresh = writer is not None
+        if writer is None:
+            other.reserve()
+            writer = other.hold()
         # Before the others are closed, as it may fail: their descriptors would be closed twice.
-        opened = other.hold(), Appender(other.events), Appender(other.progress)
+        opened = writer, Appender(other.events), Appender(other.progress)
         self._close_files()
         self.directory, self._fresh = other, fresh
         self._writer, self._events, self._progress = opened
@@ -166,9 +174,10 @@ class Recorder:
         for line in lines:
             self._events.append(line)
         if lines:
-            shutil.rmtree(before.path, ignore_errors=True)
+            with suppress(OSError):
+                before.erase()
         if not other.run_file.exists():
-            other.write(other.run_file, {**description, "run": other.id, "started": self._wall(), "verb": self._verb})
+            other.write(other.run_file, begun)
 
     # -- events -------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 """Removes recorded runs: some, or all but the newest."""
 
-import shutil
 from collections.abc import Iterable, Sequence
 
 from tfprov.errors import Usage
@@ -22,11 +21,7 @@ def remove(directory: RunDir) -> None:
     with held_alone(directory.lock) as alone:
         if not alone:
             raise _recorded(directory)
-        # Renamed first: a removal that is killed leaves nothing that looks like a run.
-        aside = directory.path.with_name(f".removed-{directory.id}")
-        shutil.rmtree(aside, ignore_errors=True)
-        directory.path.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
+        directory.erase()
 
 
 def _recorded(directory: RunDir) -> Usage:

@@ -11,6 +11,7 @@ lock             shared by all writers while they live
 import errno
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -107,9 +108,36 @@ class RunDir:
         """Whether a verb or a supervisor follows the run; a supervisor has its lock before it records."""
         return self.is_supervised or self.is_live
 
-    def create(self) -> None:
-        """Create the directory, private to its owner."""
-        private_directory(self.path)
+    def create(self, description: Mapping[str, Any]) -> int | None:
+        """Make the directory, private to its owner, with its run.json; return the descriptor of its lock, as `hold` does.
+
+        Return None if another process has made it meanwhile. One that is killed leaves nothing that looks like a run.
+        """
+        runs = private_directory(self.path.parent)
+        beside, descriptor = RunDir(runs / ".new"), None
+        with _held(runs.with_name(f"{runs.name}.lock")):
+            shutil.rmtree(beside.path, ignore_errors=True)  # of one that was killed
+            private_directory(beside.path)
+            try:
+                beside.reserve()
+                beside.write(beside.run_file, description)
+                descriptor = beside.hold()
+                beside.path.rename(self.path)
+            except OSError as error:
+                if descriptor is not None:
+                    os.close(descriptor)
+                shutil.rmtree(beside.path, ignore_errors=True)
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+                return None
+        return descriptor
+
+    def erase(self) -> None:
+        """Remove the directory; a removal that is killed leaves nothing that looks like a run."""
+        aside = self.path.with_name(f".removed-{self.id}")
+        shutil.rmtree(aside, ignore_errors=True)
+        self.path.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
 
     def reserve(self) -> None:
         """Take spare room for the end of a run that has not ended."""
@@ -155,6 +183,17 @@ class RunDir:
 
 
 @contextmanager
+def _held(lock: Path) -> Iterator[None]:
+    """Hold the lock of a file for the block, once no other process holds it."""
+    descriptor = open_lock(lock)
+    try:
+        take_lock(descriptor, wait=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def held_alone(lock: Path) -> Iterator[bool]:
     """Hold the lock of a file for the block, or yield False if another process holds it."""
     descriptor = open_lock(lock)
@@ -165,9 +204,14 @@ def held_alone(lock: Path) -> Iterator[bool]:
 
 
 def run_dirs(runs: Path) -> list[RunDir]:
-    """Return the runs in the directory `runs` of a cluster, the oldest first; none if it does not exist."""
+    """Return the runs in the directory `runs` of a cluster, the oldest first; none if it does not exist.
+
+    Raises PermissionError.
+    """
     try:
         names = sorted(entry.name for entry in os.scandir(runs) if RUN_ID.fullmatch(entry.name) and entry.is_dir())
+    except PermissionError:
+        raise
     except OSError:
         return []
     return [RunDir(runs / name) for name in names]

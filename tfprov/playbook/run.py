@@ -5,15 +5,16 @@ from pathlib import Path
 
 from tfprov.engine.context import Context
 from tfprov.engine.lock.cluster_lock import ClusterLock
-from tfprov.errors import TaskFailed, TfprovError, Usage, combine_errors
-from tfprov.model.playbook import Play
+from tfprov.engine.observe import observe
+from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage, combine_errors
+from tfprov.model.playbook import Play, Stop
 from tfprov.paths import shipped_directory
 from tfprov.planning.plan_text import join_names
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import Player, PlayOptions, hosts_of
 
 _NAMED = 5
-"""Tasks that are named when many may still run."""
+"""Tasks that are named of a cluster with more of them."""
 
 
 def play(context: Context, plays: Iterable[Play], options: PlayOptions) -> None:
@@ -25,6 +26,7 @@ def play(context: Context, plays: Iterable[Play], options: PlayOptions) -> None:
     for one in plays:
         if context.cluster.has_roles(one.when):
             hosts_of(context, one)  # reports a pattern that matches nothing before anything is done
+            _check_stopped_tasks(context, one)
     errors: list[BaseException] = []
     player = Player(context, options, ClusterLock(context, options.verb))
     try:
@@ -44,6 +46,19 @@ def play(context: Context, plays: Iterable[Play], options: PlayOptions) -> None:
     errors.extend(player.tolerated)
     if errors:
         raise _final_error(context, errors)
+
+
+def _check_stopped_tasks(context: Context, one: Play) -> None:
+    """Raise InvalidInput for a step that stops a task of which there is neither a name in the cluster nor a container."""
+    known = {task.name for task in context.cluster.tasks}
+    for step in one.steps:
+        task = step.arguments.tasks if isinstance(step.arguments, Stop) else ""
+        if "/" not in task or task in known or not context.cluster.has_roles(step.when):
+            continue
+        observation = observe(context, tolerant=True)  # it may have left the inventory
+        if not observation.unreachable and task not in {container.task for container in observation.containers()}:
+            fix = f"its tasks are {join_names([task.name for task in context.cluster.tasks], _NAMED)}"
+            raise InvalidInput([Problem(step.at, f"no task `{task}` in cluster {context.cluster.name}", fix)])
 
 
 def play_shipped(context: Context, options: PlayOptions, *, starts: bool = True) -> None:

@@ -24,8 +24,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _FORMAT = "write `NAME=value`, one a line"
 
 
-def with_env_files(settings: Mapping, faults: TemplateProblems) -> Mapping:
-    """Return settings whose `env` has the variables of `env_file` as well; problems go into `faults`.
+def with_env_files(settings: Mapping, unread: TemplateProblems) -> Mapping:
+    """Return settings whose `env` has the variables of `env_file` as well; problems of these files go into `unread`.
 
     A later file wins over an earlier one, and `env` over all files.
     """
@@ -34,7 +34,7 @@ def with_env_files(settings: Mapping, faults: TemplateProblems) -> Mapping:
         try:
             variables = _over(variables, _read(written))
         except InvalidInput as error:
-            faults.include(error, written.at)
+            unread.include(error, written.at)
     env = settings.get("env")
     if not variables.entries or (env is not None and not isinstance(env, Mapping)):
         return settings

@@ -59,14 +59,19 @@ def load_inventory(
     return inventory
 
 
-def load(
+def load(  # noqa: PLR0913
     sources: SourceList,
     extra: Sequence[str] = (),
     vault: Vault | None = None,
     warn: Warn = ignore_warning,
     lookup_dirs: Sequence[str] = (),
+    *,
+    needs_files: bool = True,
 ) -> "tuple[Inventory, tuple[RoleSettings, ...]]":
-    """Read the inventory in `sources` and check what it says under `tfprov:`. See load_inventory for the arguments."""
+    """Read the inventory in `sources` and check what it says under `tfprov:`.
+
+    See load_inventory for the arguments, and settings.resolve.resolve for `needs_files`.
+    """
     # Here, because the schema takes a while to import, and whoever only shows an inventory does not check it.
     from tfprov.settings.cluster_rules import (  # noqa: PLC0415
         check_copies_in_image,
@@ -80,7 +85,7 @@ def load(
     inventory, problems = read_inventory(InventoryOptions(sources, extra, vault, warn, lookup_dirs))
     for problem in () if problems else check_similar_groups(inventory):
         warn(problem)
-    roles = resolve(inventory, problems, [check_processes])
+    roles = resolve(inventory, problems, [check_processes], needs_files=needs_files)
     for problem in (*check_image_tags(roles), *check_runtime_in_image(roles), *check_copies_in_image(roles)):
         warn(problem)
     return inventory, roles

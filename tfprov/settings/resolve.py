@@ -60,11 +60,12 @@ _MAX_ENTRIES = 8
 
 @dataclass(frozen=True)
 class CheckedSettings:
-    """Settings after rendering and checking; `values` are None if they are invalid."""
+    """Settings after rendering and checking; `values` are None if they are invalid. `unread` are problems of `env_file`."""
 
     rendered: Mapping
     values: Settings | None
     problems: tuple[Problem, ...] = ()
+    unread: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,16 +101,19 @@ class SettingsCache:
 
 
 def resolve(
-    inventory: Inventory, broken: Sequence[Problem] = (), rules: Sequence[Rule] = ()
+    inventory: Inventory, broken: Sequence[Problem] = (), rules: Sequence[Rule] = (), *, needs_files: bool = True
 ) -> tuple[RoleSettings, ...]:
     """Return the settings of every role on every host that has one; InvalidInput carries all problems of all hosts.
 
     `broken` are problems of the inventory's structure. With them, problems that could follow from what was left out
-    because of them are not reported. `rules` are checked besides those that always hold.
+    because of them are not reported. `rules` are checked besides those that always hold. Unless settings `needs_files`,
+    those of an `env_file` that cannot be read are left out, with the problem in the role.
     """
     resolver = _Resolver(inventory, whole=not broken)
     problems = list(broken)
     roles = list(resolver.roles(problems))
+    if needs_files or problems:
+        problems.extend(problem for role in roles for problem in role.unread)
     if not broken:
         problems.extend(_cluster_problems(inventory, roles, resolver.connections))
         problems.extend(problem for rule in rules for problem in rule(roles))
@@ -164,9 +168,11 @@ class _Resolver:
         faults.problems.extend(_misplaced(nodes, problem) for problem in checked.problems)
         address = _address(host, checked.values, connection, nodes, context, faults)
         if checked.values is None or faults.problems:
-            raise InvalidInput(faults.problems)
+            raise InvalidInput([*faults.problems, *checked.unread])
         at = inventory.groups[role].at
-        return RoleSettings(role, host, checked.values, checked.rendered, context, address, connection, at)
+        return RoleSettings(
+            role, host, checked.values, checked.rendered, context, address, connection, at, checked.unread
+        )
 
     def _written(self, nodes: Mapping, faults: TemplateProblems) -> Mapping:
         """Return the mapping under `tfprov:`; InvalidInput where there is none."""
@@ -216,14 +222,15 @@ def _misplaced(nodes: Mapping, problem: Problem) -> Problem:
 
 def _check(role: str, written: Mapping, context: Variables, *, whole: bool) -> CheckedSettings:
     """Render and check the settings of a role."""
-    faults = TemplateProblems()
-    rendered = with_env_files(_render(written, context, faults), faults)
+    faults, unread = TemplateProblems(), TemplateProblems()
+    rendered = with_env_files(_render(written, context, faults), unread)
+    faults.at |= unread.at
     _try_task_settings(role, rendered, context, faults)
     values = _validate(rendered, faults, whole=whole)
     if whole and not has_default_command(role, rendered) and _lacks_command(rendered):
         at, fix = find(rendered, ["command"])[1], "for example `command: [python, linear.py]`"
         faults.add(at, f"`command` is missing for the role `{role}`", fix)
-    return CheckedSettings(rendered, values, tuple(faults.problems))
+    return CheckedSettings(rendered, values, tuple(faults.problems), tuple(unread.problems))
 
 
 def _is_secret(node: Node | None, context: Variables) -> bool:

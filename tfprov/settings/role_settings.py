@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfprov.errors import Position
+from tfprov.errors import Position, Problem
 from tfprov.inventory.vars_files import base_directory
 from tfprov.model.inventory import NAMESPACE, Inventory, Layer
 from tfprov.model.settings import Settings
@@ -23,7 +23,8 @@ _LOOPBACK = "127.0.0.1"
 class RoleSettings:
     """The settings of one role on one host. `node` has their positions; `variables` render those of single tasks.
 
-    Other tasks reach the host at `address`, tfprov by `connection`. `group` is the position of the role's group.
+    Other tasks reach the host at `address`, tfprov by `connection`. `group` is the position of the role's group. `unread`
+    are the problems of files whose variables `values` lack.
     """
 
     role: str
@@ -34,6 +35,7 @@ class RoleSettings:
     address: str
     connection: ConnectionSettings
     group: Position = NOWHERE
+    unread: tuple[Problem, ...] = ()
 
     @property
     def local(self) -> bool:

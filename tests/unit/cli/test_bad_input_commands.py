@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.command_output import SMALLEST, CommandResult, run_command
 from tests.support.paths import CASES
+from tests.support.permissions import forbidden
 from tfprov.engine.assemble import assemble
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.context import Definition
@@ -186,7 +187,7 @@ def test_a_verb_that_needs_a_removed_working_directory_begins_nothing(
 )
 def test_a_verb_that_starts_nothing_does_without_the_code(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     verb, *rest = words.split()
-    result = run_command(capsys, verb, "-e", "tfprov.code=nowhere", *rest)
+    result = run_command(capsys, verb, "-e", "tfprov.code=nowhere", "-e", "tfprov.env_file=nowhere", *rest)
     assert "nowhere" not in "\n".join(result.lines)
 
 
@@ -197,3 +198,13 @@ def test_a_verb_that_may_start_something_needs_the_code(words: str, capsys: pyte
     result = run_command(capsys, verb, "-e", "tfprov.code=nowhere", *rest)
     assert result.code == 2
     assert result.lines[-1].startswith("-e tfprov.code: error: `code`: nowhere does not exist")
+
+
+def test_a_state_directory_that_may_not_be_read_is_an_error_with_a_fix(
+    there: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = there / "XDG_STATE_HOME"
+    state.mkdir()
+    with forbidden(state):
+        result = run_command(capsys, "status")
+    assert result == CommandResult(1, (f"error: Permission denied: {state}/tfprov; give this user access to it",))

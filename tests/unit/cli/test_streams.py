@@ -3,7 +3,10 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 INVENTORY = """\
 all: {vars: {tfprov: {cluster: lab, command: [python, t.py]}}}
@@ -49,18 +52,34 @@ def test_an_output_on_a_full_disk_is_an_error_with_a_fix() -> None:
     assert done.returncode == 1
 
 
-def test_text_that_the_encoding_of_the_output_lacks_is_escaped_and_a_document_is_refused(tmp_path: Path) -> None:
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize(
+    ("locale", "shown"), [({"PYTHONIOENCODING": "latin-1"}, b"gr\xf6\xdfe"), (ASCII, rb"gr\u00f6\u00dfe")]
+)
+def test_text_that_the_encoding_of_the_output_lacks_is_escaped_and_a_document_is_utf_8(
+    tmp_path: Path, locale: Mapping[str, str], shown: bytes
+) -> None:
     name = "größe ━ \N{GRINNING FACE}"
     (tmp_path / "i.yml").write_text(INVENTORY.replace("t.py", name), encoding="utf-8")
 
-    def printed(words: str) -> "subprocess.CompletedProcess[str]":
+    def printed(words: str) -> bytes:
         command = [sys.executable, "-m", "tfprov", *words.split(), "-i", "i.yml"]
-        env = {**os.environ, "PYTHONIOENCODING": "latin-1", "XDG_STATE_HOME": str(tmp_path)}
-        done = subprocess.run(command, capture_output=True, check=False, cwd=tmp_path, env=env, encoding="latin-1")
-        assert "Traceback" not in done.stderr
-        return done
+        env = {**os.environ, **locale, "XDG_STATE_HOME": str(tmp_path)}
+        return subprocess.run(command, capture_output=True, check=True, cwd=tmp_path, env=env).stdout
 
-    assert "größe \\u2501 \\ud83d\\ude00" in printed("inventory explain localhost tfprov.command").stdout
-    refused = printed("inventory list")
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("error: UnicodeEncodeError: 'latin-1' codec")
+    assert shown + rb" \u2501 \ud83d\ude00" in printed("inventory explain localhost tfprov.command")
+    assert name in printed("inventory list").decode()
+
+
+def test_a_file_name_that_the_locale_does_not_have_is_an_error_with_a_fix(tmp_path: Path) -> None:
+    text = (
+        "all: {vars: {tfprov: {cluster: lab, command: [python]}}}\nworker: {hosts: {wö1: {ansible_connection: local}}}"
+    )
+    (tmp_path / "i.yml").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "tfprov", "plan", "-i", "i.yml"]
+    env = {**os.environ, **ASCII, "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=env)
+    error = "a file name with `\\xf6` is impossible in this locale; set LC_ALL=C.UTF-8 or PYTHONUTF8=1"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"error: {error}\n")

@@ -91,6 +91,22 @@ def test_no_host_is_bothered_for_a_cluster_that_cannot_be(server: socket.socket)
     assert first(server) == own
 
 
+GONE = [{"image": "{build: ./gone}"}, {"image": "{archive: gone.tar}"}, {"env_file": "gone.env"}]
+
+
+@pytest.mark.parametrize("settings", GONE)
+def test_what_starts_nothing_does_without_the_files_of_the_image_and_of_the_environment(
+    server: socket.socket, settings: dict[str, str]
+) -> None:
+    definition = Definition.load(inventory(server, **settings))
+    with pytest.raises(InvalidInput, match=r"inventory\.yml:1:\d+: error: .*gone.* does not exist"):
+        assemble(definition, Quiet())
+    context = assemble(definition, Quiet(), Options(starts=False))
+    context.close()
+    assert not context.is_whole
+    assert [container.task.name for container in context.wanted] == ["worker/0"]
+
+
 BEFORE_THE_ENGINE = {
     "a build directory that is not there": (
         "image: {build: ./nowhere}", "localhost: ",

@@ -1,7 +1,9 @@
 """All or nothing: what is left after a start that failed, and what is never taken with it."""
 
+import os
 import signal
 import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +13,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
+from tests.support.interrupts import press_ctrl_c
 from tests.support.inventory_strategies import HostState, situations
 from tests.support.leftover_tasks import build
 from tests.support.memory_cluster import Runtimes, make_context
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.context import Context
-from tfprov.engine.events import ActionSkipped, ActionStarted
+from tfprov.engine.events import ActionDone, ActionSkipped, ActionStarted, Callback, Event
 from tfprov.engine.execute import execute
 from tfprov.engine.observe import observe, plan, taken
 from tfprov.engine.rollback import clean, plan_rollback, take_back
@@ -36,6 +39,7 @@ all: {vars: {tfprov: {cluster: lab, command: [python], start_timeout: 60, restar
 ps: {hosts: {h1: }}
 worker: {hosts: {h2: , h3: }}
 """
+REPORTED = (ActionStarted, ActionDone, ActionSkipped)
 WHOLE = ("model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001")
 
 
@@ -202,7 +206,7 @@ def test_a_host_that_is_lost_meanwhile_is_named(memory_lab: MemoryLab) -> None:
 def test_ctrl_c_takes_nothing_back(memory_lab: MemoryLab) -> None:
     class Interrupting(MemoryRuntime):
         def start(self, *arguments: object) -> None:
-            raise KeyboardInterrupt
+            press_ctrl_c(memory_lab.report)
 
     memory_lab.hosts["h3"] = Interrupting("h3")
     memory_lab.context = memory_lab.read(INVENTORY)
@@ -215,16 +219,39 @@ def test_after_ctrl_c_no_action_begins_that_waits_for_a_thread(memory_lab: Memor
     class Interrupting(MemoryRuntime):
         def start(self, *arguments: object) -> None:
             super().start(*arguments)  # type: ignore[arg-type]
-            raise KeyboardInterrupt
+            press_ctrl_c(memory_lab.report)
 
     memory_lab.hosts["h1"] = Interrupting("h1")
     memory_lab.context = replace(memory_lab.read(INVENTORY), forks=1)
     with pytest.raises(KeyboardInterrupt):
         memory_lab.up()
     assert memory_lab.there() == {"ps/0": "running"}
-    begun = [event.action.subject for event in memory_lab.report.events if isinstance(event, ActionStarted)]
-    skipped = [event.action.subject for event in memory_lab.report.events if isinstance(event, ActionSkipped)]
+    events = memory_lab.report.events
+    begun = [event.action.subject for event in events if isinstance(event, ActionStarted)]
+    skipped = [event.action.subject for event in events if isinstance(event, ActionSkipped)]
     assert (begun, skipped) == (["ps/0"], ["worker/0", "worker/1"])
+
+
+@pytest.mark.parametrize("moment", [ActionStarted, ActionDone])
+def test_ctrl_c_while_an_action_is_reported_changes_nothing_of_what_is_reported(
+    memory_lab: MemoryLab, moment: type[ActionStarted | ActionDone]
+) -> None:
+    pressed: list[Event] = []
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, moment) and not pressed:
+            pressed.append(event)
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)  # in the main thread, it is raised here
+        memory_lab.report.events.append(event)
+
+    context = replace(memory_lab.context, report=Callback(interrupt), forks=1)
+    plan_of_all = plan(context, observe(context))
+    with pytest.raises(KeyboardInterrupt):
+        execute(context, plan_of_all, "run-1")
+    reported = {kind: [one.action.id for one in memory_lab.report.events if isinstance(one, kind)] for kind in REPORTED}
+    assert reported[ActionStarted] == reported[ActionDone] != []
+    assert reported[ActionDone] + reported[ActionSkipped] == [action.id for action in plan_of_all.actions]
 
 
 def test_the_second_ctrl_c_waits_for_nothing(memory_lab: MemoryLab) -> None:

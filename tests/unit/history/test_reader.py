@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.support.permissions import forbidden
 from tests.support.run_history import progress, record_run, run_id, scripted
 from tfprov.errors import Usage
 from tfprov.file_locks import open_lock, take_lock
@@ -263,3 +264,14 @@ def test_the_curve_of_a_long_run_is_thinned_out(runs: Path) -> None:
 def test_the_headline_is_a_measure_of_an_evaluation() -> None:
     assert headline({"mse": 0.1, "eval/accuracy": 0.9, "eval/mse": 0.2}) == ("eval/accuracy", 0.9)
     assert headline({}) is None
+
+
+def test_a_history_that_may_not_be_read_is_an_error_and_not_an_empty_one(runs: Path) -> None:
+    record_run(runs, 1, scripted(1))
+    for path in (runs.parent.parent, runs.parent, runs):
+        with (
+            forbidden(path),
+            pytest.raises(Usage, match=r"^the history of runs cannot be read: .*; give this user acc"),
+        ):
+            history(runs).summaries()
+    assert outcomes(runs) == ["up"]

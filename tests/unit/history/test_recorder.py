@@ -4,10 +4,13 @@ import errno
 import json
 import os
 import random
+import shutil
 import signal
 import stat
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +73,62 @@ def test_a_killed_recorder_loses_at_most_a_second(tmp_path: Path) -> None:
                 last = json.loads([json.dumps(latest).encode(), *(line for line in output if line.endswith(b"\n"))][-1])
                 until(lambda: not Path(f"/proc/{latest['pid']}").exists(), "the end of the recorder")  # noqa: B023
                 check_recorded(tmp_path, directory, last["step"], last["at"])
+
+
+CHANGES = (os.mkdir, os.open, os.rename, os.replace, os.unlink, os.rmdir, open)
+
+
+def killed_at(number: int, action: Callable[[], object]) -> bool:
+    """Carry out `action` in a process that dies before its `number`th change of a directory; return whether it did."""
+    if not (pid := os.fork()):
+        calls = iter(range(number))
+
+        def before_call(_frame: object, event: str, function: Any) -> None:
+            if event == "c_call" and function in CHANGES and next(calls, None) is None:
+                os._exit(9)
+
+        sys.setprofile(before_call)
+        action()
+        os._exit(0)
+    return os.waitpid(pid, 0)[1] != 0
+
+
+def record_anew(recorder: Recorder) -> None:
+    recorder.open(description)
+
+
+def record_under_another_id(recorder: Recorder) -> None:
+    recorder.open(description)
+    recorder.handle(RunStarted(run_id(2)))
+
+
+def leave_for_a_new_run(recorder: Recorder) -> None:
+    recorder.directory = RunDir(recorder.directory.path.with_name(run_id(0)))
+    recorder.open(description)
+    recorder.handle(RunStarted(run_id(2)))
+
+
+def record_nothing(recorder: Recorder) -> None:
+    recorder.open(description)
+    recorder.discard()
+
+
+@pytest.mark.parametrize("action", [record_anew, record_under_another_id, leave_for_a_new_run, record_nothing])
+def test_a_recorder_that_is_killed_leaves_a_whole_run_or_none(
+    tmp_path: Path, action: Callable[[Recorder], None]
+) -> None:
+    runs = tmp_path / "lab" / "runs"
+    record_run(runs, 0, scripted(1))
+    for number in count(1):
+        was_killed = killed_at(number, lambda: action(Recorder(RunDir(runs / run_id(1)), "up")))
+        outcomes = [one.outcome for one in history(tmp_path).summaries()]
+        assert "damaged" not in outcomes, f"at change {number}"
+        for left in (run_id(1), run_id(2)):
+            shutil.rmtree(runs / left, ignore_errors=True)
+        if not was_killed:
+            break
+    assert number > 5
+    assert not list(runs.glob(".*")), "what was killed is removed"
 
 
 def check_recorded(tmp_path: Path, directory: Path, step: int, at: float) -> None:
@@ -230,7 +289,7 @@ def test_a_directory_that_cannot_be_made_when_another_run_begins_ends_the_record
     recorder.close()
     for other in others:
         os.close(other)
-    assert warnings == [f"the run is not recorded any more: {tmp_path / run_id(1)}: No such file or directory"]
+    assert warnings == [f"the run is not recorded any more: {tmp_path / run_id(1)}: Not a directory"]
 
 
 def test_a_run_that_is_resumed_has_its_earlier_lost_steps(tmp_path: Path) -> None:

@@ -15,10 +15,13 @@ import tfprov
 from tests.support.clock import ManualClock
 from tests.support.event_files import event
 from tests.support.memory_cluster import make_context
+from tests.support.permissions import forbidden
 from tests.support.reporters import RecordingReporter
+from tests.support.run_history import record_run, scripted
 from tests.support.user_directory import enter
 from tfprov.errors import DeadlineExceeded, HostError, Locked, TaskFailed, TfprovError
 from tfprov.formats.tfrecord import write_record
+from tfprov.history.ending import keep_beside_checkpoints
 from tfprov.history.json_lines import Appender
 from tfprov.history.reader import RunHistory, RunRecord
 from tfprov.history.session import recording
@@ -362,3 +365,12 @@ def test_a_supervisor_starts_what_was_lost_and_not_what_others_are_taking_down(
         supervise(replace(cluster.prepare(), clock=clock), run, SupervisedRun())
     assert hosts["h2"].calls.count("start worker/0") == 3
     assert (newest().directory.id, newest().summary.outcome) == (run, "failed")
+
+
+def test_a_record_that_may_not_be_read_fails_no_verb(tmp_path: Path) -> None:
+    run = record_run(tmp_path / "runs", 1, scripted(1))
+    context = replace(make_context(INVENTORY), target=tmp_path, logs=tmp_path / "logs")
+    with forbidden(run.path):
+        keep_beside_checkpoints(context, run)
+    keep_beside_checkpoints(context, run)
+    assert (tmp_path / "logs" / run.id / "run.json").is_file()

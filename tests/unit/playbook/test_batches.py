@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.interrupts import press_ctrl_c
 from tests.support.memory_cluster import make_context
 from tests.support.memory_plays import MemoryPlays
 from tfprov.engine.observe import observe
@@ -314,7 +315,7 @@ def test_ctrl_c_while_a_failed_host_is_taken_back_stops_the_play(
     plays: MemoryPlays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(_task: str, _grace: float) -> None:
-        raise KeyboardInterrupt
+        press_ctrl_c(plays.report)
 
     plays.hosts["h3"].silent.add("worker/1")
     monkeypatch.setattr(plays.hosts["h3"], "stop", interrupt)

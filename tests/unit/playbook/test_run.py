@@ -15,9 +15,10 @@ from tests.support.memory_cluster import make_context
 from tests.support.memory_plays import MemoryPlays
 from tfprov.engine.context import Context
 from tfprov.engine.lock.cluster_lock import ClusterLock
-from tfprov.errors import GatherError, HostError, InvalidInput, TfprovError
+from tfprov.errors import GatherError, HostError, InvalidInput, TfprovError, Unreachable
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.playbook import Play
+from tfprov.model.state import Observed, State
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import PlayOptions, hosts_of
 from tfprov.playbook.run import play
@@ -42,6 +43,26 @@ def test_steps_run_in_their_order_on_the_hosts_of_their_play(memory_lab: MemoryP
 def test_a_gather_that_leaves_the_host_of_the_chief_out_does_not_call_it_gone(memory_lab: MemoryPlays) -> None:
     memory_lab.play("- {hosts: all, tasks: [start]}\n- {hosts: h1, tasks: [gather]}")
     assert memory_lab.report.notes == ["nothing to gather: worker/0 is on h2, which is left out here"]
+
+
+@pytest.mark.parametrize("task", ["worker/7", "chief/0", "ps/01"])
+def test_a_task_that_is_nowhere_cannot_be_stopped(memory_lab: MemoryPlays, task: str) -> None:
+    error = rf"book.yml:1:39: error: no task `{task}` in cluster lab; its tasks are ps/0, worker/0$"
+    with pytest.raises(InvalidInput, match=error):
+        memory_lab.play(f"- {{hosts: ps, tasks: [command: never, stop: {{tasks: {task}}}]}}")
+    assert memory_lab.ran == []
+    memory_lab.play(f"- {{hosts: all, tasks: [{{stop: {{tasks: {task}}}, when: evaluator}}]}}")
+
+
+def test_a_task_that_left_the_inventory_can_be_stopped(memory_lab: MemoryPlays) -> None:
+    stop = "- {hosts: all, tasks: [stop: {tasks: worker/7}]}"
+    memory_lab.hosts["h2"].puts(Observed("worker/7", "h2", State.RUNNING, {}, id="1", run="run-1"))
+    memory_lab.play(stop)
+    assert memory_lab.running() == []
+    memory_lab.hosts["h1"].failure = Unreachable("h1", "connection lost")
+    memory_lab.hosts["h2"].remove("worker/7")
+    with pytest.raises(Unreachable):
+        memory_lab.play(stop)
 
 
 def test_a_failure_ends_the_plays_but_not_those_that_are_always_played(memory_lab: MemoryPlays) -> None:

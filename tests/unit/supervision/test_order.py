@@ -27,7 +27,7 @@ ORDER = SupervisorOrder(
 
 def directory(tmp_path: Path) -> RunDir:
     run = RunDir(tmp_path / run_id(1))
-    run.create()
+    run.path.mkdir(parents=True)
     return run
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import click
 
-from tfprov.cli.options import cluster_option, source_options, sources_of, vault_of
+from tfprov.cli.options import cluster_option, named_runs, source_options, sources_of, vault_of
 from tfprov.cli.output import Printer
 from tfprov.cli.printing.json_events import JsonEvents, events_option
 from tfprov.errors import INTERRUPTED, TfprovError, Usage
@@ -37,11 +37,11 @@ class Supervisor(Protocol):
 
 
 @click.command("attach")
-@click.argument("run", default="")
+@click.argument("run", callback=named_runs, required=False)
 @events_option
 @cluster_option
 @source_options
-def attach_command(run: str, as_json: bool, cluster: str | None, **options: Any) -> int:
+def attach_command(run: str | None, as_json: bool, cluster: str | None, **options: Any) -> int:
     """RUN is the id of a run, or the beginning of one; by default the newest run that has not ended, or else the newest.
 
     Prints logs and progress as `run` does, and ends with its exit code. Ctrl-C leaves the run as it is. The options of the

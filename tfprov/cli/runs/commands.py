@@ -10,7 +10,7 @@ import click
 
 from tfprov.atomic_write import replace_output
 from tfprov.cli.escape_sequences import json_screened
-from tfprov.cli.options import cluster_option, json_option
+from tfprov.cli.options import cluster_option, json_option, named_runs
 from tfprov.cli.output import table
 from tfprov.cli.printing.json_text import finite
 from tfprov.errors import Usage
@@ -24,12 +24,12 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 @click.command("show")
-@click.argument("run", default="")
+@click.argument("run", callback=named_runs, required=False)
 @cluster_option
 @json_option
-def show_command(run: str, cluster: str | None, as_json: bool) -> None:
+def show_command(run: str | None, cluster: str | None, as_json: bool) -> None:
     """The newest run without RUN."""
-    record = RunHistory().load(run, cluster)
+    record = RunHistory().load(run or "", cluster)
     if as_json:
         _echo_json(record.to_dict())
         return
@@ -55,7 +55,7 @@ def _task_rows(record: RunRecord) -> list[tuple[str, ...]]:
 
 
 @click.command("compare")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
+@click.argument("runs", callback=named_runs, nargs=-1, required=True, metavar="RUN RUN...")
 @click.option("--html", "html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a page.")
 @cluster_option
 @json_option
@@ -89,13 +89,11 @@ def compare_command(runs: Sequence[str], html: Path | None, cluster: str | None,
 
 
 @click.command("rm")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.argument("runs", callback=named_runs, nargs=-1, required=True, metavar="RUN...")
 @cluster_option
 @json_option
 def rm_command(runs: Sequence[str], cluster: str | None, as_json: bool) -> None:
     """A run that is recorded at the moment is refused, and then none is removed."""
-    if not all(run.strip() for run in runs):  # an unset variable of a script; for other commands it is the newest run
-        raise click.UsageError("an empty text names no run to remove")
     history = RunHistory()
     directories = list(dict.fromkeys(history.find(run, cluster) for run in runs))
     for directory in directories:

@@ -109,7 +109,8 @@ def _tasks(context: click.Context) -> Iterator[tuple[str, str]]:
     from tfprov.planning.tasks import assign_tasks  # noqa: PLC0415  schema and settings take a tenth of a second
     from tfprov.settings.load import load  # noqa: PLC0415
 
-    _, roles = load(_sources(context), _options(context, "extra"), lookup_dirs=_options(context, "lookup_dirs"))
+    extra, lookup_dirs = _options(context, "extra"), _options(context, "lookup_dirs")
+    _, roles = load(_sources(context), extra, lookup_dirs=lookup_dirs, needs_files=False)
     yield from ((task.name, task.host) for task in assign_tasks(roles).tasks)
 
 

@@ -117,6 +117,8 @@ def read(directory: Path) -> Manifest | None:
         return None
     except NotADirectoryError:
         raise GatherError(f"{directory} is a file, or below one", "set another `checkpoints.to`") from None
+    except PermissionError as error:
+        raise GatherError(f"{error.filename}: {error.strerror}", "give this user access to it") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise GatherError(f"{directory / NAME} cannot be read: {error}", "move the directory away") from None
 

@@ -44,12 +44,16 @@ def read_remote(context: Context) -> RemoteTraining | None:
         return None
     try:
         remote = context.open_remote(chief.remote, chief.env)
-        manifest = read_newest(remote)
-        if manifest is None or manifest.cluster != context.cluster.name:
-            return None
-        return RemoteTraining(remote, manifest.whole(remote.files()))
+        manifest = _read_whole(remote)
     except RemoteError as error:
         raise _host_error(chief.remote, error) from None
+    return RemoteTraining(remote, manifest) if manifest and manifest.cluster == context.cluster.name else None
+
+
+def _read_whole(remote: RemoteDir) -> Manifest | None:
+    """Return the newest manifest without checkpoints of which files are missing. Raises RemoteError."""
+    manifest = read_newest(remote)
+    return manifest.whole(remote.files()) if manifest else None
 
 
 def _host_error(url: str, error: RemoteError) -> HostError:
@@ -84,12 +88,27 @@ class RemoteFiles:
     def __init__(self, training: RemoteTraining) -> None:
         self.host, self._remote, self._manifest = training.remote.url, training.remote, training.manifest
         self._files = training.manifest.files  # once: a manifest collects them from its checkpoints
+        self._is_listed = False
 
     def files(self, _task: str) -> Mapping[str, File]:
         """See Runtime."""
         return {name: File(file.size, file.modified) for name, file in self._files.items()}
 
-    read_and_list = read_then_list
+    def read_and_list(self, task: str, name: str) -> tuple[bytes | None, Mapping[str, File]]:
+        """See Runtime. Each time but the first, the manifest is read again: a training has gone on meanwhile."""
+        if self._is_listed:
+            self._read_again()
+        self._is_listed = True
+        return read_then_list(self, task, name)
+
+    def _read_again(self) -> None:
+        try:
+            manifest = _read_whole(self._remote)
+        except RemoteError as error:
+            raise _host_error(self.host, error) from None
+        if manifest is None or (manifest.cluster, manifest.run) != (self._manifest.cluster, self._manifest.run):
+            raise HostError(self.host, "another training has replaced the one that is gathered", "gather again")
+        self._manifest, self._files = manifest, manifest.files
 
     def hold(self, task: str) -> Mapping[str, File]:
         """See Runtime."""

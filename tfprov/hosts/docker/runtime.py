@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tfprov.errors import HostError
 from tfprov.hosts import held_checkpoints
@@ -145,11 +145,12 @@ class DockerRuntime:
         """See Runtime."""
         if (facts := self._find(task)) is None or parse_container(facts, self.host).state is not State.RUNNING:
             return
-        name = facts["Name"].lstrip("/")
+        name, api = facts["Name"].lstrip("/"), cast("Any", self.engine.api)
         with self.engine.errors():
             if not name.endswith(STOPPED):
-                self.engine.api.rename(facts["Id"], name + STOPPED)
-            self.engine.api.stop(facts["Id"], timeout=int(grace))
+                api.rename(facts["Id"], name + STOPPED)
+            if not api.stop_running(facts["Id"], int(grace)) and not name.endswith(STOPPED):
+                api.rename(facts["Id"], name)  # it ended by itself meanwhile: nobody stopped it
 
     def end_restarts(self, task: str) -> None:
         """See Runtime. A restart for which the engine is already waiting still happens."""

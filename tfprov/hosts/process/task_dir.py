@@ -45,9 +45,14 @@ class TaskDir:
         self.runtime = path / "runtime"
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """Return the JSON object in the file `name`; None if it is missing or malformed."""
+        """Return the JSON object in the file `name`; None if it is missing or malformed.
+
+        Raises PermissionError: a task that cannot be looked at may run, and must not count as one that was never started.
+        """
         try:
             content = json.loads((self.path / name).read_text())
+        except PermissionError:
+            raise
         except (OSError, ValueError):
             return None
         return content if isinstance(content, dict) else None
@@ -81,6 +86,8 @@ class TaskDir:
         """Whether a supervisor lives: the kernel releases its lock when it ends."""
         try:
             descriptor = os.open(self.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError:
+            raise
         except OSError:
             return False
         try:
@@ -194,6 +201,7 @@ def os_errors(method: Method) -> Method:
             raise HostError(self.host, f"{reason.partition('] ')[2].partition(': ')[0] or reason}: {target}") from error
         except OSError as error:
             where = f": {error.filename}" if error.filename else ""
-            raise HostError(self.host, f"{error.strerror or error}{where}") from error
+            fix = "give this user access to it" if isinstance(error, PermissionError) else ""
+            raise HostError(self.host, f"{error.strerror or error}{where}", fix) from error
 
     return call  # type: ignore[return-value]

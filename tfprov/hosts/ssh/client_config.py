@@ -16,7 +16,8 @@ from typing import Any
 
 import paramiko
 
-from tfprov.errors import HostError, one_line, printable
+from tfprov.errors import printable
+from tfprov.hosts.ssh.errors import config_errors
 
 RETRY_PAUSES = (0.3, 1.0, 2.5)
 """Seconds between attempts after sshd dropped the connection: beyond MaxStartups it drops a share of new connections."""
@@ -109,11 +110,9 @@ class Hop:
 
 def route(target: SSHTarget) -> tuple[Hop, ...]:
     """Return the hops to `target` in order, `target` last. Raises HostError for an invalid ssh_config."""
-    try:
+    with config_errors(target.name, target.ssh_config):
         lines = _read_lines(target.ssh_config, _MAX_INCLUDE_DEPTH) if target.ssh_config else ()
         return _Router(target, tuple(lines)).route(target.address, target.port, target.user, last=True)
-    except (paramiko.SSHException, OSError, ValueError, KeyError, TypeError) as error:
-        raise HostError(target.name, f"{target.ssh_config}: {one_line(str(error))}", "correct the file") from error
 
 
 @dataclass(frozen=True)

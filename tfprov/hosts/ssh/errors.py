@@ -13,6 +13,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import paramiko
 from paramiko.ssh_exception import IncompatiblePeer, NoValidConnectionsError
@@ -122,3 +123,14 @@ def _first_error(error: NoValidConnectionsError) -> OSError:
 def _reason(error: BaseException) -> str:
     text = (error.strerror or os.strerror(error.errno)) if isinstance(error, OSError) and error.errno else str(error)
     return one_line(text)[:200] or type(error).__name__
+
+
+@contextmanager
+def config_errors(host: str, path: Path | None) -> Iterator[None]:
+    """Turn errors in the configuration file of ssh at `path`, or in one that it includes, into HostError."""
+    try:
+        yield
+    except PermissionError as error:
+        raise HostError(host, f"{error.filename or path}: {error.strerror}", "give this user access to it") from error
+    except (paramiko.SSHException, OSError, ValueError, KeyError, TypeError) as error:
+        raise HostError(host, f"{path}: {one_line(str(error))}", "correct the file") from error

@@ -1,7 +1,7 @@
 """Streams a whole image out of an engine, as `docker save` does."""
 
 from collections.abc import Callable, Iterator
-from typing import IO, Any, cast
+from typing import IO, cast
 
 from tfprov.hosts.base import OnProgress
 from tfprov.hosts.docker.engine import Engine
@@ -9,8 +9,6 @@ from tfprov.images.archive import load
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
 
-READ_TIMEOUT = 3600
-"""Seconds without a byte from the engine: a large image is collected before it is sent."""
 _CHUNK = 128 * 1024
 
 
@@ -19,12 +17,7 @@ def save(  # noqa: PLR0913, PLR0917
 ) -> OciImage:
     """Stream an image of `engine`, unpacked `size` bytes, into `layout` as `name`."""
     with engine.errors():
-        api: Any = engine.api
-        timeout, api.timeout = api.timeout, READ_TIMEOUT  # `get_image` has no such argument
-        try:
-            pieces = api.get_image(image_id, chunk_size=_CHUNK)
-        finally:
-            api.timeout = timeout
+        pieces = engine.api.get_image(image_id, chunk_size=_CHUNK)
         stream = cast("IO[bytes]", _Stream(engine, pieces, lambda come: on_progress(come, max(come, size))))
         return load(layout, stream, name, where=f"the image from {engine.host}")
 

@@ -111,9 +111,9 @@ class MirrorLoop:
             changed = self.mirror.sync(final=final)
         except Superseded as error:
             self._is_over = True
-            self.problem = f"{error.message}; {error.fix}"
+            self.problem = self._reason(error)
         except RemoteError as error:
-            self.problem = f"{error.message}{f'; {error.fix}' if error.fix else ''}"
+            self.problem = self._reason(error)
         except OSError as error:  # the local disk
             self.problem = f"{self.mirror.directory} cannot be read: {error.strerror}"
         else:
@@ -124,9 +124,18 @@ class MirrorLoop:
                 self.write_status()
             return True
         if self.problem != before:
-            self._noted(f"mirroring waits: {self.problem}" if not self._is_over else self.problem)
+            ends = "has ended" if self._is_over else "waits"
+            self._noted(f"mirroring to {self.mirror.remote.url} {ends}: {self.problem}")
             self.write_status()
         return False
+
+    def _reason(self, error: RemoteError) -> str:
+        """Return an error without the URL: whoever prints it has that in front."""
+        url, message = self.mirror.remote.url, error.message
+        for start, shorter in ((f"{url}: ", ""), (f"{url} ", "it ")):
+            if message.startswith(start):
+                message = shorter + message[len(start) :]
+        return f"{message}{f'; {error.fix}' if error.fix else ''}"
 
     def _elsewhere(self) -> str:
         """Return the problem of a checkpoint whose weights its saver left on a ps."""

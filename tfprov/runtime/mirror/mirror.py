@@ -169,7 +169,7 @@ class Mirror:
         for one in there:
             if (one.number, one.writer) > (self.manifest.number, self.manifest.writer):
                 what = f"{self.remote.url} was taken over by another task, which restored from it"
-                raise Superseded(what, "end one of the two")
+                raise Superseded(f"{what}: this one's checkpoints stay here", "end one of the two with `tfprov down`")
         return [one.name for one in there]
 
     def _commit(self, after: Manifest) -> None:

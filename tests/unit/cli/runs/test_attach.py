@@ -41,7 +41,7 @@ Supervise = Callable[..., SupervisorOrder]
 def supervise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supervise:
     """Return a function that returns the order of the new supervisor."""
     run = RunDir(tmp_path / run_id(1))
-    run.create()
+    run.path.mkdir(parents=True)
     orders: list[SupervisorOrder] = []
 
     def launch(_directory: RunDir, order: SupervisorOrder) -> Launched:

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.support.run_history import progress, record_run, run_id, scripted, task
+from tfprov.cli.runs.attach import attach_command
 from tfprov.cli.runs.commands import compare_command, rm_command, show_command
 from tfprov.cli.runs.group import runs_command
 from tfprov.cli.watch import logs_command
@@ -46,11 +47,19 @@ def test_a_run_that_is_named_twice_is_removed_once(runs: Path) -> None:
 
 
 @pytest.mark.parametrize("empty", ["", " "])
-def test_an_empty_text_removes_no_run(runs: Path, empty: str) -> None:
+def test_an_empty_text_is_no_run(runs: Path, empty: str) -> None:
     run = record_run(runs, 1, scripted(2), end={})
-    refused = call(rm_command, run.id, empty)
-    assert (refused.exit_code, "an empty text names no run to remove" in refused.output) == (2, True)
+    for command, words in (
+        (rm_command, [run.id, empty]),
+        (compare_command, [run.id, empty]),
+        (show_command, [empty]),
+        (attach_command, [empty]),
+        (logs_command, ["--run", empty]),
+    ):
+        refused = call(command, *words)
+        assert (refused.exit_code, "an empty text names no run" in refused.output) == (2, True), command.name
     assert run.path.is_dir()
+    assert call(show_command).output.startswith(f"run:         {run.id}")
 
 
 @pytest.mark.parametrize("words", [(), ("worker/0",)])

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, cast
 
 import pytest
 
+from tests.support.permissions import forbidden
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.manifest import read
@@ -963,3 +964,12 @@ def test_a_directory_that_an_interrupted_gather_left_is_recognized(tmp_path: Pat
     kept = read(chief.target)
     assert kept is not None
     assert kept.step == 5
+
+
+def test_a_manifest_that_may_not_be_read_is_one_line_with_the_fix(tmp_path: Path) -> None:
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text("{}")
+    error = rf"^{manifest}: Permission denied; give this user access to it$"
+    for path in (manifest, tmp_path):
+        with forbidden(path), pytest.raises(GatherError, match=error):
+            read(tmp_path)

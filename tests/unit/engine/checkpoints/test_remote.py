@@ -1,9 +1,10 @@
 """A remote checkpoint directory, as the controller reads it: runs, forecasts, `--resume`, and `gather` without a host."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ class RemoteSplit(SplitTraining):
         return current_run(context, observe(context))
 
 
-def mirror(far: Path, local: Path, *steps: int, cluster: str = "split") -> None:
+def mirror(far: Path, local: Path, *steps: int, cluster: str = "split") -> Mirror:
     """Leave in `far` what a training on other hosts has mirrored."""
     remote = remote_dir(far)
     manifest, _ = take_over(remote, local, Owner(cluster, "run-7"), lambda _line: None)
@@ -59,6 +60,7 @@ def mirror(far: Path, local: Path, *steps: int, cluster: str = "split") -> None:
         save(local, step)
         (local / "events.out.tfevents.1").write_bytes(b"e" * step)
         mirror.sync(final=True)
+    return mirror
 
 
 @pytest.fixture
@@ -136,6 +138,39 @@ def test_gather_reads_it_without_a_host(tmp_path: Path, far: Path) -> None:
     again = gather_mirrored(split.context)
     assert again is not None
     assert (again.files, again.new) == (0, ())
+
+
+class ReplacingFileSystem(FaultyFileSystem):
+    """Calls `replaced` once, before a file whose name ends with `name` is opened; `read` has the names that were read."""
+
+    def __init__(self, name: str, replaced: Callable[[], None]) -> None:
+        super().__init__()
+        self.name, self.replaced, self.read = name, [replaced], list[str]()
+
+    def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **options: Any) -> Any:
+        if path.endswith(self.name) and self.replaced:
+            self.replaced.pop()()
+        self.read.append(path.rpartition("/")[2])
+        return super()._open(path, mode, block_size, **options)
+
+
+@pytest.mark.parametrize(("removed", "kept"), [(100, [200, 300]), (200, [300])])
+def test_a_checkpoint_that_is_removed_during_a_gather_gives_way_to_a_newer_one(
+    tmp_path: Path, far: Path, removed: int, kept: list[int]
+) -> None:
+    training = mirror(far, tmp_path / "local", 100, 200)
+
+    def train_on() -> None:
+        save(tmp_path / "local", 300, keep=len(kept))
+        training.sync()
+
+    fs = ReplacingFileSystem(f"model.ckpt-{removed}.index", train_on)
+    split = RemoteSplit(tmp_path, far, fs)
+    split.context = replace(split.context, home=tmp_path / "home", verify=lambda _: {})
+    gathered = gather_mirrored(split.context)
+    assert gathered is not None
+    assert [one.step for one in gathered.new] == kept
+    assert all(fs.read.count(f"model.ckpt-{step}.index") <= 2 for step in kept)
 
 
 def test_gather_refuses_content_that_was_changed_there(tmp_path: Path, far: Path) -> None:

@@ -8,7 +8,9 @@ from typing import cast
 
 import pytest
 
-from tfprov.hosts.docker.engine_api.host_dial import SCRIPT, engine_socket, read_path
+from tfprov.errors import Unreachable
+from tfprov.hosts.docker.engine_api.host_dial import DOCKER, SCRIPT, HostDial, engine_socket, read_path
+from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.errors import TimedOut
 from tfprov.hosts.ssh.host import SSHHost
 
@@ -113,3 +115,23 @@ def test_an_account_that_prints_without_end_is_given_up_in_time() -> None:
     account = DotsForever()
     assert engine_socket(cast(SSHHost, account), lambda: account.seconds) is None
     assert account.seconds < 7
+
+
+class Silent:
+    """A host that nothing reaches; `tries` counts the connections that were tried."""
+
+    target = SSHTarget("h1", "10.0.0.1")
+
+    def __init__(self) -> None:
+        self.tries = 0
+
+    def stream(self, _argv: Sequence[str], **_: object) -> None:
+        self.tries += 1
+        raise Unreachable("h1", "no answer from 10.0.0.1 within 10 s")
+
+
+def test_a_host_that_cannot_be_reached_is_tried_once() -> None:
+    host = Silent()
+    with pytest.raises(Unreachable, match="no answer"):
+        HostDial(cast(SSHHost, host), DOCKER)()
+    assert host.tries == 1

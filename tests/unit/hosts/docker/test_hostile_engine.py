@@ -326,6 +326,16 @@ def test_an_engine_that_answers_pings_gets_more_time(call: Callable[[Engine], ob
         call(scripted(serve, EngineTimeouts(action=LONG, query=0.05, ping=LONG)))
 
 
+def test_an_engine_may_collect_an_image_before_it_sends_it() -> None:
+    def serve(far: socket.socket, request: bytes) -> None:
+        if b"/images/" in request:
+            time.sleep(0.15)
+        far.sendall(answered(b"archive" if b"/images/" in request else VERSION))
+
+    slow = scripted(serve, EngineTimeouts(action=0.1, query=0.05, ping=0.05))
+    assert b"".join(slow.api.get_image("tfprov/lab:1")) == b"archive"
+
+
 def test_the_default_timeouts_are_the_documented_ones() -> None:
     timeouts = EngineTimeouts()
     assert timeouts.query + timeouts.ping == 20

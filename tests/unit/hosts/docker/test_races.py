@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from tests.support.hostile import framed
+from tests.support.hostile import CONTAINER, LISTED, framed
 from tfprov.errors import HostError
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker import listing
@@ -117,6 +117,34 @@ def test_a_copy_that_does_not_fit_into_a_container_leaves_nothing_there(
     with pytest.raises(HostError, match="no space left on its disk"):
         put_into(engine(respond), facts, "model", tmp_path / "model")
     assert asked.index("/containers/c1/archive") < len(asked) - 1 - asked[::-1].index("/containers/c1/exec")
+
+
+@pytest.mark.parametrize(("code", "stopped"), [(204, True), (304, False)])
+def test_a_container_that_ends_by_itself_while_it_is_stopped_has_finished(
+    engine: Callable[[Responses], Engine], code: int, stopped: bool
+) -> None:
+    container = json.loads(json.dumps(CONTAINER))
+    never = "0001-01-01T00:00:00Z"
+
+    def respond(path: str) -> Answer:
+        words, _, query = path.partition("?")
+        if words.endswith("/rename"):
+            container["Name"] = "/" + parse_qs(query)["name"][0]
+            if code == 304:
+                end()
+        elif words.endswith("/stop"):
+            end()
+            return code, b""
+        else:
+            return 200, json.dumps(LISTED if words == "/containers/json" else container).encode()
+        return 204, b""
+
+    def end() -> None:
+        container["State"].update(Status="exited", Running=False, ExitCode=0, FinishedAt=never)
+
+    DockerRuntime(engine(respond), "lab", lambda *_: False, lambda _: (0, ""), lambda _: b"").stop("ps/0", 1)
+    seen = parse_container(container, "h1")
+    assert (seen.state, seen.stopped, seen.finished) == (State.EXITED, stopped, not stopped)
 
 
 def test_a_restarting_container_is_queried_again_and_one_without_programs_is_not(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.permissions import forbidden
 from tfprov.errors import HostError
 from tfprov.hosts.ssh.client_config import Hop, SSHTarget, route
 
@@ -246,3 +247,11 @@ def test_a_directory_is_an_error_and_invalid_utf_8_is_not(home: Path) -> None:
         route(SSHTarget("h1", "x", ssh_config=home))
     (home / "config").write_bytes(b"# \xff\nUser me\n")
     assert route(SSHTarget("h1", "x", ssh_config=home / "config"))[0].user == "me"
+
+
+def test_a_file_that_may_not_be_read_is_one_line_with_the_fix(home: Path) -> None:
+    path = home / ".ssh" / "included"
+    path.write_text("Port 2222")
+    error = rf"^h1: {path}: Permission denied; give this user access to it$"
+    with forbidden(path), pytest.raises(HostError, match=error):
+        hops(home, f"Include {path}")

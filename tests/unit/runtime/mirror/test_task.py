@@ -1,5 +1,6 @@
 """The program beside the mirror: its signals and exit code, and its lines about the remote directory."""
 
+import json
 import os
 import signal
 import subprocess
@@ -17,13 +18,14 @@ from tfprov.filesystems.generations import read_newest
 from tfprov.filesystems.remote_dir import RemoteError
 from tfprov.filesystems.urls import SCHEMES
 from tfprov.runtime.mirror.loop import MirrorLoop
-from tfprov.runtime.mirror.restore import Owner
+from tfprov.runtime.mirror.restore import Owner, take_over
 
 WRAPPED = """
 import sys
 from pathlib import Path
 from tests.support.remote_dirs import remote_dir
 from tfprov.runtime.mirror.task import main
+import json
 import os
 sys.exit(main(sys.argv[2:], os.environ, lambda url, env: remote_dir(Path(sys.argv[1]))))
 """
@@ -157,7 +159,7 @@ def test_an_unreachable_directory_is_told_once_and_again_when_it_is_complete(tmp
     assert not loop.try_once()
     assert not loop.try_once()
     assert len(lines) == 1
-    assert "mirroring waits: s3://bucket/run: " in lines[0]
+    assert "mirroring to s3://bucket/run waits: " in lines[0]
     assert "the connection was cut" in (tmp_path / "local/mirror.json").read_text()
     fs.cut_at = None
     assert loop.try_once()
@@ -180,6 +182,19 @@ def test_the_end_waits_for_the_directory_and_says_when_it_is_behind(tmp_path: Pa
     assert len(asked) == 3
     assert asked[2] > asked[0]
     assert lines[-1].startswith("s3://bucket/run is behind: ")
+    assert lines[-1].count("s3://") == 1
+
+
+def test_a_directory_that_was_taken_over_is_one_line_with_what_to_do(tmp_path: Path) -> None:
+    lines: list[str] = []
+    loop = begun(tmp_path, FaultyFileSystem(), lines)
+    take_over(remote_dir(tmp_path / "far"), tmp_path / "other", Owner("linear", "run-1"), lambda _line: None)
+    save(tmp_path / "local", 100)
+    assert not loop.try_once()
+    reason = "it was taken over by another task, which restored from it: this one's checkpoints stay here"
+    line = f"mirroring to s3://bucket/run has ended: {reason}; end one of the two with `tfprov down`"
+    assert lines[-1] == line
+    assert json.loads((tmp_path / "local" / "mirror.json").read_text())["problem"] == line.partition(": ")[2]
 
 
 def test_a_directory_that_does_not_answer_at_the_start_ends_the_task_after_a_while(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 
-from tfprov.errors import HostError
+from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine_api.dial import DialStream, EngineStream
 from tfprov.hosts.ssh.errors import ConnectionLost
 from tfprov.hosts.ssh.host import SSHHost
@@ -71,7 +71,7 @@ def engine_socket(ssh: SSHHost, now: Callable[[], float] = time.monotonic) -> st
                 text += data
                 if now() > deadline:
                     return None
-    except ConnectionLost:
+    except Unreachable:  # each further try would take the whole connect timeout
         raise
     except HostError:
         return None

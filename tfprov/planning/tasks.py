@@ -47,7 +47,7 @@ def _outside_of_servers(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
     """Yield a problem for each role that needs a chief: with bare servers, the client is one, and it is elsewhere."""
     for role in roles:
         if role.role in ("chief", *READERS):
-            what = f"`strategy: {STANDALONE}` has no chief, and a {role.role} " + (
+            what = f"`strategy: {STANDALONE}` has no chief, and the group `{role.role}` " + (
                 "is one" if role.role == "chief" else "reads the files of one"
             )
             yield Problem(role.group, what, f"remove the group `{role.role}`: the client saves where it runs")

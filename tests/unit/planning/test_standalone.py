@@ -36,7 +36,7 @@ def test_a_command_of_a_group_replaces_the_server() -> None:
 
 @pytest.mark.parametrize("role", ["chief", "evaluator", "tensorboard", "serving", "notebook"])
 def test_roles_that_need_a_chief_are_refused(role: str) -> None:
-    with pytest.raises(InvalidInput, match=f"`strategy: standalone` has no chief, and a {role} "):
+    with pytest.raises(InvalidInput, match=f"`strategy: standalone` has no chief, and the group `{role}` "):
         assign_tasks(roles(f"{INVENTORY}{role}: {{hosts: {{h2: }}}}\n"))
 
 

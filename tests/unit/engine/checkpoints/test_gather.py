@@ -963,3 +963,17 @@ def test_a_directory_that_an_interrupted_gather_left_is_recognized(tmp_path: Pat
     kept = read(chief.target)
     assert kept is not None
     assert kept.step == 5
+
+
+def test_a_file_that_grows_is_copied_as_far_as_it_was_listed(tmp_path: Path) -> None:
+    class Growing(MemoryRuntime):
+        """Its programs write on between the listing of a file and its copy."""
+
+        def open(self, task: str, name: str) -> BinaryIO:
+            return io.BytesIO(super().open(task, name).read() + b"later" * 100_000)
+
+    chief = Fixture(tmp_path, Growing("h1"))
+    listed = b"events" * 50_000
+    chief.host.saves("worker/0", "events.out.tfevents.1", listed)
+    chief.gather()
+    assert (chief.target / "events.out.tfevents.1").read_bytes() == listed

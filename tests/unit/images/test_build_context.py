@@ -158,4 +158,7 @@ def test_the_context_is_sent_with_certificates_and_pip_conf(tmp_path: Path) -> N
 def test_only_proxy_variables_are_taken_in_upper_and_lower_case() -> None:
     environ = {"HTTP_PROXY": "a", "https_proxy": "b", "no_proxy": "", "PATH": "/bin", "MY_HTTP_PROXY": "c"}
     assert proxies(environ) == {"HTTP_PROXY": "a", "https_proxy": "b"}
+    names = ["HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY"]
+    both = dict.fromkeys([*names, *map(str.lower, names)], "p")
+    assert proxies(both) == both
     assert proxies({}) == {}

@@ -109,7 +109,11 @@ def test_a_directory_is_read_recursively_in_the_order_of_names() -> None:
             "inv/host_vars/node1": "d: 4\n",
         }
     )
-    for ignored in (".hidden.yml", "x.cfg", "x.bak", "x.md", "x.txt", "x.retry", "x.orig", "x.yml~", "x.swp", "x.pyc"):
+    ignored_names = (
+        *(".hidden.yml", "x.cfg", "x.bak", "x.md", "x.txt", "x.retry", "x.orig", "x.yml~", "x.swp", "x.pyc", "x.pyo"),
+        *("x.rpm", "x.rst", "vars_plugins"),
+    )
+    for ignored in ignored_names:
         Path("inv", ignored).write_text("no: [inventory")
     inventory = read("inv")
     assert plain(inventory.variables("node1")) == {"a": 20, "b": 10, "c": 3, "d": 4}

@@ -252,6 +252,12 @@ def test_a_prompt_needs_a_terminal() -> None:
     assert decryption_error(vault_with(prompt=True), encrypt(SECRET)[0]) == message
 
 
+def test_a_prompt_that_is_left_empty_is_no_password() -> None:
+    vault = Vault(Passwords(prompt=True, ask=lambda _: " \n"))
+    message = "--ask-vault-pass: error: no password was entered; type it when asked"
+    assert decryption_error(vault, encrypt(SECRET)[0]) == message
+
+
 def test_a_wrong_password_is_reported_with_the_vault_id(vault: Vault) -> None:
     message = "none of the passwords decrypts this value{}; check the password, and that the value is whole"
     assert decryption_error(vault, encrypt(SECRET, password="other")[0]) == HEAD + message.format("")

@@ -545,8 +545,10 @@ def test_an_earlier_run_stays_in_its_place_unless_there_is_a_directory_for_the_n
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "mkdir", refuse)
-        with pytest.raises((GatherError, KeyboardInterrupt)):
+        with pytest.raises((GatherError, KeyboardInterrupt)) as caught:
             chief.gather()
+    full = f"{chief.target}: No space left on device; what was gathered before is untouched"
+    assert str(caught.value) == ("" if isinstance(error, KeyboardInterrupt) else full)
     assert chief.latest() == "model.ckpt-100"
     assert chief.gather() == ["model.ckpt-50"]
 

@@ -58,6 +58,13 @@ def test_what_an_alias_changes_too_is_printed(capsys: pytest.CaptureFixture[str]
     )
 
 
+def test_a_file_without_a_last_line_break_gets_none(capsys: pytest.CaptureFixture[str], inventory: Path) -> None:
+    for before in ("a: b", "a: |-\n            b", "a:\n            - b"):
+        inventory.write_text(GOOD.replace("   # the first\n", f"\n          {before}"))
+        edit(capsys, "set", "--host", "node2", "a", "- c\n- d")
+        assert inventory.read_text().endswith("\n            - c\n            - d"), before
+
+
 def test_an_entry_before_a_comment_is_not_cut_out_of_its_line(
     capsys: pytest.CaptureFixture[str], inventory: Path
 ) -> None:

@@ -259,6 +259,8 @@ def test_every_rendering_ends_within_its_limits() -> None:
         "{{ ([range(90000) | list] * 1000) | sum(start=[]) | length }}": "1,000,000",
         "{{ 5.5 | round(100000000, 'ceil') }}": "1,000,000",
         "{{ range(90000) | list | tojson(indent=900000) }}": "1,000,000",
+        "{{ [1] | to_nice_json(indent=101) }}": "1,000,000",
+        "{{ [1] | to_nice_yaml(indent=101, width=80) }}": "1,000,000",
         **{
             f"{{{{ ('a' * 500000).{method}('b' ~ 'a' * 250000) }}}}": "looking for a text of that length from the end"
             for method in ("rfind", "rindex", "rsplit", "rpartition")

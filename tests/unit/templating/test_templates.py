@@ -312,6 +312,27 @@ def test_hosts_share_the_values_of_each_other(tmp_path: Path) -> None:
     assert render_text("{{ groups.g | map('extract', hostvars, 'port') | sum }}", seen[7], AT) == 50 * 8001
 
 
+def test_what_another_host_does_not_have_is_named_with_where_it_was_looked_for(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yml"
+    path.write_text("all: {vars: {l: [1], m: {a: 1}}, children: {g: {hosts: {a: , b: }}}}")
+    inventory = load_inventory(path)
+    variables = HostVars(inventory).bind("a", inventory.variables("a"))
+    places = {
+        "hostvars.c": "the hosts of the inventory",
+        "hostvars.b.nosuch": "the variables of that host",
+        "groups.h": "the groups",
+        "l.nosuch": "the list",
+        "m.nosuch": "the mapping",
+        "hostvars.b.l.nosuch": "the list",
+    }
+    messages = {}
+    for name in places:
+        with pytest.raises(InvalidInput) as caught:
+            render_text(f"{{{{ {name} }}}}", variables, AT)
+        messages[name] = caught.value.problems[0].what
+    assert messages == {name: f"no `{name.rpartition('.')[2]}` in {place}" for name, place in places.items()}
+
+
 def test_a_value_computed_from_a_secret_is_secret_across_hosts_and_nested_variables(tmp_path: Path) -> None:
     path = tmp_path / "hosts.yml"
     path.write_text(

@@ -64,7 +64,7 @@ class CheckedSettings:
 
     rendered: Mapping
     values: Settings | None
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True)

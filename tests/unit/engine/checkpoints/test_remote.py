@@ -120,7 +120,10 @@ def test_a_gathered_checkpoint_of_another_training_is_not_mixed_with_the_mirrore
     before.gather()
     split = RemoteSplit(tmp_path, far)
     context = replace(split.context, resume=True)
-    with pytest.raises(Usage, match="hold checkpoints of two trainings"):
+    with pytest.raises(
+        Usage,
+        match="two trainings; start without `--resume`, which goes on from the latter, or choose an empty directory",
+    ):
         resuming(context, observe(context))
 
 

@@ -58,6 +58,16 @@ def test_what_an_alias_changes_too_is_printed(capsys: pytest.CaptureFixture[str]
     )
 
 
+@pytest.mark.parametrize("quote", ["'", '"', ""])
+def test_a_new_key_has_the_quotes_of_the_one_before_it(
+    capsys: pytest.CaptureFixture[str], inventory: Path, quote: str
+) -> None:
+    before = f"        {quote}node2{quote}:\n"
+    inventory.write_text(GOOD.replace("        node2:   # the first\n", before))
+    edit(capsys, "add-host", "node3", "-g", "worker")
+    assert inventory.read_text().endswith(f"{before}        {quote}node3{quote}:\n")
+
+
 def test_a_file_without_a_last_line_break_gets_none(capsys: pytest.CaptureFixture[str], inventory: Path) -> None:
     for before in ("a: b", "a: |-\n            b", "a:\n            - b"):
         inventory.write_text(GOOD.replace("   # the first\n", f"\n          {before}"))

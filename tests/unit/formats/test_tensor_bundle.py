@@ -117,6 +117,12 @@ def test_wrong_indexes_with_right_checksums(tmp_path: Path, values: dict[bytes, 
     assert error(tmp_path / "m-1").startswith(message)
 
 
+@pytest.mark.parametrize("kind", [3, 4, 6, 7])
+def test_a_field_of_an_unknown_type_is_an_error(kind: int) -> None:
+    with pytest.raises(ValueError, match=f"^unknown wire type {kind}$"):
+        list(fields(bytes((1 << 3 | kind,))))
+
+
 FOOTER = 48
 END = struct.pack("<Q", 0xDB4775248B80FB57)
 

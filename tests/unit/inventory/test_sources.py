@@ -121,6 +121,13 @@ def test_a_directory_is_read_recursively_in_the_order_of_names() -> None:
     assert inventory.hosts["node1"].at.file == "inv/10.yml"
 
 
+def test_a_host_name_may_have_253_bytes_as_it_names_a_directory() -> None:
+    for size in (253, 254):
+        write_files({f"{size}.yml": f"all: {{hosts: {{{'n' * size}: }}}}\n"})
+    assert list(read("253.yml").hosts) == ["n" * 253]
+    assert len(problems("254.yml")) == 1
+
+
 def test_the_path_of_a_source_may_have_commas_and_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     write_files({"a,b.yml": YAML, "home/i.yml": YAML.replace("node1", "node3")})
     monkeypatch.setenv("HOME", str(Path("home").absolute()))

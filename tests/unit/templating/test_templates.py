@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.command_output import SMALLEST, run_command
-from tfprov.errors import InvalidInput, Position
+from tfprov.errors import InvalidInput, Position, mask_secrets
 from tfprov.model.yaml_node import EncryptedValue, Mapping, Scalar, plain
 from tfprov.settings.load import load_inventory
 from tfprov.templating.host_values import TemplateProblems, Variables, is_secret, render
@@ -310,6 +310,13 @@ def test_hosts_share_the_values_of_each_other(tmp_path: Path) -> None:
     assert len({id(one["groups"]["g"]) for one in seen}) == 1
     assert len({id(one["hostvars"]["h1"]) for one in seen}) == 1
     assert render_text("{{ groups.g | map('extract', hostvars, 'port') | sum }}", seen[7], AT) == 50 * 8001
+
+
+def test_what_a_template_reads_of_a_secret_variable_is_masked_in_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_TOKEN", "token-77c1e2ab")
+    monkeypatch.setenv("A_PLACE", "place-77c1e2ab")
+    assert render_value("{{ lookup('env', 'A_TOKEN', 'A_PLACE') }}") == "token-77c1e2ab,place-77c1e2ab"
+    assert mask_secrets("token-77c1e2ab place-77c1e2ab") == "****** place-77c1e2ab"
 
 
 def test_what_another_host_does_not_have_is_named_with_where_it_was_looked_for(tmp_path: Path) -> None:

@@ -58,6 +58,16 @@ def test_what_an_alias_changes_too_is_printed(capsys: pytest.CaptureFixture[str]
     )
 
 
+def test_an_empty_file_of_variables_hides_none_of_those_after_it(capsys: pytest.CaptureFixture[str]) -> None:
+    directory = Path("group_vars", "worker")
+    directory.mkdir(parents=True)
+    (directory / "10.yml").write_text("# nothing yet\n")
+    (directory / "20.yml").write_text("a: 1\n")
+    assert edit(capsys, "set", "--group", "worker", "a", "2") == (
+        "set a of group_vars/worker (group_vars/worker/20.yml:1)\n"
+    )
+
+
 @pytest.mark.parametrize("quote", ["'", '"', ""])
 def test_a_new_key_has_the_quotes_of_the_one_before_it(
     capsys: pytest.CaptureFixture[str], inventory: Path, quote: str

@@ -83,7 +83,7 @@ class CollectionEntry:
 
     key: CstNode | None
     value: CstNode
-    start: int = 0
+    start: int
     mark: int | None = None
 
     @property

@@ -45,7 +45,7 @@ class EditableFile:
 
     name: str
     document: Document
-    bom: str = ""
+    bom: str
 
     @property
     def text(self) -> str:
@@ -67,7 +67,7 @@ class EditedFile:
 
     source: EditableFile
     line: int
-    shared: tuple[int, ...] = ()
+    shared: tuple[int, ...]
 
 
 def parse_file(data: bytes, name: str) -> EditableFile:

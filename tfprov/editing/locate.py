@@ -128,14 +128,15 @@ def missing_path_error(resolved: ResolvedPath, names: Sequence[str]) -> InvalidI
         return resolved.blocked
     if merged := _merged(resolved.source, resolved.node, resolved.rest[0]):
         return merged
+    depth = len(names) - len(resolved.rest)  # below 0 where `vars:`, or a host of a range, is missing, too
     near = [entry.key.text for entry in resolved.node.entries if entry.key is not None and not entry.is_merge]
-    close = difflib.get_close_matches(resolved.rest[0], near, n=1)
+    close = difflib.get_close_matches(resolved.rest[0], near, n=1) if depth >= 0 else []
     fix = (
         f"did you mean `{printable(close[0])}`?"
         if close
         else "`tfprov inventory explain HOST` shows where values are set"
     )
-    what = f"nothing is called `{printable(join_path(names[: len(names) - len(resolved.rest) + 1]))}` here"
+    what = f"nothing is called `{printable(join_path(names[: max(depth, 0) + 1]))}` here"
     return resolved.source.refuse(resolved.node, what, fix)
 
 

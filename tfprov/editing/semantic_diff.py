@@ -92,7 +92,7 @@ def alias_uses(document: Document) -> Iterator[AliasUse]:
             anchors[node.anchor] = node
 
 
-def alias_outside(document: Document, removed: CstNode, *, itself: bool = True) -> AliasUse | None:
+def alias_outside(document: Document, removed: CstNode, *, itself: bool) -> AliasUse | None:
     """Return an alias outside of `removed` whose anchor is inside; without `itself`, the anchor of `removed` stays."""
     inside = {id(node) for node in removed.walk()}
     anchored = inside if itself else inside - {id(removed)}

@@ -6,7 +6,7 @@ reaches another file.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Descriptor, OciImage, encode
@@ -21,7 +21,7 @@ class Request:
 
     method: str
     target: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str]
 
 
 @dataclass(frozen=True)

@@ -127,13 +127,13 @@ class IdentifiedTask:
     source: ForeignTask
     job: str
     index: int | None
-    cluster: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    uses_flags: bool = False
-    flag_names: Mapping[str, str] = field(default_factory=dict)
-    command: tuple[SourceText, ...] = ()
-    flags: Mapping[str, SourceText] = field(default_factory=dict)
-    env: Mapping[str, SourceText] = field(default_factory=dict)
-    own_env: Mapping[str, str] = field(default_factory=dict)
+    cluster: Mapping[str, Sequence[str]]
+    uses_flags: bool
+    flag_names: Mapping[str, str]
+    command: tuple[SourceText, ...]
+    flags: Mapping[str, SourceText]
+    env: Mapping[str, SourceText]
+    own_env: Mapping[str, str]
 
     def setting(self, name: str) -> Setting | None:
         """Return a setting by name."""

@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tfprov.errors import Position, printable
 from tfprov.importing.identify import CHECKPOINT_DIR, IdentifiedTask, Notes, Setting, SourceText
@@ -40,8 +40,8 @@ class Role:
 
     name: str
     count: int
-    settings: dict[str, Setting] = field(default_factory=dict)
-    hosts: list[str] = field(default_factory=list)
+    settings: dict[str, Setting]
+    hosts: list[str]
 
 
 def group_by_role(tasks: Sequence[IdentifiedTask], notes: Notes) -> list[Role]:

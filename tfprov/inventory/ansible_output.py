@@ -52,9 +52,7 @@ class AnsibleOutput:
     `show_secrets` is set.
     """
 
-    def __init__(
-        self, inventory: Inventory, form: OutputFormat, *, export: bool = False, show_secrets: bool = False
-    ) -> None:
+    def __init__(self, inventory: Inventory, form: OutputFormat, *, export: bool = False, show_secrets: bool) -> None:
         self.inventory, self.form, self.export, self.show_secrets = inventory, form, export, show_secrets
         self._is_json = form in (OutputFormat.LIST, OutputFormat.HOST)
         self._shared: dict[int, tuple[Node, Any]] = {}

@@ -73,7 +73,7 @@ class SourceWalker:
     Files in a directory whose names end with one of `ignore` are skipped, as Ansible does.
     """
 
-    def __init__(self, problems: list[Problem], ignore: Sequence[str] = IGNORED_EXTENSIONS) -> None:
+    def __init__(self, problems: list[Problem], ignore: Sequence[str]) -> None:
         self.problems = problems
         self._ignored = re.compile("".join([_IGNORED, *(f"|{re.escape(end)}$" for end in ignore)]))
         self._count = 0
@@ -144,9 +144,9 @@ class SourceReader:
         builder: InventoryBuilder,
         vault: Vault,
         *,
-        alone: bool = True,
-        ignore: Sequence[str] = IGNORED_EXTENSIONS,
-        file_overlay: FileOverlay | None = None,
+        alone: bool,
+        ignore: Sequence[str],
+        file_overlay: FileOverlay | None,
     ) -> None:
         self.builder, self.vault, self.alone, self.file_overlay = builder, vault, alone, file_overlay
         self._walker = SourceWalker(builder.problems, ignore)

@@ -19,7 +19,7 @@ DIRECTORIES = ("group_vars", "host_vars")
 class VarsFileReader:
     """Reads `group_vars/` and `host_vars/`; what is wrong with their files goes to `problems`."""
 
-    def __init__(self, vault: Vault, problems: list[Problem], file_overlay: FileOverlay | None = None) -> None:
+    def __init__(self, vault: Vault, problems: list[Problem], file_overlay: FileOverlay | None) -> None:
         self.vault, self.problems, self.file_overlay = vault, problems, file_overlay
 
     def read(self, directory: Path, groups: Collection[str], hosts: Collection[str]) -> VarsFiles:

@@ -51,8 +51,8 @@ class Layer:
 class VarsFiles:
     """The files of `group_vars/` and `host_vars/` beside one source, in the order in which they apply."""
 
-    groups: dict[str, tuple[Mapping, ...]] = field(default_factory=dict)
-    hosts: dict[str, tuple[Mapping, ...]] = field(default_factory=dict)
+    groups: dict[str, tuple[Mapping, ...]]
+    hosts: dict[str, tuple[Mapping, ...]]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Plays and steps of a playbook, with the documentation of every key."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -137,9 +137,9 @@ class Step:
     module: str
     arguments: Arguments
     at: Position
-    name: str = ""
-    when: tuple[str, ...] = ()
-    tags: frozenset[str] = field(default_factory=frozenset)
+    name: str
+    when: tuple[str, ...]
+    tags: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ class Play:
     hosts: str
     steps: tuple[Step, ...]
     at: Position
-    when: tuple[str, ...] = ()
-    tags: frozenset[str] = field(default_factory=frozenset)
-    always: bool = False
-    serial: tuple[BatchSize, ...] = ()
-    max_fail_percentage: float | None = None
+    when: tuple[str, ...]
+    tags: frozenset[str]
+    always: bool
+    serial: tuple[BatchSize, ...]
+    max_fail_percentage: float | None

@@ -47,7 +47,7 @@ def _outside_of_servers(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
     """Yield a problem for each role that needs a chief: with bare servers, the client is one, and it is elsewhere."""
     for role in roles:
         if role.role in ("chief", *READERS):
-            what = f"`strategy: {STANDALONE}` has no chief, and a {role.role} " + (
+            what = f"`strategy: {STANDALONE}` has no chief, and the group `{role.role}` " + (
                 "is one" if role.role == "chief" else "reads the files of one"
             )
             yield Problem(role.group, what, f"remove the group `{role.role}`: the client saves where it runs")
@@ -137,7 +137,8 @@ def _problems(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
     for name in _AT_MOST_ONE:
         of_role = [role for role in roles if role.role == name]
         if sum(role.values.tasks_per_host for role in of_role) > 1:
-            at = of_role[-1].at("tasks_per_host") if len(of_role) == 1 else of_role[-1].group
+            last = of_role[-1]
+            at = last.at("tasks_per_host") if len(of_role) == 1 else last.group
             yield Problem(at, f"more than one {name} task", f"keep one host with one task in the group `{name}`")
     yield from check_strategy(roles)
     yield from check_data_service(roles)

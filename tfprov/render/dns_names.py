@@ -74,7 +74,7 @@ def long_name_problems(roles: RoleSettings, names: Iterable[str], *, longest: in
         yield Problem(roles.at("cluster"), what, fix)
 
 
-def name_problems(roles: RoleSettings, names: Iterable[str], *, longest: int = LONGEST) -> Iterator[Problem]:
+def name_problems(roles: RoleSettings, names: Iterable[str], *, longest: int) -> Iterator[Problem]:
     """Yield a problem, at the line of the cluster's name, if it makes an invalid name of a Service."""
     cluster = roles.values.cluster
     if not cluster[0].isalpha():

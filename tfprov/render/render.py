@@ -220,7 +220,7 @@ def render_cluster(
     target: str,
     settings: Sequence[str],
     never_code: Callable[[], frozenset[Path]],
-    template_dir: Path | None = None,
+    template_dir: Path | None,
 ) -> dict[str, str]:
     """Return the files of `target`, with the code packed if the target carries it.
 

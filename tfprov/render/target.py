@@ -2,7 +2,7 @@
 
 import pkgutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Protocol
@@ -118,8 +118,8 @@ class RenderRequest:
     cluster: Cluster
     roles: Mapping[RoleHost, RoleSettings]
     settings: Values
-    secrets: Mapping[RoleHost, tuple[str, ...]] = field(default_factory=dict)
-    codes: Mapping[RoleHost, Code] = field(default_factory=dict)
+    secrets: Mapping[RoleHost, tuple[str, ...]]
+    codes: Mapping[RoleHost, Code]
 
     def role(self, task: Task) -> RoleSettings:
         """Return the settings of `task`."""

@@ -5,7 +5,7 @@ Values come from the same layers as the variables themselves; secrets are masked
 
 import difflib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -72,7 +72,7 @@ class HostExplanation:
     at: Position
     groups: tuple[str, ...]
     variables: tuple[Origin, ...]
-    settings: dict[str, tuple[Origin, ...]] = field(default_factory=dict)
+    settings: dict[str, tuple[Origin, ...]]
 
     def names(self) -> list[str]:
         """Return the dotted names of all values, and of the mappings around them."""

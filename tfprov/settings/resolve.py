@@ -64,8 +64,8 @@ class CheckedSettings:
 
     rendered: Mapping
     values: Settings | None
-    problems: tuple[Problem, ...] = ()
-    unread: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...]
+    unread: tuple[Problem, ...]
 
 
 @dataclass(frozen=True)

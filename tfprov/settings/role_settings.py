@@ -11,7 +11,7 @@ from tfprov.model.inventory import NAMESPACE, Inventory, Layer
 from tfprov.model.settings import Settings
 from tfprov.model.state import DataFile, DataSet, Mount
 from tfprov.model.storage import Data
-from tfprov.model.yaml_node import NOWHERE, Mapping, Node, Scalar, find
+from tfprov.model.yaml_node import Mapping, Node, Scalar, find
 from tfprov.settings.connection import ConnectionSettings
 from tfprov.templating.host_values import Variables
 from tfprov.wiring import FEEDERS, STANDALONE, WEB
@@ -34,7 +34,7 @@ class RoleSettings:
     variables: Variables
     address: str
     connection: ConnectionSettings
-    group: Position = NOWHERE
+    group: Position
     unread: tuple[Problem, ...] = ()
 
     @property

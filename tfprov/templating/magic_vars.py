@@ -105,7 +105,7 @@ def add_task_variables(  # noqa: PLR0913  all that is known of a task
     cluster: str,
     task: str,
     directory: str,
-    data: str | None = None,
+    data: str | None,
     *,
     cluster_values: AbstractMapping[str, object] = MappingProxyType({}),
 ) -> Variables:

@@ -45,7 +45,7 @@ class _OpenCollection:
 
     at: Position
     anchor: str | None
-    items: list[Node] | None = None
+    items: list[Node] | None
     entries: dict[str, Node] = field(default_factory=dict)
     keys: dict[str, Scalar] = field(default_factory=dict)
     merged: list[Mapping] = field(default_factory=list)

@@ -5,7 +5,7 @@ import pytest
 from tfprov.cli.progress_line import UnderWay, progress_line
 from tfprov.formats.event_file import EventProgress
 from tfprov.model.plan import Action, ActionKind
-from tfprov.planning.plan_text import format_span
+from tfprov.planning.plan_text import format_duration, format_span
 
 
 def action(kind: str, number: int) -> Action:
@@ -133,3 +133,14 @@ def test_progress_is_one_line(progress: EventProgress, steps: int | None, expect
 )
 def test_a_time_span_has_two_units(seconds: float, expected: str) -> None:
     assert format_span(seconds) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        *[(0, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h"), (172_799, "47 h")],
+        (172_800, "2 d"),
+    ],
+)
+def test_a_duration_has_the_largest_unit_of_which_it_has_two(seconds: float, expected: str) -> None:
+    assert format_duration(seconds) == expected

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -43,6 +44,56 @@ def edit(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     result = run_command(capsys, "inventory", *argv)
     assert (result.code, result.lines) == (0, ())
     return result.out
+
+
+def test_what_an_alias_changes_too_is_printed(capsys: pytest.CaptureFixture[str], inventory: Path) -> None:
+    lab = "    tfprov: {cluster: lab, image: {build: ., build_on: node2}, command: [python, train.py]}\n    a: &a {b: 1}\n"
+    inventory.write_text(re.sub("    tfprov.*\n", lab + "    c: *a\n    d: *a\n", GOOD))
+    Path("Dockerfile").write_text("FROM tensorflow\n")
+    assert edit(capsys, "set", "a.b", "2") == (
+        "set a.b of group all (inventory.yml:4, and with it lines 5, 6, by alias)\n"
+    )
+    assert edit(capsys, "move-host", "node2", "node3") == (
+        "moved node2 to node3 in worker (inventory.yml:13), in image.build_on (inventory.yml:3)\n"
+    )
+
+
+def test_an_empty_file_of_variables_hides_none_of_those_after_it(capsys: pytest.CaptureFixture[str]) -> None:
+    directory = Path("group_vars", "worker")
+    directory.mkdir(parents=True)
+    (directory / "10.yml").write_text("# nothing yet\n")
+    (directory / "20.yml").write_text("a: 1\n")
+    assert edit(capsys, "set", "--group", "worker", "a", "2") == (
+        "set a of group_vars/worker (group_vars/worker/20.yml:1)\n"
+    )
+
+
+@pytest.mark.parametrize("quote", ["'", '"', ""])
+def test_a_new_key_has_the_quotes_of_the_one_before_it(
+    capsys: pytest.CaptureFixture[str], inventory: Path, quote: str
+) -> None:
+    before = f"        {quote}node2{quote}:\n"
+    inventory.write_text(GOOD.replace("        node2:   # the first\n", before))
+    edit(capsys, "add-host", "node3", "-g", "worker")
+    assert inventory.read_text().endswith(f"{before}        {quote}node3{quote}:\n")
+
+
+def test_a_file_without_a_last_line_break_gets_none(capsys: pytest.CaptureFixture[str], inventory: Path) -> None:
+    for before in ("a: b", "a: |-\n            b", "a:\n            - b"):
+        inventory.write_text(GOOD.replace("   # the first\n", f"\n          {before}"))
+        edit(capsys, "set", "--host", "node2", "a", "- c\n- d")
+        assert inventory.read_text().endswith("\n            - c\n            - d"), before
+
+
+def test_an_entry_before_a_comment_is_not_cut_out_of_its_line(
+    capsys: pytest.CaptureFixture[str], inventory: Path
+) -> None:
+    inventory.write_text(GOOD.replace("  children:", "    steps:\n      - a: 1   # why\n        b: 2\n  children:", 1))
+    (line,) = run_command(capsys, "inventory", "unset", "steps[0].a").lines
+    assert line == (
+        "inventory.yml:5:9: error: this cannot be changed without changing more of the text: there is a comment after it; "
+        "edit the file by hand"
+    )
 
 
 def test_every_command_prints_what_it_changed(capsys: pytest.CaptureFixture[str]) -> None:

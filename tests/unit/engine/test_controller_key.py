@@ -33,7 +33,9 @@ def test_the_key_is_created_once(tmp_path: Path) -> None:
 def test_a_damaged_key_is_named_and_kept(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "secret-hash-key"
     path.write_bytes(content)
-    with pytest.raises(Usage, match=r"secret-hash-key is no key of 32 bytes; remove it"):
+    with pytest.raises(
+        Usage, match=r"secret-hash-key is no key of 32 bytes; remove it: the next command makes another one$"
+    ):
         controller_key(tmp_path)
     assert path.read_bytes() == content
 
@@ -41,5 +43,7 @@ def test_a_damaged_key_is_named_and_kept(tmp_path: Path, content: bytes) -> None
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(b"x" * 32)
     (tmp_path / "secret-hash-key").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Usage, match="secret-hash-key: "):
+    with pytest.raises(
+        Usage, match=r"secret-hash-key: .*; the key for the hashes of secrets lies there: make it accessible$"
+    ):
         controller_key(tmp_path)

@@ -74,6 +74,8 @@ def played(split: SplitTraining, text: str, **options: Any) -> list[str]:
         (None, "ended"), (0, "exited with code 0"), (3, "exited with code 3"), (129, "killed by SIGHUP (exit code 129)"),
         (137, "killed by SIGKILL (exit code 137)"), (143, "killed by SIGTERM (exit code 143)"),
         (139, "killed by SIGSEGV (exit code 139)"), (140, "exited with code 140"),
+        (130, "killed by SIGINT (exit code 130)"), (131, "killed by SIGQUIT (exit code 131)"),
+        (134, "killed by SIGABRT (exit code 134)"),
     ],
 )  # fmt: skip
 def test_an_exit_code_in_words(code: int | None, text: str) -> None:

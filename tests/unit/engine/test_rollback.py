@@ -185,6 +185,7 @@ def test_what_somebody_else_started_meanwhile_is_theirs(memory_lab: MemoryLab) -
         memory_lab.hosts[host].puts(Observed(task, host, State.RUNNING, {}, id="1"))
     planned = plan_rollback("lab", before, observe(memory_lab.context), {("worker/1", "h3")})
     assert [action.id for action in planned.actions] == ["stop worker/1 on h3", "remove worker/1 on h3"]
+    assert {action.causes for action in planned.actions} == {("the cluster did not come up",)}
 
 
 def test_a_host_that_is_lost_meanwhile_is_named(memory_lab: MemoryLab) -> None:

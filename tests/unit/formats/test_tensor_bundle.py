@@ -117,6 +117,41 @@ def test_wrong_indexes_with_right_checksums(tmp_path: Path, values: dict[bytes, 
     assert error(tmp_path / "m-1").startswith(message)
 
 
+@pytest.mark.parametrize("kind", [3, 4, 6, 7])
+def test_a_field_of_an_unknown_type_is_an_error(kind: int) -> None:
+    with pytest.raises(ValueError, match=f"^unknown wire type {kind}$"):
+        list(fields(bytes((1 << 3 | kind,))))
+
+
+FOOTER = 48
+END = struct.pack("<Q", 0xDB4775248B80FB57)
+
+
+def test_a_damaged_index_says_what_is_wrong_with_it(prefix: Path) -> None:
+    index = prefix.with_name(INDEX)
+    whole = index.read_bytes()
+    body, end = whole[:-FOOTER], len(whole) - FOOTER
+    handles = varint(0) + varint(whole[-FOOTER + 1])  # those of the first block, whatever is there
+    damaged = {
+        whole[:-1]: "the file does not end as an index does: it is cut short, or no index",
+        whole[: FOOTER - 1]: "the file does not end as an index does: it is cut short, or no index",
+        whole[:-9] + b"x" + END: "the footer is damaged",
+        b"x" + whole[1:]: "the block at byte 0 does not match its checksum",
+        body + b"x" + whole[-FOOTER:]: f"no block begins at byte {end}",
+        body
+        + (varint(0) + varint(1000) + handles).ljust(40, b"\0")
+        + END: "the block at byte 0 does not match its checksum",
+        body
+        + (handles + varint(0) + varint(end)).ljust(40, b"\0")
+        + END: "the block at byte 0 is longer than the file",
+    }
+    messages = {}
+    for content in damaged:
+        index.write_bytes(content)
+        messages[content] = error(prefix)
+    assert list(messages.values()) == [f"{INDEX}: {message}" for message in damaged.values()]
+
+
 def test_a_compressed_index_is_refused(tmp_path: Path) -> None:
     write_table(tmp_path / INDEX, {b"": HEADER}, compression=1)
     assert "is compressed (snappy), which no checkpoint's index is" in error(tmp_path / "m-1")

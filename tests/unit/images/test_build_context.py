@@ -86,7 +86,9 @@ def test_a_directory_that_is_too_large_is_refused_before_it_is_read(tmp_path: Pa
     write(tmp_path, FILES)
     with (tmp_path / "data").open("wb") as file:
         file.truncate(MAX_BYTES)  # a sparse file
-    with pytest.raises(InvalidInput, match=rf"error: `{what}`: .* is larger than 512 MiB; leave data out with a"):
+    with pytest.raises(
+        InvalidInput, match=rf"error: `{what}`: .* is larger than 512 MiB; leave data out with a .dockerignore file"
+    ):
         pack_context(tmp_path, AT) if what == "image.build" else pack(tmp_path, AT)
     (tmp_path / ".dockerignore").write_text("data")
     pack_context(tmp_path, AT)
@@ -158,4 +160,7 @@ def test_the_context_is_sent_with_certificates_and_pip_conf(tmp_path: Path) -> N
 def test_only_proxy_variables_are_taken_in_upper_and_lower_case() -> None:
     environ = {"HTTP_PROXY": "a", "https_proxy": "b", "no_proxy": "", "PATH": "/bin", "MY_HTTP_PROXY": "c"}
     assert proxies(environ) == {"HTTP_PROXY": "a", "https_proxy": "b"}
+    names = ["HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY"]
+    both = dict.fromkeys([*names, *map(str.lower, names)], "p")
+    assert proxies(both) == both
     assert proxies({}) == {}

@@ -153,7 +153,9 @@ def test_a_nested_target_directory_is_refused(layout: Layout, directory: str) ->
 def test_a_whiteout_name_is_refused(layout: Layout, name: str) -> None:
     base = load_image(layout)
     before = contents(layout)
-    with pytest.raises(DeliveryError, match=r"programs: .*: in an image layer this name removes a file; rename it"):
+    with pytest.raises(
+        DeliveryError, match=r"programs: .*: in an image layer this name removes a file; rename it, or leave it out"
+    ):
         append(layout, base, Code("programs", "sha256:1", tar({name: b""})), "top")
     assert contents(layout) == before
 

@@ -167,7 +167,11 @@ def test_prune_leaves_the_layers_another_image_needs(layout: Layout) -> None:
 
 def test_prune_is_locked_during_a_run(layout: Layout) -> None:
     image = load_image(layout)
-    with layout.in_use(), layout.in_use(), pytest.raises(Locked, match="in use by another run; prune when"):
+    with (
+        layout.in_use(),
+        layout.in_use(),
+        pytest.raises(Locked, match=r"is in use by another run; prune when it is done$"),
+    ):
         Layout(layout.directory).prune(keep=0)
     assert layout.find("base") == image
     with layout.blobs.open(image.layers[0]) as file:
@@ -177,7 +181,9 @@ def test_prune_is_locked_during_a_run(layout: Layout) -> None:
 
 def test_a_damaged_index_is_an_error_with_a_fix(layout: Layout) -> None:
     (layout.directory / "index.json").write_text("{")
-    with pytest.raises(DeliveryError, match=r"index\.json is damaged; remove .*images: images are made again"):
+    with pytest.raises(
+        DeliveryError, match=r"index\.json is damaged; remove .*images: images are made again when they are needed$"
+    ):
         layout.find("base")
 
 

@@ -545,3 +545,13 @@ def test_code_data_and_own_programs_of_a_rendered_file_are_imported() -> None:
     assert "command" not in inventory["children"]["dispatcher"].get("vars", {}).get("tfprov", {})
     assert inventory["children"]["data_worker"]["vars"]["tfprov"]["command"] == ["python", "serve.py"]
     assert notes == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "restart"),
+    [("OnFailure", None), ("ExitCode", None), ("Always", None), ("Never", "never"), ("Odd", "never")],
+)
+def test_the_restart_policy_of_the_replicas_wins_over_that_of_their_pods(policy: str, restart: str | None) -> None:
+    text = TFJOB.replace("restartPolicy: OnFailure", f"restartPolicy: {policy}")
+    inventory, _ = convert_text(text.replace("        spec:\n", "        spec:\n          restartPolicy: Never\n"))
+    assert inventory["vars"]["tfprov"].get("restart") == restart

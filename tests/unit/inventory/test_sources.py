@@ -109,12 +109,23 @@ def test_a_directory_is_read_recursively_in_the_order_of_names() -> None:
             "inv/host_vars/node1": "d: 4\n",
         }
     )
-    for ignored in (".hidden.yml", "x.cfg", "x.bak", "x.md", "x.txt", "x.retry", "x.orig", "x.yml~", "x.swp", "x.pyc"):
+    ignored_names = (
+        *(".hidden.yml", "x.cfg", "x.bak", "x.md", "x.txt", "x.retry", "x.orig", "x.yml~", "x.swp", "x.pyc", "x.pyo"),
+        *("x.rpm", "x.rst", "vars_plugins"),
+    )
+    for ignored in ignored_names:
         Path("inv", ignored).write_text("no: [inventory")
     inventory = read("inv")
     assert plain(inventory.variables("node1")) == {"a": 20, "b": 10, "c": 3, "d": 4}
     assert plain(inventory.variables("node2")) == {"a": 2, "c": 3}
     assert inventory.hosts["node1"].at.file == "inv/10.yml"
+
+
+def test_a_host_name_may_have_253_bytes_as_it_names_a_directory() -> None:
+    for size in (253, 254):
+        write_files({f"{size}.yml": f"all: {{hosts: {{{'n' * size}: }}}}\n"})
+    assert list(read("253.yml").hosts) == ["n" * 253]
+    assert len(problems("254.yml")) == 1
 
 
 def test_the_path_of_a_source_may_have_commas_and_variables(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Desired containers: arguments, environment, and which settings count as a change."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import docker
@@ -229,6 +230,13 @@ NAMES = {
     "apiKey": True,
     "DB_PASSWORD": True,
     "WANDB_API_KEY": True,
+    "MYSQL_PASSWD": True,
+    "SSH_PASSPHRASE": True,
+    "GIT_PASS": True,
+    "WEATHER_APIKEY": True,
+    "CLIENT_SECRET": True,
+    "KEY_PATH": False,
+    "TOKEN_DIR": False,
     "MONKEY": False,
     "TURKEY_COUNT": False,
     "MAX_TOKENS": False,
@@ -279,3 +287,149 @@ def test_hashes_with_another_controllers_key_are_no_change() -> None:
         seen = Observation({"h2": HostState("h2", (Observed("worker/0", "h2", State.RUNNING, spec),))})
         assert incomparable_secrets([wanted], seen) == unknown
     assert one.of("linear", "KEY", "a") not in (one.of("lab", "KEY", "a"), one.of("linear", "OTHER", "a"))
+
+
+EVERYTHING = """
+all:
+  vars:
+    tfprov:
+      cluster: lab
+      image: {name: "train@sha256:%s"}
+      command: [python, train.py]
+      wiring: {flags: {job_name: --role}}
+      flags: {lr: 0.10, sync: }
+      env: {DEBUG: 1}
+      memory: 2g
+      cpus: 1.5
+      gpus: 1
+      pids: 100
+      user: 1000
+      mounts: [{source: /srv/x, target: /x, read_only: true}]
+      data: {path: /srv/digits}
+      checkpoints: {dir: "s3://bucket/lab", link: out}
+      restart_on: [3]
+      no_restart_on: [4]
+      data_service: {address: "10.0.0.20:5050"}
+ps: {hosts: {h1: }, vars: {tfprov: {gpus: 0}}}
+worker: {hosts: {h2: }}
+tensorboard: {hosts: {h2: }}
+""" % ("0" * 64)
+GENERAL = {
+    "runtime": "docker",
+    "code": None,
+    "link": "out",
+    "restart_codes": {"only": [3], "never": [4]},
+    "image": "name train@sha256:" + "0" * 64,
+    "memory": "2g",
+    "cpus": 1.5,
+    "pids": 100,
+    "user": "1000",
+    "mounts": [{"source": "/srv/x", "target": "/x", "read_only": True}],
+}
+PROGRAM = {"command": ["python", "train.py"], "flags": {"lr": "0.10", "sync": None}, "env": {"DEBUG": "1"}}
+WIRED = {
+    "style": "flags",
+    "names": {"job_name": "role"},
+    "task_index": 0,
+    "ps_hosts": ["h1:2222"],
+    "worker_hosts": ["h2:2222"],
+}
+SPECS: dict[str, dict[str, Any]] = {
+    "ps/0": {**PROGRAM, "wiring": {**WIRED, "job_name": "ps"}, "endpoint": "h1:2222", "bind": "h1"},
+    "worker/0": {
+        **PROGRAM,
+        "wiring": {**WIRED, "job_name": "worker", "data_service": "grpc://10.0.0.20:5050"},
+        "endpoint": "h2:2222",
+        "mirror": "s3://bucket/lab",
+        "data": {"path": "/srv/digits", "to": "/data"},
+        "gpus": 1,
+        "bind": "h2",
+    },
+    "tensorboard/0": {
+        "command": ["tensorboard", "--logdir=/checkpoints/tensorboard/0", "--host=0.0.0.0", "--port=6006"],
+        "flags": {},
+        "env": {},
+        "wiring": {},
+        "endpoint": "127.0.0.1:6006",
+        "reads": "worker/0",
+        "bind": "127.0.0.1",
+    },
+}
+
+
+def test_specs_keep_their_keys_so_that_a_new_tfprov_restarts_nothing() -> None:
+    tasks = {container.task.name: container for container in make_context(EVERYTHING).wanted}
+    assert {name: container.spec for name, container in tasks.items()} == {
+        name: {**GENERAL, **spec} for name, spec in SPECS.items()
+    }
+    process = container("chief/0", IN_GRAPH).spec
+    assert process == {
+        "runtime": "process",
+        "code": packed("./program").digest,
+        "command": ["python", "train.py"],
+        "flags": {},
+        "env": {},
+        "wiring": {
+            "style": "tf_config",
+            "strategy": "in_graph",
+            "job_name": "chief",
+            "task_index": 0,
+            "ps_hosts": ["h1:2222"],
+            "chief_hosts": ["h1:2223"],
+            "worker_hosts": ["h2:2222"],
+        },
+        "endpoint": "h1:2223",
+        "link": "out",
+        "mirror": "s3://bucket/lab",
+        "data": {"path": "/srv/digits"},
+    }
+
+
+IN_GRAPH = """
+all:
+  vars:
+    tfprov:
+      cluster: lab
+      code: ./program
+      command: [python, train.py]
+      strategy: in_graph
+      data: {path: /srv/digits}
+      checkpoints: {dir: "s3://bucket/lab", link: " ./out/ "}
+ps: {hosts: {h1: }}
+chief: {hosts: {h1: }}
+worker: {hosts: {h2: }}
+"""
+
+
+def test_what_starts_the_program_comes_before_it_on_the_command_line() -> None:
+    tasks = {container.task.name: container for container in make_context(EVERYTHING).wanted}
+    gate = ("-m", "tfprov.runtime.restart_gate", "--only", "3", "--never", "4", "--")
+    mirror = ("-m", "tfprov.runtime.mirror.task")
+    assert tasks["worker/0"].argv[:12] == ("python", *gate, "python", *mirror, "--")
+    assert tasks["ps/0"].argv[:10] == ("python", *gate, "python", "train.py")
+    assert tasks["tensorboard/0"].argv[:9] == ("python3", *gate, "tensorboard")
+    chief = container("chief/0", IN_GRAPH)
+    assert chief.argv == ("python", *mirror, "--group", "--", "python", "train.py")
+    assert (chief.remote, chief.link) == ("s3://bucket/lab", ("out", "/checkpoints/chief/0"))
+    assert chief.env["TFPROV_CHECKPOINT_URL"] == "s3://bucket/lab"
+    worker = container("worker/0", IN_GRAPH)
+    assert (worker.argv, worker.remote, worker.link) == (("python", "train.py"), None, ("out", "/checkpoints/chief/0"))
+    assert "TFPROV_CHECKPOINT_URL" not in worker.env
+
+
+PLAIN_IMAGE = (
+    "all: {vars: {tfprov: {cluster: lab, image: {name: 'train@sha256:%s'}, MORE command: [python, train.py]}}}\n"
+)
+
+
+def test_a_container_has_the_limits_of_its_settings_and_no_others() -> None:
+    def options(more: str) -> DockerOptions:
+        text = PLAIN_IMAGE.replace("MORE", more) % ("0" * 64) + "worker: {hosts: {h2: }}\n"
+        docker = container("worker/0", text).docker
+        assert docker is not None
+        return docker
+
+    plain = options("")
+    assert plain == DockerOptions(image=plain.image, address="h2")
+    limited = options("memory: 1g, cpus: 2, pids: 64, gpus: all,")
+    assert limited == replace(plain, image=limited.image, memory=2**30, cpus=2.0, pids=64, gpus=-1)

@@ -19,6 +19,8 @@ from tfprov.planning.name_ranges import host_names, ranges
         (["fe80::1", "fe80::a", "fe80::b"], "fe80::1, fe80::a, fe80::b"),
         (["node098", "node099", "node100"], "node[098:100]"),
         (["node1", "node01", "node2"], "node01, node1, node2"),
+        (["n0", "n1", "n10"], "n[0-1,10]"),
+        (["n00", "n01", "n10"], "n[00-01,10]"),
         (["a1", "a2", "b1", "b2", "gpu"], "a[1:2], b[1:2], gpu"),
         (["gpu", "gpu1", "gpu2"], "gpu, gpu[1:2]"),
         (["gpu", "gpu1"], "gpu, gpu1"),

@@ -32,6 +32,7 @@ def changes(before: str, after: str) -> list[str]:
         ),
         ("data: {path: /a/b, to: /d}", "data: {path: /a//b/, to: /d/}"),
         ("restart_on: [1, 2]", "restart_on: [2, 1]"),
+        ("no_restart_on: [1, 2]", "no_restart_on: [2, 1]"),
     ],
 )
 def test_another_spelling_is_no_change(before: str, after: str) -> None:
@@ -45,7 +46,7 @@ def test_another_value_is_a_change() -> None:
     assert changes("restart_on: [1, 2]", "restart_on: [1]") == ["restart_codes.only"]
 
 
-@pytest.mark.parametrize("name", ["memory", "mounts", "data.to", "restart_codes.only", "image"])
+@pytest.mark.parametrize("name", ["memory", "mounts", "data.to", "restart_codes.only", "restart_codes.never", "image"])
 @pytest.mark.parametrize("value", [None, 5, "nonsense", [1, "a"], {"a": 1}])
 def test_a_label_that_tfprov_did_not_write_is_a_change(name: str, value: object) -> None:
     assert not is_same(name, value, "64m")

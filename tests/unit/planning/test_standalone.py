@@ -36,14 +36,18 @@ def test_a_command_of_a_group_replaces_the_server() -> None:
 
 @pytest.mark.parametrize("role", ["chief", "evaluator", "tensorboard", "serving", "notebook"])
 def test_roles_that_need_a_chief_are_refused(role: str) -> None:
-    with pytest.raises(InvalidInput, match=f"`strategy: standalone` has no chief, and a {role} "):
+    with pytest.raises(InvalidInput, match=f"`strategy: standalone` has no chief, and the group `{role}` "):
         assign_tasks(roles(f"{INVENTORY}{role}: {{hosts: {{h2: }}}}\n"))
 
 
 def test_there_is_no_end_to_wait_for() -> None:
     context = make_context(INVENTORY)
-    with pytest.raises(Usage, match="servers that never end"):
+    with pytest.raises(Usage) as caught:
         check_ends(context)
+    assert str(caught.value) == (
+        "`strategy: standalone` has servers that never end, and no program to wait for; "
+        "use `up`, `tfprov client -- PROGRAM`, and `down`"
+    )
     with pytest.raises(Usage, match="servers that never end"):
         verbs.run(context, partial=False, discard=False)
 
@@ -52,8 +56,12 @@ def test_a_client_needs_running_servers_of_this_strategy() -> None:
     with pytest.raises(TaskFailed, match="ps/0: does not run; start it with `tfprov up`"):
         client_config(make_context(INVENTORY), 5000)
     other = INVENTORY.replace("strategy: standalone", "command: [python, x.py]")
-    with pytest.raises(Usage, match="the tasks of `strategy: between_graph` have programs of their own"):
+    with pytest.raises(Usage) as caught:
         client_config(make_context(other), 5000)
+    assert str(caught.value) == (
+        "the tasks of `strategy: between_graph` have programs of their own, and no client; "
+        "set `strategy: standalone` for servers that a client drives"
+    )
 
 
 def test_the_address_of_the_client_is_the_one_that_leads_to_the_servers() -> None:

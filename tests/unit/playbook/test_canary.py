@@ -79,10 +79,21 @@ def test_a_canary_of_more_hosts_than_change_is_all_of_them(plays: MemoryPlays) -
     assert calls(plays, *plays.hosts) == before
 
 
+def test_a_plan_that_starts_nothing_has_no_canary(tmp_path: Path) -> None:
+    plays = MemoryPlays(tmp_path, f"{INVENTORY}evaluator: {{hosts: {{h2: }}}}\n")
+    up(plays.context, partial=False)
+    made = make_context(INVENTORY, (), plays.hosts)
+    plays.context = replace(made, home=plays.context.home, target=plays.context.target, report=plays.report)
+    up(plays.context, partial=False, canary=1)
+    assert "no canary: nothing starts" in plays.report.notes
+    assert plays.running() == EVERYTHING
+
+
 @pytest.mark.parametrize("number", [0, -1])
 def test_a_canary_has_one_host_at_least(plays: MemoryPlays, number: int) -> None:
-    with pytest.raises(Usage, match="it is 1 host at least"):
+    with pytest.raises(Usage) as caught:
         up(plays.context, partial=False, canary=number)
+    assert str(caught.value) == f"a canary of {number} hosts; it is 1 host at least"
     assert calls(plays, *plays.hosts) == []
 
 

@@ -15,13 +15,13 @@ from tests.support.memory_cluster import make_context
 from tests.support.memory_plays import MemoryPlays
 from tfprov.engine.context import Context
 from tfprov.engine.lock.cluster_lock import ClusterLock
-from tfprov.errors import GatherError, HostError, InvalidInput, TfprovError, Unreachable
+from tfprov.errors import GatherError, HostError, InvalidInput, TfprovError, Unreachable, Usage
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.playbook import Play
 from tfprov.model.state import Observed, State
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import PlayOptions, hosts_of
-from tfprov.playbook.run import play
+from tfprov.playbook.run import play, read_tagged
 
 INVENTORY = """
 all: {vars: {tfprov: {cluster: lab, command: [python]}}}
@@ -158,6 +158,15 @@ def test_tags_choose_plays_and_steps(memory_lab: MemoryPlays) -> None:
     )
     memory_lab.play(book, tags=frozenset("ab"))
     assert memory_lab.ran == ["one h1", "two h1"]
+
+
+def test_a_tag_that_nothing_has_is_refused_with_those_that_there_are(memory_lab: MemoryPlays) -> None:
+    book = memory_lab.book
+    book.write_text("- {hosts: ps, tags: b, tasks: [command: one, {command: two, tags: [c, a]}]}")
+    assert len(read_tagged(str(book), ["x", "a"])) == 1
+    with pytest.raises(Usage) as caught:
+        read_tagged(str(book), ["y", "x"])
+    assert str(caught.value) == f"nothing in {book} has the tag `x, y`; its tags are a, b, c"
 
 
 def test_a_check_changes_nothing(memory_lab: MemoryPlays) -> None:

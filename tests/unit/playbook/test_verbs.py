@@ -11,6 +11,8 @@ from tfprov.engine.checkpoints import manifest
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.errors import CombinedError, TaskFailed, Unreachable, Usage
 from tfprov.playbook import verbs
+from tfprov.playbook.parse import read_playbook
+from tfprov.playbook.player import PlayOptions
 from tfprov.vault.redaction import KeyedHash
 
 INVENTORY = """
@@ -69,6 +71,16 @@ def test_an_up_that_changes_nothing_says_so_and_changes_nothing(lab: Lab) -> Non
     assert (result.changed, lab.report.notes) == (False, ["lab: 1 ps, 1 worker on 2 hosts: nothing to do"])
     assert not any(host.calls for host in lab.hosts.values())
     assert result.to_dict() == {"changed": False, "cluster": "lab", "actions": []}
+
+
+def test_a_play_that_is_only_checked_says_what_it_would_do_and_does_nothing(lab: Lab) -> None:
+    lab.book.write_text("- {hosts: all, tasks: [start]}")
+    verbs.play(lab.context, read_playbook(lab.book), PlayOptions(check=True))
+    assert [note.split()[:4] for note in lab.report.notes] == [
+        ["start:", "would", "start", "ps/0"],
+        ["start:", "would", "start", CHIEF],
+    ]
+    assert lab.running() == []
 
 
 def test_a_task_that_somebody_has_paused_is_named_and_does_not_count_as_serving(lab: Lab) -> None:

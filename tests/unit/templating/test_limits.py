@@ -63,3 +63,7 @@ Limits().within(int)
 def test_a_process_that_ends_right_after_a_rendering_is_not_ended_by_its_timer() -> None:
     """Python gives signals their default effect before it removes its modules, which may take a while."""
     assert subprocess.run([sys.executable, "-c", _ENDS], check=False).returncode == 0
+
+
+def test_the_memory_that_a_rendering_may_take_is_named() -> None:
+    assert Limits(memory=64 << 20).too_much_memory() == "takes more than 64 MiB of memory"

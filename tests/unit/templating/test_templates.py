@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.command_output import SMALLEST, run_command
-from tfprov.errors import InvalidInput, Position
+from tfprov.errors import InvalidInput, Position, mask_secrets
 from tfprov.model.yaml_node import EncryptedValue, Mapping, Scalar, plain
 from tfprov.settings.load import load_inventory
 from tfprov.templating.host_values import TemplateProblems, Variables, is_secret, render
@@ -259,7 +259,12 @@ def test_every_rendering_ends_within_its_limits() -> None:
         "{{ ([range(90000) | list] * 1000) | sum(start=[]) | length }}": "1,000,000",
         "{{ 5.5 | round(100000000, 'ceil') }}": "1,000,000",
         "{{ range(90000) | list | tojson(indent=900000) }}": "1,000,000",
-        "{{ ('a' * 500000).rfind('b' ~ 'a' * 250000) }}": "looking for a text",
+        "{{ [1] | to_nice_json(indent=101) }}": "1,000,000",
+        "{{ [1] | to_nice_yaml(indent=101, width=80) }}": "1,000,000",
+        **{
+            f"{{{{ ('a' * 500000).{method}('b' ~ 'a' * 250000) }}}}": "looking for a text of that length from the end"
+            for method in ("rfind", "rindex", "rsplit", "rpartition")
+        },
         "{{ ('a' * 40 ~ 'b') is match('(a+)+$') }}": "takes more than 0.2 seconds",
         "{{ ('a' * 40 ~ 'b') | regex_replace('(a|a)*$', 'x') }}": "takes more than 0.2 seconds",
         "{{ ('a' * 40 ~ 'b') | default(('a' * 40 ~ 'b') | regex_findall('(a+)+$'), true) | regex_search('(a+)+$') }}": (
@@ -305,6 +310,34 @@ def test_hosts_share_the_values_of_each_other(tmp_path: Path) -> None:
     assert len({id(one["groups"]["g"]) for one in seen}) == 1
     assert len({id(one["hostvars"]["h1"]) for one in seen}) == 1
     assert render_text("{{ groups.g | map('extract', hostvars, 'port') | sum }}", seen[7], AT) == 50 * 8001
+
+
+def test_what_a_template_reads_of_a_secret_variable_is_masked_in_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_TOKEN", "token-77c1e2ab")
+    monkeypatch.setenv("A_PLACE", "place-77c1e2ab")
+    assert render_value("{{ lookup('env', 'A_TOKEN', 'A_PLACE') }}") == "token-77c1e2ab,place-77c1e2ab"
+    assert mask_secrets("token-77c1e2ab place-77c1e2ab") == "****** place-77c1e2ab"
+
+
+def test_what_another_host_does_not_have_is_named_with_where_it_was_looked_for(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yml"
+    path.write_text("all: {vars: {l: [1], m: {a: 1}}, children: {g: {hosts: {a: , b: }}}}")
+    inventory = load_inventory(path)
+    variables = HostVars(inventory).bind("a", inventory.variables("a"))
+    places = {
+        "hostvars.c": "the hosts of the inventory",
+        "hostvars.b.nosuch": "the variables of that host",
+        "groups.h": "the groups",
+        "l.nosuch": "the list",
+        "m.nosuch": "the mapping",
+        "hostvars.b.l.nosuch": "the list",
+    }
+    messages = {}
+    for name in places:
+        with pytest.raises(InvalidInput) as caught:
+            render_text(f"{{{{ {name} }}}}", variables, AT)
+        messages[name] = caught.value.problems[0].what
+    assert messages == {name: f"no `{name.rpartition('.')[2]}` in {place}" for name, place in places.items()}
 
 
 def test_a_value_computed_from_a_secret_is_secret_across_hosts_and_nested_variables(tmp_path: Path) -> None:

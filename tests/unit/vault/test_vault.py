@@ -4,7 +4,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,12 @@ from tfprov.errors import HostError, InvalidInput, Position, Problem, hide_secre
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.inventory import Inventory
 from tfprov.model.plan import ActionKind
-from tfprov.model.yaml_node import Mapping, decrypt_values, plain, plain_masked
+from tfprov.model.yaml_node import Mapping, Node, Scalar, decrypt_values, plain, plain_masked
 from tfprov.settings.connection import resolve_connection
 from tfprov.settings.resolve import resolve
 from tfprov.vault.decrypt import MalformedVault, Vault, WrongPassword, decrypt, is_decryption_problem, vault_id
 from tfprov.vault.passwords import Passwords, PasswordSource
+from tfprov.vault.redaction import mark_secrets
 from tfprov.yamltext.load import load_file, parse
 
 PASSWORD = "open sesame"
@@ -250,6 +251,12 @@ def test_a_password_that_cannot_be_read_is_reported_with_its_option(
 def test_a_prompt_needs_a_terminal() -> None:
     message = "--ask-vault-pass: error: there is no terminal to ask in; use --vault-password-file"
     assert decryption_error(vault_with(prompt=True), encrypt(SECRET)[0]) == message
+
+
+def test_a_prompt_that_is_left_empty_is_no_password() -> None:
+    vault = Vault(Passwords(prompt=True, ask=lambda _: " \n"))
+    message = "--ask-vault-pass: error: no password was entered; type it when asked"
+    assert decryption_error(vault, encrypt(SECRET)[0]) == message
 
 
 def test_a_wrong_password_is_reported_with_the_vault_id(vault: Vault) -> None:
@@ -501,3 +508,29 @@ def test_decryption_problems_are_recognized(vault: Vault) -> None:
         assert all(map(is_decryption_problem, raised.value.problems))
     assert is_decryption_problem(Problem(Position("--vault-id"), "`x` does not exist", "correct the path"))
     assert not is_decryption_problem(Problem(Position("v.yml", 1, 1), "`x` does not exist", "correct the path"))
+
+
+FILE_OF_SECRETS = """
+own: own-5f3a9
+ansible_host: 10.0.0.1
+ansible_password: pass-5f3a9
+tfprov:
+  cluster: lab1
+  flags: {lr: rate-5f3a9}
+  env: {PLAIN: env-5f3a9}
+  notify: [{url: "http://hook-5f3a9"}]
+hosts: {h1: {deep: [deep-5f3a9]}}
+"""
+
+
+def test_in_an_encrypted_file_env_notify_and_own_variables_are_secret_and_other_settings_are_not() -> None:
+    marked = mark_secrets(parse(FILE_OF_SECRETS.encode(), "secrets.yml"))
+
+    def secrets(node: Node) -> Iterator[object]:
+        if isinstance(node, Scalar):
+            yield from [node.data] if node.secret else []
+        else:
+            for below in node.entries.values() if isinstance(node, Mapping) else node.items:
+                yield from secrets(below)
+
+    assert list(secrets(marked)) == ["own-5f3a9", "pass-5f3a9", "env-5f3a9", "http://hook-5f3a9", "deep-5f3a9"]

@@ -165,6 +165,4 @@ class _Checked(io.RawIOBase):
 
 def as_host(context: Context, training: RemoteTraining) -> Observed:
     """Return a stand-in for the chief's container, whose files are the mirrored ones."""
-    return Observed(
-        context.cluster.chief.name, training.remote.url, State.EXITED, {}, run=training.manifest.run, exit_code=0
-    )
+    return Observed(context.cluster.chief.name, training.remote.url, State.EXITED, {}, run=training.manifest.run)

@@ -78,8 +78,8 @@ class Survey:
     """
 
     chief: CheckpointDir
-    named: tuple[str, ...] = ()
-    whole: tuple[WholeCheckpoint, ...] = ()
+    named: tuple[str, ...]
+    whole: tuple[WholeCheckpoint, ...]
     doubtful: Mapping[str, str] = field(default_factory=dict)
     held_by: Mapping[str, tuple[Observed, ...]] = field(default_factory=dict)
 

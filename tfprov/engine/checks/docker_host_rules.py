@@ -36,7 +36,7 @@ class HostWork:
     `needed` leaves out images of unknown size.
     """
 
-    wanted: tuple[Container, ...] = ()
+    wanted: tuple[Container, ...]
     needed: Mapping[str, int] = field(default_factory=dict)
 
     @property

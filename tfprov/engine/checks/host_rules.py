@@ -44,7 +44,7 @@ class Finding:
     check: str
     verdict: Verdict
     what: str
-    fix: str = ""
+    fix: str
 
     def __str__(self) -> str:
         return f"{self.what}; {self.fix}" if self.fix else self.what

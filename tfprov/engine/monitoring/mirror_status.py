@@ -19,7 +19,7 @@ class MirrorStatus:
 
     url: str
     newest: str | None
-    problem: str = ""
+    problem: str
 
     def __str__(self) -> str:
         holds = f"has {self.newest}" if self.newest else "has no checkpoint yet"

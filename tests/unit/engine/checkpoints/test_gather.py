@@ -546,8 +546,10 @@ def test_an_earlier_run_stays_in_its_place_unless_there_is_a_directory_for_the_n
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "mkdir", refuse)
-        with pytest.raises((GatherError, KeyboardInterrupt)):
+        with pytest.raises((GatherError, KeyboardInterrupt)) as caught:
             chief.gather()
+    full = f"{chief.target}: No space left on device; what was gathered before is untouched"
+    assert str(caught.value) == ("" if isinstance(error, KeyboardInterrupt) else full)
     assert chief.latest() == "model.ckpt-100"
     assert chief.gather() == ["model.ckpt-50"]
 
@@ -973,3 +975,17 @@ def test_a_manifest_that_may_not_be_read_is_one_line_with_the_fix(tmp_path: Path
     for path in (manifest, tmp_path):
         with forbidden(path), pytest.raises(GatherError, match=error):
             read(tmp_path)
+
+
+def test_a_file_that_grows_is_copied_as_far_as_it_was_listed(tmp_path: Path) -> None:
+    class Growing(MemoryRuntime):
+        """Its programs write on between the listing of a file and its copy."""
+
+        def open(self, task: str, name: str) -> BinaryIO:
+            return io.BytesIO(super().open(task, name).read() + b"later" * 100_000)
+
+    chief = Fixture(tmp_path, Growing("h1"))
+    listed = b"events" * 50_000
+    chief.host.saves("worker/0", "events.out.tfevents.1", listed)
+    chief.gather()
+    assert (chief.target / "events.out.tfevents.1").read_bytes() == listed

@@ -15,6 +15,7 @@ from tests.support.runtime_bench import ProcessBench, container
 from tfprov.engine.checkpoints.model_files import check_path, copy_path
 from tfprov.errors import GatherError, HostError, TfprovError, Usage
 from tfprov.formats.checkpoint import model_files, model_roots
+from tfprov.hosts.base import Tree
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
@@ -27,13 +28,14 @@ ps: {hosts: {h1: }}
 worker: {hosts: {h2: }}
 """
 CHIEF = "worker/0"
+NO_HOSTS: Mapping[str, MemoryRuntime] = {}
 
 
 class Lab:
     """A ps and a chief that train, and a verb to end that with."""
 
-    def __init__(self, directory: Path, *settings: str) -> None:
-        self.hosts: dict[str, MemoryRuntime] = {}
+    def __init__(self, directory: Path, *settings: str, hosts: Mapping[str, MemoryRuntime] = NO_HOSTS) -> None:
+        self.hosts = dict(hosts)
         self.report = RecordingReporter()
         made = make_context(INVENTORY, settings, self.hosts)
         self.target = directory / "lab"
@@ -239,6 +241,20 @@ def test_a_final_model_beside_gathered_checkpoints_is_brought_before_the_chief_i
     assert {"final.keras", *NINE} <= {path.name for path in lab.target.iterdir()}
 
 
+def test_a_directory_of_links_brings_nothing(tmp_path: Path) -> None:
+    class Linking(MemoryRuntime):
+        """Its chief has a directory with nothing but links."""
+
+        def tree(self, task: str, path: str) -> Tree:
+            return Tree(path, iter(()))
+
+    lab = Lab(tmp_path, hosts={"h2": Linking("h2")})
+    with pytest.raises(GatherError) as caught:
+        copy_path(lab.context, "out")
+    assert str(caught.value) == ("out of worker/0 holds no regular file; links are not brought: name what they lead to")
+    assert not lab.target.exists()
+
+
 def test_models_are_known_by_their_names() -> None:
     files = {
         "a.keras": "a.keras",
@@ -260,7 +276,12 @@ def test_models_are_known_by_their_names() -> None:
         "orbax/10/default/manifest.ocdbt": "orbax/10",
         "orbax/10/default/d/0a1b": None,
         "single/manifest.ocdbt": "single",
+        "i/model.hdf5": "i/model.hdf5",
+        "i/model.pt": "i/model.pt",
+        "i/model.npz": "i/model.npz",
+        "j/saved_model.pbtxt": "j",
         ".keras/datasets/mnist.npz": None,
+        **{f"{cache}/m.keras": None for cache in (".cache", ".git", ".ipynb_checkpoints", ".local", ".venv")},
         "/opt/site-packages/keras/w.h5": None,
         "/tmp/tfhub_modules/0a1b/saved_model.pb": None,
         "/x.pth": "/x.pth",

@@ -122,7 +122,10 @@ def test_a_gathered_checkpoint_of_another_training_is_not_mixed_with_the_mirrore
     before.gather()
     split = RemoteSplit(tmp_path, far)
     context = replace(split.context, resume=True)
-    with pytest.raises(Usage, match="hold checkpoints of two trainings"):
+    with pytest.raises(
+        Usage,
+        match="two trainings; start without `--resume`, which goes on from the latter, or choose an empty directory",
+    ):
         resuming(context, observe(context))
 
 
@@ -187,7 +190,13 @@ def test_gather_refuses_content_that_was_changed_there(tmp_path: Path, far: Path
 def test_gather_goes_to_the_host_if_it_cannot_be_read_from_here(tmp_path: Path, far: Path) -> None:
     split = RemoteSplit(tmp_path, far, FaultyFileSystem(cut_at=0))
     assert gather_mirrored(split.context) is None
-    assert "gathering from worker/0 instead" in split.report.notes[-1]
+    assert split.report.notes == [f"{URL}: cannot be listed: the connection was cut; gathering from worker/0 instead"]
+
+
+def test_gather_goes_to_the_host_while_nothing_was_mirrored(tmp_path: Path, far: Path) -> None:
+    split = RemoteSplit(tmp_path, far)
+    assert gather_mirrored(split.context) is None
+    assert split.report.notes == [f"{URL} has no checkpoint yet; gathering from worker/0 instead"]
 
 
 def test_the_files_of_ten_thousand_checkpoints_are_collected_once(far: Path) -> None:

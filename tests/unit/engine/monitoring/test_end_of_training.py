@@ -10,8 +10,10 @@ from tests.support.memory_lab import MemoryLab
 from tfprov.engine.monitoring.ends import wait_for_ends
 from tfprov.engine.monitoring.follow import STANDSTILL, Standstill
 from tfprov.engine.observe import observe
+from tfprov.errors import HostError
 from tfprov.formats.event_file import EventProgress
 from tfprov.formats.tfrecord import write_record
+from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.state import Observation
 
 LAB = """
@@ -91,6 +93,29 @@ def test_workers_that_run_on_after_the_chief_are_named_once() -> None:
         if outcome != (case.seconds, case.notes):
             wrong[name] = outcome
     assert wrong == {}
+
+
+def test_an_evaluator_is_not_named_where_nobody_knows_what_it_should_have_evaluated() -> None:
+    class Removing(MemoryRuntime):
+        """Its programs remove each file between the listing and the reading."""
+
+        def tail(self, task: str, name: str, size: int) -> bytes:
+            if not name.startswith("eval"):
+                return super().tail(task, name, size)
+            raise HostError("h2", f"{name} is not there")
+
+    for state in ("nothing was saved", "the chief is gone", "files are removed"):
+        lab = MemoryLab(text=LAB.replace("STRATEGY", "env: {A: b}"), hosts=[Removing("h2")])
+        if state != "nothing was saved":
+            saves(lab)
+            evaluated(lab, 100)
+        lab.hosts["h2"].exits("worker/0", 0)
+        if state == "the chief is gone":
+            del lab.hosts["h2"].places["worker/0"]
+        for task in ("worker/1", "worker/2"):
+            lab.hosts["h2"].exits(task, 0)
+        wait_for_ends(lab.context, observe(lab.context), lambda lab=lab: observe(lab.context))  # type: ignore[misc]
+        assert lab.report.notes == [], state
 
 
 def test_a_chief_that_does_not_end_after_its_last_step_is_named_once() -> None:

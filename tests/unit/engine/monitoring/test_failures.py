@@ -241,3 +241,23 @@ def test_an_unknown_command_is_reported_once_with_its_host() -> None:
     with pytest.raises(TaskFailed) as caught:
         wait_serving(memory_lab.context, 600)
     assert str(caught.value).splitlines() == [f"worker/2: could not start on h3: {why}", "worker/3: the same error"]
+
+
+def test_tasks_with_other_values_of_flags_are_one_line_with_the_words_of_the_first() -> None:
+    memory_lab = lab()
+    hosts = memory_lab.hosts
+    for host, task in (("h2", "worker/0"), ("h2", "worker/1"), ("h3", "worker/2")):
+        hosts[host].prints(task, f"t.py: error: unrecognized arguments: --seed={task[-1]}")
+
+    def fall() -> None:
+        hosts["h1"].prints("ps/0", "MemoryError")
+        hosts["h1"].exits("ps/0", 7)
+        for host, task in (("h2", "worker/0"), ("h2", "worker/1"), ("h3", "worker/2")):
+            hosts[host].now += 1
+            hosts[host].exits(task, 2)
+
+    with pytest.raises(TaskFailed) as caught:
+        follow_with_steps(memory_lab.context, fall)
+    assert str(caught.value).splitlines()[-1] == (
+        "worker/0, worker/2, worker/1: exited with code 2 as well: t.py: error: unrecognized arguments: --seed=0"
+    )

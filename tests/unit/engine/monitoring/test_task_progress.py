@@ -269,6 +269,8 @@ def test_the_first_step_after_a_start_may_take_longer() -> None:
 def test_the_time_in_which_a_task_could_not_be_read_does_not_count() -> None:
     moves = {"a": [5, 5, -1, -1, -1, -1, 5, 5, 5, 5], "b": list(range(10))}
     assert [n for n, each in enumerate(judged(moves)) if each] == [9]
+    two_failed = {"a": [5, 5, -1, -1, 5, 5], "b": list(range(6))}
+    assert [n for n, each in enumerate(judged(two_failed)) if each] == [4], "a reading or two may fail"
 
 
 # --- looking out while a training is followed ------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from tests.support.relays import LocalRelays
 from tests.support.waiting import LONG, until
 from tfprov.images.oci_layout import Layout
 from tfprov.images.relays.certificate import make_certificate
+from tfprov.images.relays.program.connections import fill
 
 SIZES = (3_000_000, 500_000)
 
@@ -156,3 +157,24 @@ def test_a_host_without_the_address_gets_layers_and_sends_none(relays: LocalRela
     assert relays.peers == {}
     assert "assign" in relays.lines[1].reason
     assert relays.pull(1) == layers(relays)
+
+
+class Pieces:
+    """A connection that ends after so many pieces."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.pieces = list(pieces)
+
+    def recv_into(self, view: memoryview) -> int:
+        piece = self.pieces.pop(0) if self.pieces else b""
+        view[: len(piece)] = piece
+        return len(piece)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "filled"), [((b"abc", b"de", b"f"), b"abcdef"), ((b"abcdef",), b"abcdef"), ((b"abc",), b"abc")]
+)
+def test_what_comes_in_pieces_is_put_together(pieces: tuple[bytes, ...], filled: bytes) -> None:
+    content = bytearray(6)
+    size = fill(Pieces(*pieces), memoryview(content))
+    assert bytes(content[:size]) == filled

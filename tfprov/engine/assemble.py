@@ -44,7 +44,7 @@ class Options:
     Without `forks`, it depends on their number and on the cores of this machine. `accept_new` records unknown host keys.
     `connect` opens the SSH connections at once, for verbs that use every host; None does so unless checkpoints go to a
     remote directory, which a gather reads instead. `fold` prints many actions that are alike in one line of a plan. A verb
-    that `starts` no task does without code, data or a Python that is not there any more.
+    that `starts` no task does without code, data, an image's files or a Python that is not there any more.
     """
 
     limit: str | None = None
@@ -243,7 +243,7 @@ def _assemble_docker(assembly: _Assembly, connections: "Connections") -> Context
         lambda: assign_tasks(roles),
         lambda: if_needed(lambda: pack_all(roles, assembly.never), {}, needed=assembly.options.starts),
         lambda: machines.publish_addresses(roles),
-        lambda: sources.source(roles[0]),
+        lambda: sources.source(roles[0], needed=assembly.options.starts),
         lambda: if_needed(lambda: check_data(roles), needed=assembly.options.starts),
     )
     images = source.images(roles, codes, addresses)
@@ -284,7 +284,7 @@ def _check_without_hosts(assembly: _Assembly, sources: "ImageSources") -> None:
         lambda: assign_tasks(machines.with_default_addresses(roles)),
         lambda: if_needed(lambda: pack_all(roles), {}, needed=starts),
         lambda: machines.publish_addresses(roles),
-        lambda: sources.source(roles[0]),
+        lambda: sources.source(roles[0], needed=starts),
         lambda: if_needed(lambda: check_data(roles), needed=starts),
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfprov.engine.artifacts import Artifact, Later, Makes, Once
+from tfprov.engine.artifacts import Artifact, Later, Makes, Once, if_needed
 from tfprov.engine.host_registry import DeliveredImages
 from tfprov.engine.machines import engine_socket
 from tfprov.engine.reporter import Reporter
@@ -106,8 +106,16 @@ class ImageSources:
     store: CodeStore
     delivered: DeliveredImages
 
-    def source(self, role: RoleSettings) -> Source:
-        """Read the `image:` settings of `role`, which are the same for all roles, and the files they name."""
+    def source(self, role: RoleSettings, *, needed: bool = True) -> Source:
+        """Read the `image:` settings of `role`, which are the same for all roles, and the files they name.
+
+        Unless the source is `needed`, one whose files cannot be read is replaced by one that makes no image.
+        """
+        none = Source("unknown", (), set(), Once(_no_image))
+        source: Source = if_needed(lambda: self._source(role), none, needed=needed)
+        return source
+
+    def _source(self, role: RoleSettings) -> Source:
         image = role.values.image
         assert image is not None, "checked with the settings: the docker runtime has an image"
         names: set[str] = set()
@@ -171,6 +179,10 @@ def _addresses(role: RoleSettings, published: str) -> Mapping[str, HostAddresses
     if is_loopback(role.address):
         return {}
     return {role.host: HostAddresses(role.address if is_loopback(published) else published, role.address)}
+
+
+def _no_image() -> Makes:
+    raise AssertionError("a verb that starts no task makes no image")
 
 
 def _text(value: object) -> str:

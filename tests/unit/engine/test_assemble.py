@@ -91,6 +91,17 @@ def test_no_host_is_bothered_for_a_cluster_that_cannot_be(server: socket.socket)
     assert first(server) == own
 
 
+@pytest.mark.parametrize("image", ["{archive: gone.tar}", "{build: ./gone}", "{build: ., pip_conf: gone.conf}"])
+def test_a_verb_that_starts_nothing_does_without_the_files_of_the_image(server: socket.socket, image: str) -> None:
+    Path("Dockerfile").write_text("FROM scratch\n")
+    definition = Definition.load(inventory(server, image=image))
+    with pytest.raises(InvalidInput, match="gone"):
+        assemble(definition, Quiet(), Options())
+    context = assemble(definition, Quiet(), Options(starts=False))
+    assert [container.task.name for container in context.wanted] == ["worker/0"]
+    context.close()
+
+
 BEFORE_THE_ENGINE = {
     "a build directory that is not there": (
         "image: {build: ./nowhere}", "localhost: ",

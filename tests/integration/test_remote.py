@@ -83,6 +83,11 @@ def test_a_running_cluster_is_unchanged_by_up_and_reports_its_status(three: LabC
     message = three("exec", "worker/1", "--", "sh", "-c", "echo $TFPROV_TASK; exit 5", code=5)
     assert "worker/1" in message, "a command runs beside a task"
     assert "up: ps/0" in three("logs", "ps/0")
+    endless = three.start("exec", "worker/1", "--", "yes")
+    assert endless.stdout
+    assert endless.stdout.readline() == "y\n"
+    endless.stdout.close()
+    assert endless.wait() == 141
 
 
 def test_a_killed_container_is_named_and_only_it_returns(three: LabCluster) -> None:

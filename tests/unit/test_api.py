@@ -131,6 +131,19 @@ def test_verbs_that_start_nothing_do_without_the_code(
         assert later.up().changed
 
 
+def test_an_edit_of_the_code_between_two_verbs_counts(cluster: tfprov.Cluster, directory: Path) -> None:
+    cluster.up()
+    before = cluster.prepare()
+    assert not cluster.plan()
+    assert cluster.prepare() is before, "its connections stay open where nothing was edited"
+    (directory / "code" / "linear.py").write_text("print('edited')\n")
+    assert "code: " in str(cluster.plan())
+    cluster.status()
+    assert cluster.up().changed
+    (directory / "code" / "linear.py").write_text("print('edited again')\n")
+    assert cluster.up().changed
+
+
 @pytest.mark.parametrize("gathers", [True, False])
 def test_a_directory_of_inventories_may_hold_what_was_gathered(
     hosts: MemoryHosts, directory: Path, *, gathers: bool

@@ -11,7 +11,6 @@ Errors are those of `tfprov.errors`. Each verb imports its modules when it is ca
 nothing to do load neither Fabric nor the parts of the docker SDK that change a host.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -25,10 +24,11 @@ from tfprov.engine.context import Context, Definition, KeptContext
 from tfprov.engine.events import Callback, OnEvent, Quiet
 from tfprov.engine.observe import locate
 from tfprov.engine.task_files import copy_from, copy_to
-from tfprov.errors import Problem
+from tfprov.errors import Problem, Usage
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.process.runtime import ProcessRuntime
 from tfprov.hosts.terminal import NO_INPUT, ExecMode
+from tfprov.inventory.extra_vars import extra_options
 from tfprov.paths import INVENTORY
 from tfprov.planning.plan_text import summary
 from tfprov.playbook import verbs
@@ -87,8 +87,9 @@ class Cluster:
         several threads; `on_warning` with the inventory's warnings. `factory` and `verify` are for tests.
         """
         named = [str(source) for source in sources] or [os.environ.get("TFPROV_INVENTORY") or INVENTORY]
-        texts = [json.dumps(dict(extra))] if isinstance(extra, Mapping) else list(extra)
-        definition = Definition.load(named, texts, vault, on_warning, lookup_dirs)
+        if forks is not None and forks < 1:
+            raise Usage(f"`forks` is {forks}; it is 1 at least")
+        definition = Definition.load(named, extra_options(extra), vault, on_warning, lookup_dirs)
         return cls(definition, Options(limit, forks, accept_new, fold=fold), on_event, factory, verify)
 
     @property
@@ -224,6 +225,8 @@ class Cluster:
 
         `mode` passes on the standard input, and this process's terminal. `before` is called before it starts.
         """
+        if not argv or isinstance(argv, str):
+            raise Usage("a command is a list of its program and arguments", 'for example `["ls", "-l"]`')
         runtime, _ = locate(self._kept.use(), task)
         before()
         return runtime.execute(task, argv, mode)

@@ -32,6 +32,11 @@ def changes(before: str, after: str) -> list[str]:
         ),
         ("data: {path: /a/b, to: /d}", "data: {path: /a//b/, to: /d/}"),
         ("restart_on: [1, 2]", "restart_on: [2, 1]"),
+        ("no_restart_on: [1, 2]", "no_restart_on: [1, 2, 1]"),
+        (
+            "mounts: [{source: /a, target: /x}, {source: /b, target: /y}]",
+            "mounts: [{source: /b, target: /y}, {source: /a, target: /x}]",
+        ),
     ],
 )
 def test_another_spelling_is_no_change(before: str, after: str) -> None:

@@ -134,6 +134,8 @@ def _change(name: str, before: Any, after: Any) -> str:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()  # as YAML has it
     return "(no value)" if value is None else str(value)
 
 

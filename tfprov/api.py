@@ -11,7 +11,6 @@ Errors are those of `tfprov.errors`. Each verb imports its modules when it is ca
 nothing to do load neither Fabric nor the parts of the docker SDK that change a host.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -21,14 +20,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tfprov.engine.assemble import Options, RuntimeFactory, assemble
 from tfprov.engine.checkpoints.verify import Verify, verify
-from tfprov.engine.context import Context, Definition
+from tfprov.engine.context import Context, Definition, KeptContext
 from tfprov.engine.events import Callback, OnEvent, Quiet
 from tfprov.engine.observe import locate
 from tfprov.engine.task_files import copy_from, copy_to
-from tfprov.errors import Problem
+from tfprov.errors import Problem, Usage
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.process.runtime import ProcessRuntime
 from tfprov.hosts.terminal import NO_INPUT, ExecMode
+from tfprov.inventory.extra_vars import extra_options
 from tfprov.paths import INVENTORY
 from tfprov.planning.plan_text import summary
 from tfprov.playbook import verbs
@@ -59,7 +59,7 @@ class Cluster:
     ) -> None:
         self.definition, self._options, self._factory, self._verify = definition, options, factory, verify
         self._report = Quiet() if on_event is None else Callback(on_event)
-        self._assembled: Context | None = None
+        self._kept = KeptContext(self._assemble)
 
     @classmethod
     def load(  # noqa: PLR0913  the options of the command line
@@ -87,8 +87,9 @@ class Cluster:
         several threads; `on_warning` with the inventory's warnings. `factory` and `verify` are for tests.
         """
         named = [str(source) for source in sources] or [os.environ.get("TFPROV_INVENTORY") or INVENTORY]
-        texts = [json.dumps(dict(extra))] if isinstance(extra, Mapping) else list(extra)
-        definition = Definition.load(named, texts, vault, on_warning, lookup_dirs)
+        if forks is not None and forks < 1:
+            raise Usage(f"`forks` is {forks}; it is 1 at least")
+        definition = Definition.load(named, extra_options(extra), vault, on_warning, lookup_dirs)
         return cls(definition, Options(limit, forks, accept_new, fold=fold), on_event, factory, verify)
 
     @property
@@ -99,17 +100,17 @@ class Cluster:
     @property
     def title(self) -> str:
         """Return the cluster in one line: `linear: 1 ps, 2 workers on 1 host`."""
-        return summary(self.prepare(starts=False).cluster)
+        return summary(self._kept.use().cluster)
 
     @property
     def chief(self) -> str:
         """Return the name of the task that leads the training, such as `chief/0` or `worker/0`."""
-        return self.prepare(starts=False).cluster.chief.name
+        return self._kept.use().cluster.chief.name
 
     @property
     def tasks(self) -> tuple[str, ...]:
         """Return the names of all tasks."""
-        return tuple(wanted.task.name for wanted in self.prepare(starts=False).wanted)
+        return tuple(wanted.task.name for wanted in self._kept.use().wanted)
 
     def __enter__(self) -> "Cluster":
         return self
@@ -119,26 +120,18 @@ class Cluster:
 
     def close(self) -> None:
         """Close all connections; tasks keep running. The next verb connects again."""
-        if self._assembled is not None:
-            self._assembled.close()
-            self._assembled = None
+        self._kept.close()
+
+    def _assemble(self, connect: bool | None, starts: bool) -> Context:
+        options = replace(self._options, connect=connect, starts=starts)
+        return replace(assemble(self.definition, self._report, options, self._factory), verify=self._verify)
 
     def _context(self, *, resume: bool = False, connect: bool = False) -> Context:
-        return replace(self.prepare(connect=connect), resume=resume)
+        return replace(self._kept.use(connect=connect, starts=True), resume=resume)
 
     def prepare(self, *, connect: bool | None = False, starts: bool = True) -> Context:
-        """Pack the code and find the way to each host; verbs call it. `connect` begins to connect to all: see Options.
-
-        A verb that `starts` no task does without code, data, a Python, an `env_file` or files of the image that are not
-        there any more.
-        """
-        if self._assembled is None or (starts and not self._assembled.is_whole):
-            self.close()
-            options = replace(self._options, connect=connect, starts=starts)
-            self._assembled = replace(
-                assemble(self.definition, self._report, options, self._factory), verify=self._verify
-            )
-        return self._assembled
+        """Pack the code and find the way to each host, before the next verb. `connect` and `starts`: see Options."""
+        return self._kept.prepare(connect=connect, starts=starts)
 
     def plan(self, *, resume: bool = False) -> PlanResult:
         """Return what `up` would do, and change nothing. `resume`: a start goes on from the newest gathered checkpoint."""
@@ -163,7 +156,7 @@ class Cluster:
 
         A task whose checkpoint could not be gathered is stopped but kept, and so is one on an unreachable host: both raise.
         """
-        return verbs.down(replace(self.prepare(connect=True, starts=False), tolerant=True), discard=discard)
+        return verbs.down(replace(self._kept.use(connect=True), tolerant=True), discard=discard)
 
     def play(
         self,
@@ -189,23 +182,23 @@ class Cluster:
 
         Raises TaskFailed with the chief's exit code if it fails, and if the time is over.
         """
-        return verbs.wait(self.prepare(starts=False), condition, timeout)
+        return verbs.wait(self._kept.use(), condition, timeout)
 
     def status(self) -> "Status":
         """Return every task's state and speed, and the chief's progress; unreachable hosts are in the result."""
-        return verbs.status(self.prepare(connect=True, starts=False))
+        return verbs.status(self._kept.use(connect=True))
 
     def overview(self) -> "Overview":
         """Return `status`, what each task uses, and the chief's last line."""
-        return verbs.overview(self.prepare(connect=True, starts=False), self.title)
+        return verbs.overview(self._kept.use(connect=True), self.title)
 
     def overviews(self) -> AbstractContextManager[Callable[[], "Overview"]]:
         """Return a context manager with a function that returns an overview at each call, as `status --watch` shows it."""
-        return verbs.overviews(self.prepare(connect=True, starts=False), self.title)
+        return verbs.overviews(self._kept.use(connect=True), self.title)
 
     def placement(self) -> "Placement":
         """Return which task holds which variable. Raises TaskFailed until the chief's model is ready."""
-        return verbs.placement(self.prepare(starts=False))
+        return verbs.placement(self._kept.use())
 
     def logs(
         self,
@@ -223,7 +216,7 @@ class Cluster:
         """
         from tfprov.engine.monitoring.logs import LogOptions, read_logs  # noqa: PLC0415
 
-        return read_logs(self.prepare(starts=False), tasks, LogOptions(follow, tail, times, unfinished))
+        return read_logs(self._kept.use(), tasks, LogOptions(follow, tail, times, unfinished))
 
     def execute(
         self, task: str, argv: Sequence[str], mode: ExecMode = NO_INPUT, before: Callable[[], None] = lambda: None
@@ -232,17 +225,19 @@ class Cluster:
 
         `mode` passes on the standard input, and this process's terminal. `before` is called before it starts.
         """
-        runtime, _ = locate(self.prepare(starts=False), task)
+        if not argv or isinstance(argv, str):
+            raise Usage("a command is a list of its program and arguments", 'for example `["ls", "-l"]`')
+        runtime, _ = locate(self._kept.use(), task)
         before()
         return runtime.execute(task, argv, mode)
 
     def copy_from(self, task: str, path: str, to: str | Path) -> Path:
         """Copy a file or directory of a task to this machine, whole or not at all; return where it is."""
-        return copy_from(locate(self.prepare(starts=False), task)[0], task, path, Path(to))
+        return copy_from(locate(self._kept.use(), task)[0], task, path, Path(to))
 
     def copy_to(self, source: str | Path, task: str, path: str) -> str:
         """Copy a file or directory of this machine into a task, whole or not at all; return where it is there."""
-        return copy_to(locate(self.prepare(starts=False), task)[0], Path(source), task, path)
+        return copy_to(locate(self._kept.use(), task)[0], Path(source), task, path)
 
     def gather(self, path: str | None = None) -> GatherResult:
         """Copy the chief's new checkpoints and event files, whole and verified; a second call copies nothing.
@@ -250,7 +245,7 @@ class Cluster:
         A remote `checkpoints.dir` is read without a host.
         `path` copies this file or directory of the chief instead, as it is: relative to its working directory, or absolute.
         """
-        return verbs.gather(self.prepare(connect=None, starts=False), path)
+        return verbs.gather(self._kept.use(connect=None), path)
 
     def tensorboard(self, port: int | None = None) -> AbstractContextManager[WebServer]:
         """Yield the cluster's TensorBoard once it answers; for one on another host, `port` of this machine leads to it."""
@@ -267,7 +262,7 @@ class Cluster:
     def _web(self, job: str, port: int | None) -> AbstractContextManager[WebServer]:
         from tfprov.engine.monitoring.web_tunnel import open_web_server  # noqa: PLC0415
 
-        return open_web_server(self.prepare(starts=False), job, port)
+        return open_web_server(self._kept.use(), job, port)
 
     def check(self, *, deliver: bool = False, trust: "Ask | None" = None, all_pairs: bool = False) -> "CheckReport":
         """Check whether every host can run its tasks. `deliver` first delivers missing images, to try addresses with.
@@ -277,14 +272,14 @@ class Cluster:
         """
         from tfprov.engine.checks.cluster_check import check_cluster  # noqa: PLC0415
 
-        return check_cluster(self.prepare(), deliver=deliver, trust=trust, all_pairs=all_pairs)
+        return check_cluster(self._context(), deliver=deliver, trust=trust, all_pairs=all_pairs)
 
     @property
     def images(self) -> "ClusterImages":
         """Return the verbs for the cluster's images: build, deliver, on_hosts and prune; Usage if it has none."""
         from tfprov.engine.cluster_images import ClusterImages  # noqa: PLC0415
 
-        return ClusterImages(self.prepare())
+        return ClusterImages(self._context())
 
     def render(self, target: str, settings: Iterable[str] = (), *, template_dir: Path | None = None) -> Rendering:
         """Return the cluster as files for another engine, such as `kubernetes` or `slurm`; no host is contacted.

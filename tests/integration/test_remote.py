@@ -83,6 +83,11 @@ def test_a_running_cluster_is_unchanged_by_up_and_reports_its_status(three: LabC
     message = three("exec", "worker/1", "--", "sh", "-c", "echo $TFPROV_TASK; exit 5", code=5)
     assert "worker/1" in message, "a command runs beside a task"
     assert "up: ps/0" in three("logs", "ps/0")
+    endless = three.start("exec", "worker/1", "--", "yes")
+    assert endless.stdout
+    assert endless.stdout.readline() == "y\n"
+    endless.stdout.close()
+    assert endless.wait() == 141
 
 
 def test_a_killed_container_is_named_and_only_it_returns(three: LabCluster) -> None:
@@ -99,13 +104,14 @@ def test_a_killed_container_is_named_and_only_it_returns(three: LabCluster) -> N
     assert len(after[killed.name]) == 1
 
 
-def test_an_edit_of_the_code_sends_its_layer_alone_and_without_the_code_the_cluster_is_taken_down(
+def test_an_edit_of_the_code_sends_its_layer_alone_and_without_code_and_image_the_cluster_is_taken_down(
     three: LabCluster, tiny_archive: Path, tmp_path: Path
 ) -> None:
-    code = tmp_path / "code"
+    code, archive = tmp_path / "code", tmp_path / "tiny.tar"
     shutil.copytree(STANDIN, code)
+    archive.symlink_to(tiny_archive)
     one, two, other, _ = three.lab.hosts
-    settings = {**standin(tiny_archive), "code": str(code)}
+    settings = {**standin(archive), "code": str(code)}
     three.write({"ps": [one], "worker": [two, other]}, settings)
     for host in three.lab.hosts:
         host.forget_images()
@@ -117,6 +123,7 @@ def test_an_edit_of_the_code_sends_its_layer_alone_and_without_the_code_the_clus
     assert max(_sent(edited)) < 200_000 < min(_sent(first))
     assert len(_sent(edited)) == 3
     shutil.rmtree(code)
+    archive.unlink()
     assert {task["state"] for task in three.tasks().values()} == {"running"}
     assert "gathered into" in three("down")
     assert not any(three.containers().values())

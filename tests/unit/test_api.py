@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -132,6 +133,19 @@ def test_verbs_that_start_nothing_do_without_the_code(
         assert later.up().changed
 
 
+def test_an_edit_of_the_code_between_two_verbs_counts(cluster: tfprov.Cluster, directory: Path) -> None:
+    cluster.up()
+    before = cluster.prepare()
+    assert not cluster.plan()
+    assert cluster.prepare() is before, "its connections stay open where nothing was edited"
+    (directory / "code" / "linear.py").write_text("print('edited')\n")
+    assert "code: " in str(cluster.plan())
+    cluster.status()
+    assert cluster.up().changed
+    (directory / "code" / "linear.py").write_text("print('edited again')\n")
+    assert cluster.up().changed
+
+
 @pytest.mark.parametrize("gathers", [True, False])
 def test_a_directory_of_inventories_may_hold_what_was_gathered(
     hosts: MemoryHosts, directory: Path, *, gathers: bool
@@ -189,6 +203,23 @@ def test_wrong_inventories_limits_tasks_and_targets_are_errors(cluster: tfprov.C
         cluster.render("kubernets")
     with pytest.raises(tfprov.Usage, match="no playbook `upp`"):
         cluster.play("upp")
+
+
+def test_wrong_arguments_are_errors_and_nothing_waits(cluster: tfprov.Cluster, directory: Path) -> None:
+    cluster.up()
+    with pytest.raises(tfprov.Usage, match="no condition `ready`; wait for `done` or `serving`"):
+        cluster.wait(cast(Any, "ready"))
+    commands: list[Sequence[str]] = [[], "ls"]
+    for command in commands:
+        with pytest.raises(tfprov.Usage, match="a command is a list"):
+            cluster.execute("worker/0", command)
+    with pytest.raises(
+        tfprov.Usage, match=r"`extra`: Object of type .*Path is not JSON serializable; its values are text"
+    ):
+        tfprov.Cluster.load("inventory.yml", extra={"tfprov": {"code": directory}})
+    with pytest.raises(tfprov.Usage, match="`forks` is -1; it is 1 at least"):
+        tfprov.Cluster.load("inventory.yml", forks=-1)
+    assert "=10" in str(tfprov.Cluster.load("inventory.yml", extra="steps=10").render("slurm").files)
 
 
 def test_without_a_source_it_is_the_usual_inventory(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:

@@ -246,3 +246,48 @@ def gather_directory(cluster: Cluster, roles: Sequence[RoleSettings]) -> Path:
 def chief_of(cluster: Cluster, roles: Sequence[RoleSettings]) -> RoleSettings:
     """Return the settings of the chief's role on its host."""
     return next(role for role in roles if (role.role, role.host) == (cluster.chief.role, cluster.chief.host))
+
+
+Assemble = Callable[[bool | None, bool], Context]
+"""Assembles a context; `connect` and `starts` as in tfprov.engine.assemble.Options."""
+
+
+class KeptContext:
+    """The context that `assemble` returns, for several verbs of one program, such as the cells of a notebook; close it."""
+
+    def __init__(self, assemble: Assemble) -> None:
+        self._assemble = assemble
+        self._context: Context | None = None
+        self._is_used = False
+        self._earlier: list[Context] = []
+
+    def prepare(self, *, connect: bool | None, starts: bool) -> Context:
+        """Return the context, for the next verb."""
+        if self._context is None or (starts and not self._context.is_whole):
+            self.close()
+            self._context = self._assemble(connect, starts)
+        return self._context
+
+    def use(self, *, connect: bool | None = False, starts: bool = False) -> Context:
+        """Return the context, for a verb that is called now.
+
+        For one that `starts` tasks, the files are read anew that may have been edited since an earlier verb: the code, and
+        those of the image.
+        """
+        if starts and self._is_used and self._context is not None:
+            now = self._assemble(False, True)
+            if now.wanted == self._context.wanted and self._context.is_whole:
+                now.close()
+            else:  # what an earlier verb has returned, such as a log or a tunnel, may still use its connections
+                self._earlier.append(self._context)
+                self._context = now
+        context = self.prepare(connect=connect, starts=starts)
+        self._is_used = True
+        return context
+
+    def close(self) -> None:
+        """Close all connections. The next verb connects again."""
+        for context in (*self._earlier, self._context):
+            if context is not None:
+                context.close()
+        self._earlier, self._context, self._is_used = [], None, False

@@ -1,12 +1,15 @@
 """Parses `-e`, the extra variables of the command line."""
 
 import codecs
+import json
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as AnyMapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from tfprov.errors import InvalidInput, Position, Problem, printable
+from tfprov.errors import InvalidInput, Position, Problem, Usage, one_line, printable
 from tfprov.model.inventory import NAMESPACE, overlay
 from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import Vault
@@ -36,6 +39,16 @@ def parse_extra_vars(
     if problems:
         raise InvalidInput(problems)
     return merged
+
+
+def extra_options(extra: AnyMapping[str, Any] | Sequence[str]) -> list[str]:
+    """Return variables of a program as the texts of options. Raises Usage for values that YAML does not have."""
+    if not isinstance(extra, AnyMapping):
+        return [extra] if isinstance(extra, str) else list(extra)
+    try:
+        return [json.dumps(dict(extra))]
+    except (TypeError, ValueError) as error:
+        raise Usage(f"`extra`: {one_line(str(error))}", "its values are text, numbers, lists and mappings") from None
 
 
 def _parse_option(option: str, vault: Vault | None, file_overlay: FileOverlay | None) -> Mapping:

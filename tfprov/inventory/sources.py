@@ -179,6 +179,9 @@ class SourceReader:
     def _file(self, file: SourceFile) -> None:
         """Read a file; one of a directory that is no inventory is skipped with a warning."""
         path, within = file.path, file.in_directory
+        if within and os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113
+            self._warn_skipped(path, "a pipe, a socket or a device")  # reading one may wait for ever
+            return
         at, alone = Position(path), self.alone and not within
         fix = _NEW if path == INVENTORY else "check the path after -i"
         data = read_bytes(Path(path), at, fix=fix, file_overlay=self.file_overlay)

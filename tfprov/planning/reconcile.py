@@ -93,7 +93,9 @@ def _path(path: str) -> str:
 
 
 def _mounts(mounts: Any) -> list[Any]:
-    return [{key: _mount_value(key, value) for key, value in mount.items()} for mount in mounts]
+    """Return mounts in the order of their targets: the engine mounts outer ones first, whatever their order."""
+    plain = [{key: _mount_value(key, value) for key, value in mount.items()} for mount in mounts]
+    return sorted(plain, key=lambda mount: str(mount.get("target")))
 
 
 def _mount_value(key: str, value: Any) -> Any:
@@ -106,8 +108,8 @@ _CANONICAL: Mapping[str, Callable[[Any], Any]] = {
     "memory": parse_size,
     "mounts": _mounts,
     "data.to": _path,
-    "restart_codes.only": sorted,
-    "restart_codes.never": sorted,
+    "restart_codes.only": set,
+    "restart_codes.never": set,
 }
 
 
@@ -132,6 +134,8 @@ def _change(name: str, before: Any, after: Any) -> str:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()  # as YAML has it
     return "(no value)" if value is None else str(value)
 
 

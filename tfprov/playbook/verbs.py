@@ -173,6 +173,8 @@ def wait(context: Context, condition: str, timeout: float | None) -> str:
     from tfprov.engine.monitoring.readiness import wait_serving  # noqa: PLC0415
     from tfprov.history.session import recording  # noqa: PLC0415
 
+    if condition not in ("done", "serving"):
+        raise Usage(f"no condition `{condition}`", "wait for `done` or `serving`")
     chief = context.cluster.chief.name
     run = locate(context, chief)[1].run
     if condition == "serving":

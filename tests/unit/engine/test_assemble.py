@@ -91,15 +91,19 @@ def test_no_host_is_bothered_for_a_cluster_that_cannot_be(server: socket.socket)
     assert first(server) == own
 
 
-GONE = [{"image": "{build: ./gone}"}, {"image": "{archive: gone.tar}"}, {"env_file": "gone.env"}]
+GONE = [
+    {"image": "{build: ./gone}"}, {"image": "{archive: gone.tar}"}, {"image": "{build: ., pip_conf: gone.conf}"},
+    {"env_file": "gone.env"},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("settings", GONE)
 def test_what_starts_nothing_does_without_the_files_of_the_image_and_of_the_environment(
     server: socket.socket, settings: dict[str, str]
 ) -> None:
+    Path("Dockerfile").write_text("FROM scratch\n")
     definition = Definition.load(inventory(server, **settings))
-    with pytest.raises(InvalidInput, match=r"inventory\.yml:1:\d+: error: .*gone.* does not exist"):
+    with pytest.raises(InvalidInput, match=r"inventory\.yml:1:\d+: error: .*gone"):
         assemble(definition, Quiet())
     context = assemble(definition, Quiet(), Options(starts=False))
     context.close()

@@ -1,13 +1,14 @@
 """The sources of an inventory: files of all formats, directories and host lists; and their errors."""
 
 import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.support.command_output import write_files
-from tfprov.errors import InvalidInput
+from tfprov.errors import InvalidInput, Problem
 from tfprov.inventory.detect import SourceKind, detect_kind
 from tfprov.inventory.sources import MAX_FILES
 from tfprov.model.inventory import Inventory
@@ -145,6 +146,19 @@ def test_a_source_may_be_a_pipe() -> None:
         assert list(read(f"/dev/fd/{inlet}").hosts) == ["node1"]
     finally:
         os.close(inlet)
+
+
+def test_a_pipe_and_a_socket_in_a_directory_are_skipped() -> None:
+    write_files({"inventories/lab.yml": "all: {hosts: {h1: }}"})
+    os.mkfifo("inventories/pipe")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("inventories/control.sock")
+        warnings: list[Problem] = []
+        assert list(load_inventory(["inventories"], warn=warnings.append).hosts) == ["h1"]
+    assert [(warning.at.file, warning.what) for warning in warnings] == [
+        (f"inventories/{name}", "skipped, because it is not an inventory (a pipe, a socket or a device)")
+        for name in ("control.sock", "pipe")
+    ]
 
 
 def test_numbers_and_escapes_of_json_are_parsed() -> None:

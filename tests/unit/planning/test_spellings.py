@@ -32,7 +32,11 @@ def changes(before: str, after: str) -> list[str]:
         ),
         ("data: {path: /a/b, to: /d}", "data: {path: /a//b/, to: /d/}"),
         ("restart_on: [1, 2]", "restart_on: [2, 1]"),
-        ("no_restart_on: [1, 2]", "no_restart_on: [2, 1]"),
+        ("no_restart_on: [1, 2]", "no_restart_on: [1, 2, 1]"),
+        (
+            "mounts: [{source: /a, target: /x}, {source: /b, target: /y}]",
+            "mounts: [{source: /b, target: /y}, {source: /a, target: /x}]",
+        ),
     ],
 )
 def test_another_spelling_is_no_change(before: str, after: str) -> None:
@@ -42,6 +46,7 @@ def test_another_spelling_is_no_change(before: str, after: str) -> None:
 def test_another_value_is_a_change() -> None:
     assert changes("memory: 64m", "memory: 65m") == ["memory: 64m -> 65m"]
     assert changes("memory: 64m", "pids: 4096") == ["memory: 64m -> (not set)"]
+    assert changes("read_only: true", "pids: 4096") == ["read_only: true -> (not set)"]
     assert changes("mounts: [{source: /a, target: /x}]", "mounts: [{source: /b, target: /x}]") == ["mounts"]
     assert changes("restart_on: [1, 2]", "restart_on: [1]") == ["restart_codes.only"]
 

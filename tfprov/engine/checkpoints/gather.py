@@ -74,6 +74,8 @@ def gather(
     may_continue = False
     try:
         return work.run(before, verify)
+    except BrokenPipeError:  # of what a line was printed to, as with `tfprov gather | head -1`
+        raise
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         raise GatherError(f"{target}: {error.strerror}{where}", "what was gathered before is untouched") from None

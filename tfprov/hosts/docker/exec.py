@@ -240,11 +240,17 @@ class AttachedProgram:
 
     def output(self) -> Iterator[tuple[int, bytes]]:
         """See RemoteProgram."""
-        return self._program.output(None)
+        with self._engine.errors():
+            yield from self._program.output(None)
 
 
-def run_attached(engine: Engine, container: str, argv: Sequence[str], mode: ExecMode) -> int:
-    """Run `argv` in a running container, connected as `mode` says; return its exit code."""
-    with engine.errors(), closing(AttachedProgram(engine, container, argv, mode)) as program:
-        attach(program, mode, forward_output)
+def run_attached(
+    engine: Engine, container: str, argv: Sequence[str], mode: ExecMode, write: OutputCallback = forward_output
+) -> int:
+    """Run `argv` in a running container, connected as `mode` says; return its exit code.
+
+    Errors of `write`, as of a closed pipe, are this machine's, and raised as they are.
+    """
+    with closing(AttachedProgram(engine, container, argv, mode)) as program:
+        attach(program, mode, write)
     return exit_code(engine, program.id)

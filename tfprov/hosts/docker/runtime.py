@@ -292,8 +292,7 @@ class DockerRuntime:
     def execute(self, task: str, argv: Sequence[str], mode: ExecMode = NO_INPUT) -> int:
         """See Runtime."""
         facts = self._require(task)
-        with self.engine.errors():
-            return docker_exec.run_attached(self.engine, facts["Id"], secret_files.with_secrets(facts, argv), mode)
+        return docker_exec.run_attached(self.engine, facts["Id"], secret_files.with_secrets(facts, argv), mode)
 
     def put(self, task: str, path: str, source: Path) -> str:
         """See Runtime."""

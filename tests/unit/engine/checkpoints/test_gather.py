@@ -501,6 +501,19 @@ def test_a_full_disk_here_leaves_what_was_gathered_before(chief: Fixture) -> Non
     assert chief.gather() == ["model.ckpt-200"]
 
 
+def test_an_output_that_was_closed_is_no_error_of_the_directory(chief: Fixture) -> None:
+    def closed() -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    chief.saves(100)
+    chief.gather()
+    chief.new_run("run-2")
+    chief.saves(50)
+    chief.report.on_note = closed
+    with pytest.raises(BrokenPipeError):
+        chief.gather()
+
+
 def test_only_what_is_gathered_counts_as_saved(chief: Fixture) -> None:
     (seen,) = observe(chief.context).containers()
 

@@ -16,6 +16,7 @@ from tfprov.errors import HostError
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_errors import Refused
+from tfprov.hosts.terminal import ExecMode
 
 
 class UpgradingEngine(socketserver.ThreadingUnixStreamServer):
@@ -102,6 +103,14 @@ def test_a_program_has_the_connection_that_started_it_in_both_directions(
     assert first == second
     assert (create, start) == ("/containers/c1/exec", "/exec/e1/start")
     assert (asked["Cmd"], asked["AttachStdin"], begun) == (["cat"], True, {"Detach": False, "Tty": False})
+
+
+def test_an_output_that_was_closed_is_no_error_of_the_engine(engine: Engine) -> None:
+    def closed(_descriptor: int, _data: bytes) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        docker_exec.run_attached(engine, "c1", ["cat"], ExecMode(), closed)
 
 
 def test_a_terminal_has_one_output_and_a_size(server: UpgradingEngine, engine: Engine) -> None:

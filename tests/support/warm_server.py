@@ -16,6 +16,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import io
 import json
 import os
 import pkgutil
@@ -201,7 +202,11 @@ def become(program: Program) -> None:
     random.seed()
     sys.modules["numpy"].random.seed()
     unbuffered = bool(program.env.get("PYTHONUNBUFFERED"))
-    sys.stdout.reconfigure(line_buffering=sys.stdout.isatty(), write_through=unbuffered)  # type: ignore[union-attr]
+    # Anew: the former one keeps whether its file had places to seek to.
+    binary = open(1, "wb", closefd=False)  # noqa: SIM115
+    sys.stdout = io.TextIOWrapper(
+        binary, sys.stdout.encoding, sys.stdout.errors, line_buffering=binary.isatty(), write_through=unbuffered
+    )
     sys.stderr.reconfigure(write_through=unbuffered)  # type: ignore[union-attr]
 
 

@@ -94,7 +94,7 @@ def test_relays_that_are_killed_cost_no_delivery_and_end_with_the_controller(lab
     def kill_first(host: Host) -> None:
         label: dict[str, Any] = {"label": f"{CHECK}=lab"}
         running = partial(host.client.containers.list, filters=label, ignore_removed=True)
-        [relay] = until(running, f"the relay of {host.name}")
+        [relay] = until(running, f"the relay of {host.name}", of=delivery)
         relay.kill()
 
     delivery = cluster.start("image", "deliver")

@@ -203,7 +203,7 @@ def become(program: Program) -> None:
     sys.modules["numpy"].random.seed()
     unbuffered = bool(program.env.get("PYTHONUNBUFFERED"))
     # Anew: the former one keeps whether its file had places to seek to.
-    binary = open(1, "wb", closefd=False)  # noqa: SIM115
+    binary = open(1, "wb", 0 if unbuffered else -1, closefd=False)  # noqa: SIM115
     sys.stdout = io.TextIOWrapper(
         binary, sys.stdout.encoding, sys.stdout.errors, line_buffering=binary.isatty(), write_through=unbuffered
     )

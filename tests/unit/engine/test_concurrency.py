@@ -5,6 +5,8 @@ import re
 from dataclasses import replace
 from itertools import cycle
 
+import pytest
+
 from tests.support.clock import ManualClock
 from tests.support.memory_lab import AGAIN, MemoryLab, follow_with_steps
 from tests.support.paths import ROOT
@@ -65,6 +67,7 @@ ALLOWED = {
 }
 
 
+@pytest.mark.lane("architecture")  # which has parsed each module
 def test_no_decision_depends_on_the_time_of_day() -> None:
     readers = set()
     for path in (ROOT / "tfprov").rglob("*.py"):

@@ -1,6 +1,5 @@
 """The rate of a link, on links of known rates, and what is sent to measure it."""
 
-import itertools
 import subprocess
 from pathlib import Path
 
@@ -82,7 +81,8 @@ def test_a_shell_in_place_of_the_program_does_nothing_with_the_bytes(tmp_path: P
     link = Link(1e9)
     send_samples(link, link.now, link.sleep)
     assert len(link.sent) > LIMIT // 2
-    for shell, option in itertools.product(("sh", "bash"), ("-s",)):
-        done = subprocess.run([shell, option], input=link.sent, capture_output=True, check=True, cwd=tmp_path)
+    for shell in ("sh", "bash"):  # which read a byte at a time
+        sent = link.sent[: LIMIT // 16]
+        done = subprocess.run([shell, "-s"], input=sent, capture_output=True, check=True, cwd=tmp_path)
         assert done.stdout + done.stderr == b""
     assert not list(tmp_path.iterdir())

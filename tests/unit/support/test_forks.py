@@ -70,7 +70,7 @@ STOPS = """
 import pathlib
 import time
 
-def test_bad():
+def test_fails():
     used = pathlib.Path("used")
     while not (used.exists() and used.read_text()):
         time.sleep(0.01)

@@ -33,9 +33,9 @@ class Loaded:
 
     def predict(self, body: bytes) -> dict[str, Any]:
         """Answer a request to predict. Raises BadRequest."""
-        tf = tensorflow()
         request = rest.parse_prediction(body, lambda signature: sorted(self.inputs(signature)))
         specs = self.inputs(request.signature)
+        tf = tensorflow()
         try:
             tensors = {name: tf.constant(value, specs[name].dtype) for name, value in request.inputs.items()}
             outputs = self.signatures[request.signature](**tensors)

@@ -29,22 +29,23 @@ def figures(bed: Bed, rounds: int, megabytes: int = 500) -> list[Figure]:
         bed.lab.add()
     hosts = bed.hosts[:HOSTS]
     each(lambda host: host.run("iptables", "-I", "INPUT", "-p", "tcp", "--dport", "22"), hosts)
-    result = _compared(bed, hosts, megabytes * 10**6, rounds, "")
+    size = megabytes * 10**6
+    image = _image(bed, size)
+    ways = {name: _Cluster(bed, name, hosts, image) for name in ("never", "auto")}
+    bed.images.engine.client.images.remove(image, force=True)
+    result = _compared(ways, size, rounds, "")
     device = bed.lab.engine.network.name
     limit = ["tbf", "rate", LINK, "burst", "1mb", "latency", "100ms"]
     subprocess.run(["tc", "qdisc", "replace", "dev", device, "root", *limit], check=True)
     try:
-        return result + _compared(bed, hosts, megabytes * 10**6 // 5, rounds, f", {LINK}/s from the controller")
+        return result + _compared(ways, size, rounds, f", {LINK}/s from the controller")
     finally:
         subprocess.run(["tc", "qdisc", "del", "dev", device, "root"], check=True)
 
 
-def _compared(bed: Bed, hosts: Sequence[Host], size: int, rounds: int, link: str) -> list[Figure]:
-    image = _image(bed, size)
-    ways = {name: _Cluster(bed, f"{name}{size}", name, hosts, image) for name in ("never", "auto")}
+def _compared(ways: Mapping[str, "_Cluster"], size: int, rounds: int, link: str) -> list[Figure]:
     times = in_turn({name: way.deliver for name, way in ways.items()}, rounds, unheeded=0)
-    bed.images.engine.client.images.remove(image, force=True)
-    sent = {name: sorted(way.sent)[len(way.sent) // 2] / size for name, way in ways.items()}
+    sent = {name: sorted(way.sent[-rounds:])[rounds // 2] / size for name, way in ways.items()}
     auto, never = times["auto"], times["never"]
     cpu = sum(ran.cpu for ran in auto) / sum(ran.cpu for ran in never)
     ratio = median(auto) / median(never)
@@ -74,11 +75,11 @@ def _image(bed: Bed, size: int) -> str:
 class _Cluster:
     """A cluster of one ps and workers that sleep."""
 
-    def __init__(self, bed: Bed, name: str, way: str, hosts: Sequence[Host], image: str) -> None:
-        self.directory = bed.directory / name
+    def __init__(self, bed: Bed, way: str, hosts: Sequence[Host], image: str) -> None:
+        self.directory = bed.directory / way
         self.directory.mkdir()
         settings = {
-            "cluster": name, "image": {"archive": str(bed.archive(image))}, "deliver": {"from_hosts": way},
+            "cluster": way, "image": {"archive": str(bed.archive(image))}, "deliver": {"from_hosts": way},
             "command": ["sh", "-c", "exec sleep 100000"], "ready": "start",
         }  # fmt: skip
         self.cluster = bed.cluster(self.directory, {"ps": hosts[:1], "worker": hosts[1:]}, settings)

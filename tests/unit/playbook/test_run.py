@@ -54,6 +54,17 @@ def test_a_task_that_is_nowhere_cannot_be_stopped(memory_lab: MemoryPlays, task:
     memory_lab.play(f"- {{hosts: all, tasks: [{{stop: {{tasks: {task}}}, when: evaluator}}]}}")
 
 
+def test_a_job_that_is_nowhere_cannot_be_stopped(memory_lab: MemoryPlays) -> None:
+    error = r"book.yml:1:39: error: no task of `evaluator` in cluster lab; `when: evaluator` leaves the step out$"
+    with pytest.raises(InvalidInput, match=error):
+        memory_lab.play("- {hosts: ps, tasks: [command: never, stop: {tasks: evaluator}]}")
+    assert memory_lab.ran == []
+    memory_lab.play("- {hosts: all, tasks: [{stop: {tasks: evaluator}, when: evaluator}, stop: {tasks: chief}]}")
+    memory_lab.hosts["h2"].puts(Observed("evaluator/0", "h2", State.RUNNING, {}, id="1", run="run-1"))
+    memory_lab.play("- {hosts: all, tasks: [stop: {tasks: evaluator}]}")
+    assert memory_lab.running() == [], "it left the inventory"
+
+
 def test_a_task_that_left_the_inventory_can_be_stopped(memory_lab: MemoryPlays) -> None:
     stop = "- {hosts: all, tasks: [stop: {tasks: worker/7}]}"
     memory_lab.hosts["h2"].puts(Observed("worker/7", "h2", State.RUNNING, {}, id="1", run="run-1"))

@@ -98,7 +98,7 @@ def test_a_play_that_is_only_checked_says_what_it_would_do_and_does_nothing(lab:
 def test_a_task_that_somebody_has_paused_is_named_and_does_not_count_as_serving(lab: Lab) -> None:
     lab.up()
     place = lab.hosts["h1"].places["ps/0"]
-    place.observed = replace(place.observed, paused=True)
+    place.observed = replace(place.observed, unpause="docker unpause")
     line = "ps/0 on h1 is paused: `docker unpause` there lets it go on"
     for verb in (lambda: verbs.plan_changes(lab.context), lambda: verbs.up(lab.context, partial=False)):
         lab.report.events.clear()

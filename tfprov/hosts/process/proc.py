@@ -45,12 +45,23 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def terminate(pid: int, *, passes_signals: bool) -> None:
-    """Send SIGTERM to the process group that `pid` leads, or to `pid` alone where it passes signals on to the group."""
-    if not passes_signals:
+    """Send SIGTERM to the process group that `pid` leads, or to `pid` alone where it passes signals on to the group.
+
+    Processes that somebody has stopped go on, or they would be killed without having saved.
+    """
+    if passes_signals:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    else:
         signal_group(pid, signal.SIGTERM)
-        return
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
+    signal_group(pid, signal.SIGCONT)
+
+
+def stands_still(pid: int) -> bool:
+    """Whether somebody has stopped the process, as with SIGSTOP."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return False
 
 
 def adopt_orphans() -> bool:

@@ -22,7 +22,7 @@ from tfprov.errors import (
 )
 from tfprov.formats.event_file import EventProgress
 from tfprov.history.describe import describe, with_image_ids
-from tfprov.history.ending import end_record, fill_logs, keep_beside_checkpoints
+from tfprov.history.ending import end_before, end_record, fill_logs, keep_beside_checkpoints
 from tfprov.history.event_json import progress_json
 from tfprov.history.json_lines import Appender, last_line
 from tfprov.history.recorder import Recorder
@@ -114,9 +114,11 @@ def _close(session: Session, verb: str, begun: int, error: BaseException | None)
                     began = recorder.directory.read(recorder.directory.run_file)
                     recorder.describe(with_image_ids(context, began))
             fill_logs(context, recorder)
+            before = end_before(recorder.directory)
             record = end_record(context, recorder.directory, recorder.totals, verb, outcome)
             recorder.end(record)
-            notifier.send(ending_of(context.cluster.name, recorder.directory.id, record))
+            if record["outcome"] != before.get("outcome"):
+                notifier.send(ending_of(context.cluster.name, recorder.directory.id, record))
     finally:
         recorder.close(**outcome)
         keep_beside_checkpoints(context, recorder.directory)

@@ -19,7 +19,8 @@ from tests.support.permissions import forbidden
 from tests.support.reporters import RecordingReporter
 from tests.support.run_history import record_run, scripted
 from tests.support.user_directory import enter
-from tfprov.errors import DeadlineExceeded, HostError, Locked, TaskFailed, TfprovError
+from tfprov.engine.checkpoints.verify import Verification
+from tfprov.errors import CombinedError, DeadlineExceeded, GatherError, HostError, Locked, TaskFailed, TfprovError
 from tfprov.formats.tfrecord import write_record
 from tfprov.history.ending import keep_beside_checkpoints
 from tfprov.history.json_lines import Appender
@@ -252,16 +253,42 @@ def test_a_run_beyond_its_deadline_is_gathered_taken_down_and_told_of(hosts: Mem
         context = replace(cluster.prepare(), clock=clock)
         with pytest.raises(DeadlineExceeded) as caught:
             verbs.run(context, partial=False, discard=False)
-    assert str(caught.value) == (
-        "the `deadline` of this run is over before worker/0 is done: "
-        "its checkpoints are gathered, and the cluster is taken down"
-    )
+    assert str(caught.value) == "the `deadline` of this run is over before worker/0 is done"
     assert caught.value.exit_code == 124
     assert 3600 <= clock.now() < 3700
     assert hosts["h2"].observe().containers == ()
     (one,) = runs()
     assert (one.outcome, one.exit_code) == ("deadline", 124)
     assert sent.read_text() == "failed deadline\n"
+
+
+def test_a_run_whose_gather_failed_keeps_its_outcome_when_it_is_taken_down(hosts: MemoryHosts, directory: Path) -> None:
+    sent, clock = directory / "sent", ManualClock()
+    notify = f"notify: [{{command: [sh, -c, 'echo $TFPROV_EVENT $TFPROV_OUTCOME >> {sent}']}}]"
+    text = INVENTORY.replace("checkpoints: none", f"deadline: 1h, {notify}")
+    (directory / "inventory.yml").write_text(text)
+
+    def save() -> None:
+        for extension in ("data-00000-of-00001", "index", "meta"):
+            hosts["h2"].saves("worker/0", f"model.ckpt-5.{extension}", b"bytes")
+
+    def full(_prefixes: object) -> dict[str, Verification]:
+        raise GatherError("No space left on device")
+
+    clock.at(60, save)
+    with tfprov.Cluster.load("inventory.yml", factory=hosts, verify=full) as cluster:
+        context = replace(cluster.prepare(), clock=clock)
+        with pytest.raises(CombinedError):
+            verbs.run(context, partial=False, discard=False)
+    assert [one.task for one in hosts["h2"].observe().containers] == ["worker/0"], "it has what was not gathered"
+    for _ in range(2):
+        (one,) = runs()
+        assert (one.outcome, one.exit_code) == ("deadline", 124)
+        assert one.error.startswith("the `deadline` of this run is over before worker/0 is done")
+        assert sent.read_text() == "failed deadline\n"
+        with tfprov.Cluster.load("inventory.yml", factory=hosts, verify=lambda _prefixes: {}) as cluster:
+            cluster.down()
+    assert hosts["h2"].observe().containers == ()
 
 
 def test_a_run_that_is_gone_on_with_has_what_is_left_of_its_time(hosts: MemoryHosts, directory: Path) -> None:

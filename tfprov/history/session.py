@@ -130,7 +130,8 @@ def _has_ended(context: Context, recorder: Recorder, verb: str, begun: int, erro
         recorder.totals.all_gone()  # nothing is left, whoever has removed it
     if recorder.totals.running:
         return False
-    if verb == "run" and _written(recorder.directory) != begun:  # `down` took it down meanwhile, and knows why
+    # The end of an earlier verb goes when the tasks start again. A new one is that of `down`, which came meanwhile.
+    if verb == "run" and _written(recorder.directory) not in (0, begun):
         return False
     return verb in _ENDING or (verb == "up" and error is not None)
 

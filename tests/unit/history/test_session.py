@@ -291,6 +291,26 @@ def test_a_run_whose_gather_failed_keeps_its_outcome_when_it_is_taken_down(hosts
     assert hosts["h2"].observe().containers == ()
 
 
+def test_a_run_that_goes_on_with_a_chief_that_was_left_behind_has_its_end(hosts: MemoryHosts, directory: Path) -> None:
+    (directory / "inventory.yml").write_text(INVENTORY.replace("checkpoints: none, ", ""))
+    with tfprov.Cluster.load("inventory.yml", factory=hosts, verify=lambda _prefixes: {}) as cluster:
+        cluster.up()
+        hosts["h2"].saves("worker/0", "model.ckpt-5.index", b"bytes")
+        hosts["h2"].saves("worker/0", "model.ckpt-5.data-00000-of-00001", b"bytes")
+        hosts["h2"].exits("worker/0", 3)
+        (directory / "checkpoints").touch()
+        with pytest.raises(TfprovError):
+            cluster.down()
+        (one,) = runs()
+        assert one.outcome == "failed"
+        (directory / "checkpoints").unlink()
+        clock = ManualClock()
+        clock.at(60, lambda: hosts["h2"].exits("worker/0", 0))
+        verbs.run(replace(cluster.prepare(), clock=clock), partial=False, discard=False)
+    (one,) = runs()
+    assert (one.outcome, one.exit_code) == ("succeeded", 0)
+
+
 def test_a_run_that_is_gone_on_with_has_what_is_left_of_its_time(hosts: MemoryHosts, directory: Path) -> None:
     (directory / "inventory.yml").write_text(INVENTORY.replace("checkpoints: none", "checkpoints: none, deadline: 1h"))
     clock = ManualClock()

@@ -15,6 +15,7 @@ from tfprov.errors import (
     CombinedError,
     DeadlineExceeded,
     HangUp,
+    Locked,
     TaskFailed,
     Terminated,
     TfprovError,
@@ -104,8 +105,8 @@ def _close(session: Session, verb: str, begun: int, error: BaseException | None)
     assert recorder is not None
     assert notifier is not None
     outcome = {"exit_code": exit_code(error), "error": mask_secrets(str(error)) if error is not None else ""}
-    outcome |= {"deadline": True} if _is_deadline(error) else {}
-    if recorder.is_empty and verb != "up":
+    outcome |= {"deadline": True} if _is(error, DeadlineExceeded) else {}
+    if recorder.is_empty and (verb != "up" or _is(error, Locked)):
         recorder.discard()
     try:
         if not isinstance(error, HangUp) and _has_ended(context, recorder, verb, begun, error):
@@ -128,7 +129,7 @@ def _close(session: Session, verb: str, begun: int, error: BaseException | None)
 def _has_ended(context: Context, recorder: Recorder, verb: str, begun: int, error: BaseException | None) -> bool:
     if error is None and verb in ("run", "down") and context.hosts is None:
         recorder.totals.all_gone()  # nothing is left, whoever has removed it
-    if recorder.totals.running:
+    if recorder.totals.running or _is(error, Locked):  # the verb that has the lock ends the run, or goes on with it
         return False
     # The end of an earlier verb goes when the tasks start again. A new one is that of `down`, which came meanwhile.
     if verb == "run" and _written(recorder.directory) not in (0, begun):
@@ -144,9 +145,9 @@ def _written(directory: RunDir) -> int:
         return 0
 
 
-def _is_deadline(error: BaseException | None) -> bool:
+def _is(error: BaseException | None, kind: type[TfprovError]) -> bool:
     errors = error.errors if isinstance(error, CombinedError) else (error,)
-    return any(isinstance(one, DeadlineExceeded) for one in errors)
+    return any(isinstance(one, kind) for one in errors)
 
 
 def exit_code(error: BaseException | None) -> int:

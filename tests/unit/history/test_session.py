@@ -20,6 +20,7 @@ from tests.support.reporters import RecordingReporter
 from tests.support.run_history import record_run, scripted
 from tests.support.user_directory import enter
 from tfprov.engine.checkpoints.verify import Verification
+from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.errors import CombinedError, DeadlineExceeded, GatherError, HostError, Locked, TaskFailed, TfprovError
 from tfprov.formats.tfrecord import write_record
 from tfprov.history.ending import keep_beside_checkpoints
@@ -309,6 +310,30 @@ def test_a_run_that_goes_on_with_a_chief_that_was_left_behind_has_its_end(hosts:
         verbs.run(replace(cluster.prepare(), clock=clock), partial=False, discard=False)
     (one,) = runs()
     assert (one.outcome, one.exit_code) == ("succeeded", 0)
+
+
+def test_a_verb_that_another_one_has_locked_out_ends_no_run(hosts: MemoryHosts) -> None:
+    clock = ManualClock()
+    with tfprov.Cluster.load("inventory.yml", factory=hosts) as cluster:
+        context = replace(cluster.prepare(), clock=clock)
+        other = ClusterLock(context, "up")
+        with other, pytest.raises(Locked):
+            verbs.up(context, partial=False)
+        assert runs() == []
+
+        def ends() -> None:
+            other.take()
+            hosts["h2"].exits("worker/0", 0)
+
+        clock.at(60, ends)
+        with pytest.raises(Locked):
+            verbs.run(context, partial=False, discard=False)
+        (one,) = runs()
+        assert (one.outcome, one.ended) == ("up", None)
+        other.free()
+        cluster.down()
+    (one,) = runs()
+    assert one.outcome == "succeeded"
 
 
 def test_a_run_that_is_gone_on_with_has_what_is_left_of_its_time(hosts: MemoryHosts, directory: Path) -> None:

@@ -192,9 +192,13 @@ class DeliveryError(TfprovError):
 
 
 class Locked(TfprovError):
-    """Another run is changing this cluster."""
+    """Another run is changing this cluster; `verb` is its verb, empty if that is unknown."""
 
     exit_code = 3
+
+    def __init__(self, what: str, fix: str = "", verb: str = "") -> None:
+        self.verb = verb
+        super().__init__(what, fix)
 
 
 class DeadlineExceeded(TfprovError):

@@ -79,7 +79,7 @@ def note_paused(context: Context, observation: Observation) -> None:
     for one in (one for one in observation.containers() if one.paused and context.allows(one.host)):
         if (place := (f"paused {one.task}", one.host)) not in context.noted:
             context.noted.add(place)
-            context.report.note(f"{one.task} on {one.host} is paused: `docker unpause` there lets it go on")
+            context.report.note(f"{one.task} on {one.host} is paused: `{one.unpause}` there lets it go on")
 
 
 def missing(context: Context) -> list[HostError]:

@@ -25,17 +25,20 @@ def end_record(
 ) -> dict[str, Any]:
     """Return end.json: how the run ended, the states of its tasks, and its final figures."""
     ended = context.clock.wall()
-    started = _started(directory, ended)
+    started, before = _started(directory, ended), end_before(directory)
     events = read_event_data(context.target, started) if context.target.is_dir() else EventData()
     filled = _fill_curve(directory, events)
     chief = totals.tasks.get(context.cluster.chief.name, {})
     last = _last(directory) if filled or totals.last is None else totals.last
+    word = outcome_of(chief, verb, outcome)
+    if word == "stopped" and before.get("outcome") in ("failed", "deadline"):  # what was left of it is taken down
+        word, outcome = before["outcome"], {name: before.get(name) for name in ("exit_code", "error")}
     return {
         "run": directory.id,
         "verb": verb,
         "ended": ended,
         "duration": max(0.0, ended - started),
-        "outcome": outcome_of(chief, verb, outcome),
+        "outcome": word,
         **outcome,
         "tasks": totals.tasks,
         "restarts": totals.restarts,
@@ -45,6 +48,13 @@ def end_record(
         "checkpoint": _checkpoint(context, directory.id),
         "tensorflow": _tensorflow(context, directory),
     }
+
+
+def end_before(directory: RunDir) -> dict[str, Any]:
+    """Return the end of a run that has ended already, and of which something was left; empty without one."""
+    with suppress(OSError, ValueError):
+        return directory.read(directory.end_file)
+    return {}
 
 
 def outcome_of(chief: Mapping[str, Any], verb: str, outcome: Mapping[str, Any]) -> str:

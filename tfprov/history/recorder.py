@@ -176,7 +176,9 @@ class Recorder:
         if lines:
             with suppress(OSError):
                 before.erase()
-        if not other.run_file.exists():
+        if other.run_file.exists():
+            self.describe({**description, "run": other.id})
+        else:
             other.write(other.run_file, begun)
 
     # -- events -------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from tfprov.errors import (
     CombinedError,
     DeadlineExceeded,
     HangUp,
+    Locked,
     TaskFailed,
     Terminated,
     TfprovError,
@@ -22,7 +23,7 @@ from tfprov.errors import (
 )
 from tfprov.formats.event_file import EventProgress
 from tfprov.history.describe import describe, with_image_ids
-from tfprov.history.ending import end_record, fill_logs, keep_beside_checkpoints
+from tfprov.history.ending import end_before, end_record, fill_logs, keep_beside_checkpoints
 from tfprov.history.event_json import progress_json
 from tfprov.history.json_lines import Appender, last_line
 from tfprov.history.recorder import Recorder
@@ -104,8 +105,8 @@ def _close(session: Session, verb: str, begun: int, error: BaseException | None)
     assert recorder is not None
     assert notifier is not None
     outcome = {"exit_code": exit_code(error), "error": mask_secrets(str(error)) if error is not None else ""}
-    outcome |= {"deadline": True} if _is_deadline(error) else {}
-    if recorder.is_empty and verb != "up":
+    outcome |= {"deadline": True} if _is(error, DeadlineExceeded) else {}
+    if recorder.is_empty and (verb != "up" or _is(error, Locked)):
         recorder.discard()
     try:
         if not isinstance(error, HangUp) and _has_ended(context, recorder, verb, begun, error):
@@ -114,9 +115,11 @@ def _close(session: Session, verb: str, begun: int, error: BaseException | None)
                     began = recorder.directory.read(recorder.directory.run_file)
                     recorder.describe(with_image_ids(context, began))
             fill_logs(context, recorder)
+            before = end_before(recorder.directory)
             record = end_record(context, recorder.directory, recorder.totals, verb, outcome)
             recorder.end(record)
-            notifier.send(ending_of(context.cluster.name, recorder.directory.id, record))
+            if record["outcome"] != before.get("outcome"):
+                notifier.send(ending_of(context.cluster.name, recorder.directory.id, record))
     finally:
         recorder.close(**outcome)
         keep_beside_checkpoints(context, recorder.directory)
@@ -126,9 +129,10 @@ def _close(session: Session, verb: str, begun: int, error: BaseException | None)
 def _has_ended(context: Context, recorder: Recorder, verb: str, begun: int, error: BaseException | None) -> bool:
     if error is None and verb in ("run", "down") and context.hosts is None:
         recorder.totals.all_gone()  # nothing is left, whoever has removed it
-    if recorder.totals.running:
+    if recorder.totals.running or _is(error, Locked):  # the verb that has the lock ends the run, or goes on with it
         return False
-    if verb == "run" and _written(recorder.directory) != begun:  # `down` took it down meanwhile, and knows why
+    # The end of an earlier verb goes when the tasks start again. A new one is that of `down`, which came meanwhile.
+    if verb == "run" and _written(recorder.directory) not in (0, begun):
         return False
     return verb in _ENDING or (verb == "up" and error is not None)
 
@@ -141,9 +145,9 @@ def _written(directory: RunDir) -> int:
         return 0
 
 
-def _is_deadline(error: BaseException | None) -> bool:
+def _is(error: BaseException | None, kind: type[TfprovError]) -> bool:
     errors = error.errors if isinstance(error, CombinedError) else (error,)
-    return any(isinstance(one, DeadlineExceeded) for one in errors)
+    return any(isinstance(one, kind) for one in errors)
 
 
 def exit_code(error: BaseException | None) -> int:

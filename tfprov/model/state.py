@@ -136,8 +136,8 @@ class Observed:
     restarts: int = 0
     restarting: bool = False
     """Whether it ended and is about to be restarted, which counts as running."""
-    paused: bool = False
-    """Whether somebody has paused it, as with `docker pause`: its processes stand still, which counts as running."""
+    unpause: str = ""
+    """The command on its host that lets a paused one go on: its processes stand still, which counts as running."""
     last_exit: int | None = None
     """Its exit code before the last restart, if known."""
     last_words: str = ""
@@ -155,6 +155,11 @@ class Observed:
     def identity(self) -> tuple[str, str, str, float | None]:
         """What no two containers have in common, under whatever names their hosts are observed."""
         return self.task, self.id, self.run, self.started_at
+
+    @property
+    def paused(self) -> bool:
+        """Whether somebody has paused it, as with `docker pause` or SIGSTOP."""
+        return bool(self.unpause)
 
     @property
     def strategy(self) -> str:

@@ -93,15 +93,16 @@ class _Batch:
 class Player:
     """Plays one play after the other, and holds the cluster's lock while something may change.
 
-    It lets the lock go while the training just runs, so that `tfprov down` and `tfprov gather` work in another terminal
-    while `tfprov run` follows the training. `tolerated` are the errors of hosts that `max_fail_percentage` went on without;
-    the later plays leave these hosts, `failed`, out.
+    It lets the lock go while the training just runs, so that `tfprov down` and `tfprov gather` work in another terminal; it
+    `trains` since then. `tolerated` are the errors of hosts that `max_fail_percentage` went on without; the later plays
+    leave these hosts, `failed`, out.
     """
 
     context: Context
     options: PlayOptions
     lock: ClusterLock
     interrupted: bool = False
+    trains: bool = False
     followed: bool = False
     failed: set[str] = field(default_factory=set)
     tolerated: list[BaseException] = field(default_factory=list)
@@ -243,7 +244,7 @@ class Player:
         if self.options.check:
             return
         if not isinstance(step.arguments, WaitFor) or (step.arguments.condition == "serving" and self.lock.is_held):
-            self.lock.take(tolerant=context.tolerant)
+            self.lock.take(tolerant=context.tolerant, patient=self.trains)
         elif step.arguments.condition == "done":
             self.lock.free()
 
@@ -252,6 +253,7 @@ class Player:
         if self.options.check:
             check(context, step)
         elif _follows(step) and isinstance(step.arguments, WaitFor):
+            self.trains = True
             follow(replace(context, known=None), step.arguments.timeout, periodic=scheduled_gather(context))
         else:
             RUN[step.module](context, step.arguments, self.options.discard)

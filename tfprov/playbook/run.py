@@ -49,16 +49,25 @@ def play(context: Context, plays: Iterable[Play], options: PlayOptions) -> None:
 
 
 def _check_stopped_tasks(context: Context, one: Play) -> None:
-    """Raise InvalidInput for a step that stops a task of which there is neither a name in the cluster nor a container."""
-    known = {task.name for task in context.cluster.tasks}
+    """Raise InvalidInput for a step that stops a task or a job that is neither in the cluster nor on a host."""
+    known = _names(task.name for task in context.cluster.tasks) | {"", "all", "chief"}
     for step in one.steps:
-        task = step.arguments.tasks if isinstance(step.arguments, Stop) else ""
-        if "/" not in task or task in known or not context.cluster.has_roles(step.when):
+        named = step.arguments.tasks if isinstance(step.arguments, Stop) else ""
+        if named in known or not context.cluster.has_roles(step.when):
             continue
         observation = observe(context, tolerant=True)  # it may have left the inventory
-        if not observation.unreachable and task not in {container.task for container in observation.containers()}:
+        if observation.unreachable or named in _names(container.task for container in observation.containers()):
+            continue
+        what, fix = f"no task of `{named}`", f"`when: {named}` leaves the step out"
+        if "/" in named:
+            what = f"no task `{named}`"
             fix = f"its tasks are {join_names([task.name for task in context.cluster.tasks], _NAMED)}"
-            raise InvalidInput([Problem(step.at, f"no task `{task}` in cluster {context.cluster.name}", fix)])
+        raise InvalidInput([Problem(step.at, f"{what} in cluster {context.cluster.name}", fix)])
+
+
+def _names(tasks: Iterable[str]) -> set[str]:
+    """Return the names by which a step can stop `tasks`: their own, and those of their jobs."""
+    return {name for task in tasks for name in (task, task.partition("/")[0])}
 
 
 def play_shipped(context: Context, options: PlayOptions, *, starts: bool = True) -> None:

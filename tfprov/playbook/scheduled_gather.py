@@ -44,13 +44,19 @@ class ScheduledGather:
         except Locked:  # another verb changes the cluster; next time
             return
         except TfprovError as error:
-            if not self._failed:
-                context.report.note(f"nothing was gathered this time: {error}; it is tried again")
-            self._failed = True
+            self._report_failure(str(error))
+            return
+        except Exception as error:  # nobody reads what this thread raises, and the training goes on without it
+            self._report_failure(f"{type(error).__name__}: {error}")
             return
         self._failed = False
         if gathered.new:
             report_gathered(context, gathered)
+
+    def _report_failure(self, what: str) -> None:
+        if not self._failed:
+            self._context.report.note(f"nothing was gathered this time: {what}; it is tried again")
+        self._failed = True
 
     def __enter__(self) -> "ScheduledGather":
         return self

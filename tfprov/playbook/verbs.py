@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfprov.engine.context import Context, chief_of
 from tfprov.engine.observe import locate, missing, note_paused, observe, plan
 from tfprov.errors import TfprovError, Usage, combine_errors
-from tfprov.model.plan import Plan
+from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.sections import span_seconds
 from tfprov.model.state import Observation
 from tfprov.planning.name_ranges import host_names
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tfprov.engine.monitoring.status import Placement, Status
     from tfprov.model.playbook import Play
     from tfprov.playbook.player import PlayOptions
+
+_PREPARING = (ActionKind.BUILD, ActionKind.DELIVER, ActionKind.FETCH)
 
 # Modules that only a plan with something to do needs are imported by the functions that use them: 50 ms of a no-op `up`.
 
@@ -54,7 +56,7 @@ def up(context: Context, *, partial: bool, canary: int | None = None) -> UpResul
     from tfprov.playbook.run import play_shipped  # noqa: PLC0415
 
     check_target(context)
-    _check_programs(context, result)
+    _check_start(context, result, observation, partial=partial)
     with recording(context, "up", chief_run(context, observation)) as session:
         _announce(session.context, result)
         if canary is not None:
@@ -94,7 +96,7 @@ def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
     check_target(context)
     context = with_deadline(context)
     result, observation = _plan(context)
-    _check_programs(context, result)
+    _check_start(context, result, observation, partial=partial)
     with recording(context, "run", chief_run(context, observation)) as session:
         _announce(session.context, result)
         play_shipped(session.context, PlayOptions("run", partial=partial, discard=discard))
@@ -286,7 +288,12 @@ def _announce(context: Context, result: PlanResult) -> None:
         context.report.note(line)
 
 
-def _check_programs(context: Context, result: PlanResult) -> None:
+def _check_start(context: Context, result: PlanResult, observation: Observation, *, partial: bool) -> None:
+    """Raise what would refuse the start, before anything is built or delivered for it, which can take long."""
     from tfprov.engine.command_checks import refuse_start  # noqa: PLC0415
+    from tfprov.engine.observe import refuse_taken  # noqa: PLC0415
 
     refuse_start(context, result.plan)
+    prepares = any(action.kind in _PREPARING for action in result.plan.actions)
+    if prepares and not partial:  # with `partial`, its start fails and the others start
+        refuse_taken(context, result.plan, observation)

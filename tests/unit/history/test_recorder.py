@@ -301,6 +301,20 @@ def test_a_run_that_is_resumed_has_its_earlier_lost_steps(tmp_path: Path) -> Non
     assert [one["lost"] for one in recorder.totals.went_back] == [90]
 
 
+def test_a_run_that_is_resumed_has_the_settings_with_which_it_goes_on(tmp_path: Path) -> None:
+    begun = record_run(tmp_path, 1, scripted())
+    before = begun.read(begun.run_file)
+    recorder = Recorder(RunDir(tmp_path / run_id(2)), "up")
+    recorder.open(lambda: {**description(train_steps=3000), "steps": 3000})
+    recorder.handle(RunStarted(run_id(1)))
+    recorder.close()
+    now = begun.read(begun.run_file)
+    assert {name: now[name] for name in ("run", "started", "verb")} == {
+        name: before[name] for name in ("run", "started", "verb")
+    }
+    assert (now["steps"], now["settings"]["worker"]["h1"]["flags"]["train_steps"]) == (3000, 3000)
+
+
 def test_a_full_disk_ends_the_recording_with_one_warning_and_not_the_verb(tmp_path: Path) -> None:
     warnings: list[str] = []
 

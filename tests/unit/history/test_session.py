@@ -19,7 +19,9 @@ from tests.support.permissions import forbidden
 from tests.support.reporters import RecordingReporter
 from tests.support.run_history import record_run, scripted
 from tests.support.user_directory import enter
-from tfprov.errors import DeadlineExceeded, HostError, Locked, TaskFailed, TfprovError
+from tfprov.engine.checkpoints.verify import Verification
+from tfprov.engine.lock.cluster_lock import ClusterLock
+from tfprov.errors import CombinedError, DeadlineExceeded, GatherError, HostError, Locked, TaskFailed, TfprovError
 from tfprov.formats.tfrecord import write_record
 from tfprov.history.ending import keep_beside_checkpoints
 from tfprov.history.json_lines import Appender
@@ -252,16 +254,86 @@ def test_a_run_beyond_its_deadline_is_gathered_taken_down_and_told_of(hosts: Mem
         context = replace(cluster.prepare(), clock=clock)
         with pytest.raises(DeadlineExceeded) as caught:
             verbs.run(context, partial=False, discard=False)
-    assert str(caught.value) == (
-        "the `deadline` of this run is over before worker/0 is done: "
-        "its checkpoints are gathered, and the cluster is taken down"
-    )
+    assert str(caught.value) == "the `deadline` of this run is over before worker/0 is done"
     assert caught.value.exit_code == 124
     assert 3600 <= clock.now() < 3700
     assert hosts["h2"].observe().containers == ()
     (one,) = runs()
     assert (one.outcome, one.exit_code) == ("deadline", 124)
     assert sent.read_text() == "failed deadline\n"
+
+
+def test_a_run_whose_gather_failed_keeps_its_outcome_when_it_is_taken_down(hosts: MemoryHosts, directory: Path) -> None:
+    sent, clock = directory / "sent", ManualClock()
+    notify = f"notify: [{{command: [sh, -c, 'echo $TFPROV_EVENT $TFPROV_OUTCOME >> {sent}']}}]"
+    text = INVENTORY.replace("checkpoints: none", f"deadline: 1h, {notify}")
+    (directory / "inventory.yml").write_text(text)
+
+    def save() -> None:
+        for extension in ("data-00000-of-00001", "index", "meta"):
+            hosts["h2"].saves("worker/0", f"model.ckpt-5.{extension}", b"bytes")
+
+    def full(_prefixes: object) -> dict[str, Verification]:
+        raise GatherError("No space left on device")
+
+    clock.at(60, save)
+    with tfprov.Cluster.load("inventory.yml", factory=hosts, verify=full) as cluster:
+        context = replace(cluster.prepare(), clock=clock)
+        with pytest.raises(CombinedError):
+            verbs.run(context, partial=False, discard=False)
+    assert [one.task for one in hosts["h2"].observe().containers] == ["worker/0"], "it has what was not gathered"
+    for _ in range(2):
+        (one,) = runs()
+        assert (one.outcome, one.exit_code) == ("deadline", 124)
+        assert one.error.startswith("the `deadline` of this run is over before worker/0 is done")
+        assert sent.read_text() == "failed deadline\n"
+        with tfprov.Cluster.load("inventory.yml", factory=hosts, verify=lambda _prefixes: {}) as cluster:
+            cluster.down()
+    assert hosts["h2"].observe().containers == ()
+
+
+def test_a_run_that_goes_on_with_a_chief_that_was_left_behind_has_its_end(hosts: MemoryHosts, directory: Path) -> None:
+    (directory / "inventory.yml").write_text(INVENTORY.replace("checkpoints: none, ", ""))
+    with tfprov.Cluster.load("inventory.yml", factory=hosts, verify=lambda _prefixes: {}) as cluster:
+        cluster.up()
+        hosts["h2"].saves("worker/0", "model.ckpt-5.index", b"bytes")
+        hosts["h2"].saves("worker/0", "model.ckpt-5.data-00000-of-00001", b"bytes")
+        hosts["h2"].exits("worker/0", 3)
+        (directory / "checkpoints").touch()
+        with pytest.raises(TfprovError):
+            cluster.down()
+        (one,) = runs()
+        assert one.outcome == "failed"
+        (directory / "checkpoints").unlink()
+        clock = ManualClock()
+        clock.at(60, lambda: hosts["h2"].exits("worker/0", 0))
+        verbs.run(replace(cluster.prepare(), clock=clock), partial=False, discard=False)
+    (one,) = runs()
+    assert (one.outcome, one.exit_code) == ("succeeded", 0)
+
+
+def test_a_verb_that_another_one_has_locked_out_ends_no_run(hosts: MemoryHosts) -> None:
+    clock = ManualClock()
+    with tfprov.Cluster.load("inventory.yml", factory=hosts) as cluster:
+        context = replace(cluster.prepare(), clock=clock)
+        other = ClusterLock(context, "up")
+        with other, pytest.raises(Locked):
+            verbs.up(context, partial=False)
+        assert runs() == []
+
+        def ends() -> None:
+            other.take()
+            hosts["h2"].exits("worker/0", 0)
+
+        clock.at(60, ends)
+        with pytest.raises(Locked):
+            verbs.run(context, partial=False, discard=False)
+        (one,) = runs()
+        assert (one.outcome, one.ended) == ("up", None)
+        other.free()
+        cluster.down()
+    (one,) = runs()
+    assert one.outcome == "succeeded"
 
 
 def test_a_run_that_is_gone_on_with_has_what_is_left_of_its_time(hosts: MemoryHosts, directory: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -15,7 +16,8 @@ from tests.support.memory_cluster import make_context
 from tests.support.memory_plays import MemoryPlays
 from tfprov.engine.context import Context
 from tfprov.engine.lock.cluster_lock import ClusterLock
-from tfprov.errors import GatherError, HostError, InvalidInput, TfprovError, Unreachable, Usage
+from tfprov.engine.lock.holder import LockHolder
+from tfprov.errors import GatherError, HostError, InvalidInput, Locked, TfprovError, Unreachable, Usage
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.playbook import Play
 from tfprov.model.state import Observed, State
@@ -54,6 +56,17 @@ def test_a_task_that_is_nowhere_cannot_be_stopped(memory_lab: MemoryPlays, task:
     memory_lab.play(f"- {{hosts: all, tasks: [{{stop: {{tasks: {task}}}, when: evaluator}}]}}")
 
 
+def test_a_job_that_is_nowhere_cannot_be_stopped(memory_lab: MemoryPlays) -> None:
+    error = r"book.yml:1:39: error: no task of `evaluator` in cluster lab; `when: evaluator` leaves the step out$"
+    with pytest.raises(InvalidInput, match=error):
+        memory_lab.play("- {hosts: ps, tasks: [command: never, stop: {tasks: evaluator}]}")
+    assert memory_lab.ran == []
+    memory_lab.play("- {hosts: all, tasks: [{stop: {tasks: evaluator}, when: evaluator}, stop: {tasks: chief}]}")
+    memory_lab.hosts["h2"].puts(Observed("evaluator/0", "h2", State.RUNNING, {}, id="1", run="run-1"))
+    memory_lab.play("- {hosts: all, tasks: [stop: {tasks: evaluator}]}")
+    assert memory_lab.running() == [], "it left the inventory"
+
+
 def test_a_task_that_left_the_inventory_can_be_stopped(memory_lab: MemoryPlays) -> None:
     stop = "- {hosts: all, tasks: [stop: {tasks: worker/7}]}"
     memory_lab.hosts["h2"].puts(Observed("worker/7", "h2", State.RUNNING, {}, id="1", run="run-1"))
@@ -63,6 +76,32 @@ def test_a_task_that_left_the_inventory_can_be_stopped(memory_lab: MemoryPlays) 
     memory_lab.hosts["h2"].remove("worker/7")
     with pytest.raises(Unreachable):
         memory_lab.play(stop)
+
+
+@pytest.mark.parametrize(("verb", "waits"), [("gather", True), ("up", False)])
+def test_the_end_of_a_training_waits_for_a_gather_in_another_terminal(
+    memory_lab: MemoryPlays, verb: str, waits: bool
+) -> None:
+    clock = cast(ManualClock, memory_lab.context.clock)
+    other = ClusterLock(memory_lab.context, verb)
+
+    def ends() -> None:
+        other.take()
+        memory_lab.hosts["h2"].exits("worker/0", 0)
+
+    clock.at(100, ends)
+    clock.at(200, other.free)
+    book = "- {hosts: all, tasks: [start, wait: {for: done}]}\n- {hosts: ps, always: true, tasks: [command: last]}"
+    if waits:
+        memory_lab.play(book)
+        assert [note for note in memory_lab.report.notes if "in use" in note] == [
+            f"cluster lab is in use by {LockHolder.current(verb)}: waiting for its end"
+        ]
+        assert (memory_lab.ran, clock.now() >= 200) == (["last h1"], True)
+    else:
+        with pytest.raises(Locked):
+            memory_lab.play(book)
+        assert memory_lab.ran == []
 
 
 def test_a_failure_ends_the_plays_but_not_those_that_are_always_played(memory_lab: MemoryPlays) -> None:
@@ -186,9 +225,9 @@ class Noted(ClusterLock):
 
     tolerant: list[bool]
 
-    def take(self, *, tolerant: bool = False) -> None:
+    def take(self, *, tolerant: bool = False, patient: bool = False) -> None:
         self.tolerant.append(tolerant)
-        super().take(tolerant=tolerant)
+        super().take(tolerant=tolerant, patient=patient)
 
 
 def test_what_was_started_is_taken_back_also_when_the_host_of_the_lock_is_lost(

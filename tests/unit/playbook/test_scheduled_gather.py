@@ -28,11 +28,13 @@ class Lab(MemoryPlays):
         self.clock = ManualClock()
         self.play("- {hosts: all, tasks: [start]}")
         self.report.events.clear()
-        self.damaged = False
+        self.damaged, self.has_bug = False, False
         self.context = replace(self.context, clock=self.clock, verify=self.verify)
         self.gathers = ScheduledGather(self.context, 10.0)
 
     def verify(self, prefixes: Sequence[Path]) -> dict[str, Verification]:
+        if self.has_bug:
+            raise ZeroDivisionError("division by zero")
         if self.damaged:
             raise GatherError("model.ckpt-1.index is damaged", "save again")
         return {}
@@ -85,6 +87,17 @@ def test_a_failure_is_reported_once_until_a_gather_succeeds(lab: Lab) -> None:
     lab.damaged = True
     lab.looks(40, 50)
     assert lab.report.notes.count(failed) == 2
+
+
+def test_an_error_that_nobody_expects_is_reported_and_the_next_gather_is_tried(lab: Lab) -> None:
+    lab.saves(1)
+    lab.has_bug = True
+    assert lab.looks(10, 20) == []
+    assert lab.report.notes == [
+        "nothing was gathered this time: ZeroDivisionError: division by zero; it is tried again"
+    ]
+    lab.has_bug = False
+    assert lab.looks(30) == ["model.ckpt-1"]
 
 
 def test_a_chief_out_of_reach_is_awaited_in_silence(lab: Lab) -> None:

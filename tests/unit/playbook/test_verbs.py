@@ -1,6 +1,8 @@
 """What the verbs return and report, on hosts in memory."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from tests.support.clock import ManualClock
 from tests.support.memory_plays import MemoryPlays
 from tfprov.engine.checkpoints import manifest
 from tfprov.engine.checkpoints.verify import Verification
-from tfprov.errors import CombinedError, TaskFailed, Unreachable, Usage
+from tfprov.errors import CombinedError, HostError, TaskFailed, Unreachable, Usage
 from tfprov.playbook import verbs
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import PlayOptions
@@ -62,6 +64,16 @@ def test_a_plan_has_its_obstacles_and_one_without_actions_has_none(lab: Lab) -> 
     assert (bool(again), again.obstacles, str(again)) == (False, (), "lab: 1 ps, 1 worker on 2 hosts: nothing to do")
 
 
+@pytest.mark.parametrize("verb", [verbs.up, partial(verbs.run, discard=False)], ids=["up", "run"])
+def test_a_start_that_is_refused_for_its_port_delivers_nothing(tmp_path: Path, verb: Callable[..., object]) -> None:
+    lab = Lab(tmp_path, INVENTORY.replace("command: [python]", "command: [python], code: program"))
+    lab.chief.taken[CHIEF] = "port 2222 is in use"
+    with pytest.raises(HostError, match=r"h2: port 2222 is in use; stop it$"):
+        verb(lab.context, partial=False)
+    assert [call for host in lab.hosts.values() for call in host.calls] == []
+    assert not any(artifact.ready for artifact in lab.context.artifacts.values()), "nothing is packed"
+
+
 def test_an_up_that_changes_nothing_says_so_and_changes_nothing(lab: Lab) -> None:
     lab.up()
     lab.report.events.clear()
@@ -86,7 +98,7 @@ def test_a_play_that_is_only_checked_says_what_it_would_do_and_does_nothing(lab:
 def test_a_task_that_somebody_has_paused_is_named_and_does_not_count_as_serving(lab: Lab) -> None:
     lab.up()
     place = lab.hosts["h1"].places["ps/0"]
-    place.observed = replace(place.observed, paused=True)
+    place.observed = replace(place.observed, unpause="docker unpause")
     line = "ps/0 on h1 is paused: `docker unpause` there lets it go on"
     for verb in (lambda: verbs.plan_changes(lab.context), lambda: verbs.up(lab.context, partial=False)):
         lab.report.events.clear()

@@ -1,15 +1,17 @@
 """`status --watch`: reads the cluster in the background, and draws the newest overview on the whole screen."""
 
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import TextIO
 
 from tfprov.cli.live.layout import NARROW, screen_lines
 from tfprov.engine.monitoring.overview import Overview
-from tfprov.errors import TfprovError
+from tfprov.errors import Terminated, TfprovError
 
 INTERVAL = 2.0
 """Seconds between two readings."""
@@ -59,9 +61,12 @@ def watch(
     out.write(_ENTER)
     try:
         reader.start()
-        while reader.error is None and not ends():
-            _draw(out, reader, now() - begin, now())
-            reader.join(_REDRAW)
+        with suspended(out.fileno()):
+            while reader.error is None and not ends():
+                _draw(out, reader, now() - begin, now())
+                reader.join(_REDRAW)
+    except Terminated:
+        raise
     except KeyboardInterrupt:
         return
     finally:
@@ -71,6 +76,33 @@ def watch(
             out.flush()
     if reader.error is not None:
         raise reader.error if isinstance(reader.error, TfprovError) else RuntimeError(str(reader.error))
+
+
+def _stop() -> None:
+    """Stop this process until the shell lets it go on."""
+    handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTSTP)
+    signal.signal(signal.SIGTSTP, handler)
+
+
+@contextmanager
+def suspended(terminal: int, stop: Callable[[], None] = _stop) -> Iterator[None]:
+    """Give the terminal back to the shell while Ctrl-Z has stopped this process, with its screen and its cursor."""
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        # Past the buffer of the output, in which the signal may have come: it cannot be entered again.
+        os.write(terminal, _LEAVE.encode())
+        stop()
+        os.write(terminal, _ENTER.encode())
+
+    if threading.current_thread() is not threading.main_thread():  # only there can signals be handled
+        yield
+        return
+    before = signal.signal(signal.SIGTSTP, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, before)
 
 
 def _draw(out: TextIO, reader: Reader, waited: float, now: float) -> None:

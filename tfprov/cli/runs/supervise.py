@@ -34,11 +34,15 @@ def main(directory: RunDir, environ: Mapping[str, str]) -> int:
     try:
         _supervise(directory, order, environ)
     except (TfprovError, KeyboardInterrupt) as error:
-        errors = error.errors if isinstance(error, CombinedError) else (error,)
-        for one in errors:
-            print(f"error: {one or 'stopped by a signal'}", file=sys.stderr)
+        print("\n".join(error_lines(error)), file=sys.stderr)
         return exit_code(error)
     return 0
+
+
+def error_lines(error: BaseException) -> list[str]:
+    """Return what ended the supervisor; `attach` shows the last line where the record of the run has no end."""
+    errors = error.errors if isinstance(error, CombinedError) else (error,)
+    return [f"error: {str(one) or 'stopped by a signal'}" for one in errors]
 
 
 def _supervise(directory: RunDir, order: SupervisorOrder, environ: Mapping[str, str]) -> None:

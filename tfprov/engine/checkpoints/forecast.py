@@ -7,7 +7,7 @@ from tfprov.engine.checkpoints.resume import Resume, decide, newest, no_checkpoi
 from tfprov.engine.checkpoints.shards import Survey, survey
 from tfprov.engine.checkpoints.ungathered import holders, unsaved
 from tfprov.engine.context import Context
-from tfprov.engine.monitoring.chief_progress import read_progress
+from tfprov.engine.monitoring.chief_progress import read_reached
 from tfprov.errors import GatherError, HostError
 from tfprov.formats.checkpoint import NO_STEP, step_of
 from tfprov.hosts.base import File
@@ -130,13 +130,16 @@ def _newest(context: Context) -> Resume | None:
 
 
 def _was(context: Context, observation: Observation, files: Mapping[str, File] | None = None) -> str:
-    progress, chief = read_progress(context, observation, files), context.chief(observation)
-    if progress is None or chief is None:
+    reached, chief = read_reached(context, observation, files), context.chief(observation)
+    if reached is None or reached.progress is None or chief is None:
         return ""
-    age = context.clock.wall() - progress.wall_time
+    step, at = reached.progress.step, reached.progress.wall_time
+    if reached.saved is not None and reached.saved[0] > step:  # it saves more often than it writes events
+        step, at = reached.saved
+    age = context.clock.wall() - at
     if chief.state is State.RUNNING and age > _OLD:
-        return f" (it was at {progress.step} {format_duration(age)} ago, and has written no event since)"
-    return f" (it is at {progress.step})"
+        return f" (it was at {step} {format_duration(age)} ago, and has written no event since)"
+    return f" (it is at {step})"
 
 
 def _hint(step: int) -> str:

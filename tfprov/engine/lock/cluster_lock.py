@@ -22,6 +22,10 @@ if TYPE_CHECKING:  # the process runtime does not import it
     from tfprov.hosts.ssh.host import SSHHost
 
 
+_POLL = 1.0
+"""Seconds between two tries to take the lock of a `gather`."""
+
+
 @contextmanager
 def hold_file(path: Path, cluster: str, holder: LockHolder) -> Iterator[None]:
     """Lock the file at `path` for the block; the kernel frees it when the process ends. Locked names the holder."""
@@ -35,8 +39,9 @@ def hold_file(path: Path, cluster: str, holder: LockHolder) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            other = LockHolder.read(os.pread(descriptor, 4096, 0).decode(errors="replace")) or UNKNOWN
-            raise Locked(f"cluster {cluster} is in use by {other}", "wait for it, or stop it") from None
+            other = LockHolder.read(os.pread(descriptor, 4096, 0).decode(errors="replace"))
+            what, verb = f"cluster {cluster} is in use by {other or UNKNOWN}", other.verb if other else ""
+            raise Locked(what, "wait for it, or stop it", verb) from None
         with suppress(OSError):  # a full disk, which a `down` may free
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, holder.to_text().encode(), 0)
@@ -100,9 +105,10 @@ class ClusterLock:
         """Whether it was taken and not freed since."""
         return self._is_held
 
-    def take(self, *, tolerant: bool = False) -> None:
+    def take(self, *, tolerant: bool = False, patient: bool = False) -> None:
         """Take the lock, again if it was lost with its connection; does nothing if it is held.
 
+        With `patient`, wait for a `gather` of another process: it changes nothing that the holder would have to know.
         Raises Locked, which names the holder, and Unreachable for the first host, unless `tolerant`.
         """
         if self._is_held and (self._on_host is None or self._on_host.alive):
@@ -111,11 +117,20 @@ class ClusterLock:
             self._context.report.note(f"the lock on {self._on_host.host} was lost with its connection; taking it again")
             self._on_host.free()
             self._on_host = None
-        try:
-            self._take(tolerant or self._tolerant)
-        except BaseException:
-            self.free()
-            raise
+        waits = False
+        while True:
+            try:
+                self._take(tolerant or self._tolerant)
+            except BaseException as error:
+                self.free()
+                if not (patient and isinstance(error, Locked) and error.verb == "gather"):
+                    raise
+                if not waits:
+                    self._context.report.note(f"{str(error).partition('; ')[0]}: waiting for its end")
+                waits = True
+            else:
+                return
+            self._context.clock.sleep(_POLL)
 
     def free(self) -> None:
         """Free the lock. Idempotent."""

@@ -145,7 +145,7 @@ class HostLock:
         if self._held is None:
             fix = f"wait for it, or stop it; if its machine is gone, sshd on {self.host} frees the lock when it notices"
             what = f"cluster {self.cluster} is in use by {holder or UNKNOWN}, says {self.host}"
-            raise Locked(what, f"{fix} (ClientAliveInterval in its sshd_config)")
+            raise Locked(what, f"{fix} (ClientAliveInterval in its sshd_config)", holder.verb if holder else "")
 
     def free(self) -> None:
         """Free the lock. Idempotent."""

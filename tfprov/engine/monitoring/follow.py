@@ -64,8 +64,7 @@ class Standstill:
 def check_deadline(context: Context) -> None:
     """Raise DeadlineExceeded if the time of the run is over."""
     if context.deadline is not None and context.clock.now() > context.deadline:
-        name, steps = context.cluster.chief.name, "its checkpoints are gathered, and the cluster is taken down"
-        raise DeadlineExceeded(f"the `deadline` of this run is over before {name} is done: {steps}")
+        raise DeadlineExceeded(f"the `deadline` of this run is over before {context.cluster.chief.name} is done")
 
 
 class Periodic(AbstractContextManager["Periodic"], Protocol):

@@ -290,7 +290,7 @@ class _Start:
         """Return the error for a task that is not up after `seconds`; it names the peer when it lies with that."""
         task, lacks = container.task, self.unjoined(container, observation)
         if (observed := self.seen(observation).by_task.get(task.name)) is not None and observed.paused:
-            return TaskFailed(task.name, f"is paused; `docker unpause` on {task.host} lets it go on")
+            return TaskFailed(task.name, f"is paused; `{observed.unpause}` on {task.host} lets it go on")
         log = last_log(self.context, task.name, task.host)
         if task.name not in self.served:
             return TaskFailed(task.name, too_slow(task, (), seconds, log), log)

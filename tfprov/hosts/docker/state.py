@@ -39,7 +39,7 @@ def parse_container(facts: Mapping[str, Any], host: str) -> Observed:
         finished_at=parse_time(status_facts["FinishedAt"]) if ended else None,
         restarts=facts.get("RestartCount", 0),
         restarting=status_facts["Status"] == "restarting",
-        paused=status_facts["Status"] == "paused",
+        unpause="docker unpause" if status_facts["Status"] == "paused" else "",
         last_exit=status_facts["ExitCode"] if status_facts["Status"] == "restarting" else None,
         gave_up=ended and _restarts_ended(facts),
         stopped=facts["Name"].endswith(STOPPED),

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -45,12 +45,23 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def terminate(pid: int, *, passes_signals: bool) -> None:
-    """Send SIGTERM to the process group that `pid` leads, or to `pid` alone where it passes signals on to the group."""
-    if not passes_signals:
+    """Send SIGTERM to the process group that `pid` leads, or to `pid` alone where it passes signals on to the group.
+
+    Processes that somebody has stopped go on, or they would be killed without having saved.
+    """
+    if passes_signals:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    else:
         signal_group(pid, signal.SIGTERM)
-        return
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
+    signal_group(pid, signal.SIGCONT)
+
+
+def stands_still(pid: int) -> bool:
+    """Whether somebody has stopped the process, as with SIGSTOP."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return False
 
 
 def adopt_orphans() -> bool:
@@ -128,7 +139,7 @@ def _environments(group: int) -> Iterator[list[bytes]]:
 
 
 def port_owner(address: str, port: int) -> str | None:
-    """Return the process that listens on `port`, as `name (pid N)`; None if there is none and it can be bound.
+    """Return what listens on `port`, as `name (pid N)` or as a task of tfprov; None if nothing does and it can be bound.
 
     Checked before a start, because TensorFlow's servers share a port (SO_REUSEPORT) instead of failing. Raises OSError
     if the address is not one of this machine's.
@@ -161,8 +172,19 @@ def _find_holder(inodes: set[str]) -> str:
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it ended, or belongs to another user
             if any(_read_link(fd) in links for fd in (process / "fd").iterdir()):
-                return f"{(process / 'comm').read_text().strip()} (pid {process.name})"
+                name, environment = (process / "comm").read_text().strip(), (process / "environ").read_bytes()
+                return f"{task_of(environment.split(bytes(1))) or name} (pid {process.name})"
     return "another user's process"
+
+
+def task_of(environment: Iterable[bytes]) -> str:
+    """Return the task and the cluster that a process belongs to, by its environment; empty for none of tfprov's.
+
+    To kill it is no use: its supervisor starts it again.
+    """
+    values = dict(line.decode(errors="replace").partition("=")[::2] for line in environment)
+    task, cluster = values.get("TFPROV_TASK"), values.get("TFPROV_CLUSTER")
+    return f"{task} of cluster {cluster}" if task and cluster else ""
 
 
 def _read_link(link: Path) -> str:

@@ -24,6 +24,7 @@ def stop_task(host: str, directory: TaskDir, task: str, grace: float) -> None:
         if is_alive(state_file.get("supervisor"), state_file.get("supervisor_identity")):
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.kill(state_file["supervisor"], signal.SIGTERM)
+                os.kill(state_file["supervisor"], signal.SIGCONT)  # somebody may have stopped it
         wait_until(lambda: not directory.is_supervised(), grace + _SETTLE_SECONDS)
         if directory.is_supervised():
             raise HostError(host, f"{task} did not stop (supervisor {state_file.get('supervisor')})")

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from tfprov.atomic_write import private_directory, replace
 from tfprov.errors import HostError
 from tfprov.hosts.log_lines import TimesFile
-from tfprov.hosts.process.proc import is_alive
+from tfprov.hosts.process.proc import is_alive, stands_still
 from tfprov.model.state import Container, Observed, State
 
 
@@ -123,18 +123,20 @@ def observe_task(directory: TaskDir, host: str) -> Observed:
     supervised, state_file = directory.read_consistent_state()
     state = _state(supervised, state_file)
     restarting = state is State.RUNNING and state_file.get("state") == "restarting"
+    pid = None if restarting else state_file.get("pid")
     return Observed(
         task=f"{job}/{index}",
         host=host,
         state=state,
         spec=order.get("spec", {}),
-        id="" if restarting else str(state_file.get("pid") or ""),
+        id=str(pid or ""),
         run=order.get("run", ""),
         exit_code=state_file.get("exit_code") if state is State.EXITED else None,
         started_at=state_file.get("started_at"),
         finished_at=state_file.get("finished_at") if state is State.EXITED else None,
         restarts=state_file.get("restarts", 0),
         restarting=restarting,
+        unpause=f"kill -CONT {pid}" if pid and state is State.RUNNING and stands_still(pid) else "",
         last_exit=state_file.get("last_exit"),
         last_words=state_file.get("last_words", ""),
         gave_up=bool(state_file.get("gave_up")) and state is State.EXITED,

@@ -1,6 +1,8 @@
 """The live view: readable at 80 columns with 40 tasks and with 1,000, and drawn on a real pseudo-terminal."""
 
 import fcntl
+import os
+import signal
 import termios
 import threading
 from collections.abc import Iterator
@@ -12,12 +14,12 @@ from tests.support.clock import ManualClock
 from tests.support.terminal import Terminal, terminal
 from tests.support.waiting import LONG, until
 from tfprov.cli.live.layout import fitted_table, grouped, screen_lines, summary_line
-from tfprov.cli.live.watch import watch
+from tfprov.cli.live.watch import suspended, watch
 from tfprov.cli.watch import status_lines
 from tfprov.engine.monitoring.overview import Overview
 from tfprov.engine.monitoring.status import Row, Status, StepBack
 from tfprov.engine.monitoring.task_progress import Pace, Slowest
-from tfprov.errors import Unreachable
+from tfprov.errors import Terminated, Unreachable
 from tfprov.formats.event_file import EventProgress
 from tfprov.hosts.usage import Usage
 
@@ -184,3 +186,25 @@ def test_the_first_reading_is_awaited_with_a_moving_line_and_an_error_ends_the_v
     answers.set()
     thread.join(LONG)
     assert [str(error) for error in raised] == ["node1: no route"]
+
+
+def test_ctrl_z_gives_the_screen_back_to_the_shell_until_the_view_goes_on() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)  # an error, and no wait, where nothing was written
+    seen = []
+    with suspended(writing, stop=lambda: seen.append(os.read(reading, 100))):
+        os.kill(os.getpid(), signal.SIGTSTP)
+    assert seen == [b"\x1b[?25h\x1b[?1049l"], "the cursor, and the screen of before"
+    assert os.read(reading, 100) == b"\x1b[?1049h\x1b[?25l"
+    for end in (reading, writing):
+        os.close(end)
+
+
+def test_the_view_ends_well_by_ctrl_c_and_not_by_sigterm() -> None:
+    def raises(error: BaseException) -> bool:
+        raise error
+
+    with terminal(80, 24) as window:
+        watch(lambda: overview(1), window.out, ends=lambda: raises(KeyboardInterrupt()))
+        with pytest.raises(Terminated):
+            watch(lambda: overview(1), window.out, ends=lambda: raises(Terminated()))

@@ -145,3 +145,15 @@ def test_a_plan_says_when_the_step_that_it_names_is_an_old_one() -> None:
     ):
         lab.clock.time = now
         assert str(forecast(context, plan(context, seen), seen)).endswith(message)
+
+
+def test_a_plan_names_no_step_before_the_checkpoint_from_which_the_training_goes_on() -> None:
+    lab = MemoryLab()
+    at(lab, 450, time=100.0)()
+    saves(lab, 470)()
+    wanted = tuple(replace(one, spec={**one.spec, "flags": {"a": "b"}}) for one in lab.context.wanted)
+    context = replace(lab.context, wanted=wanted)
+    seen = observe(context)
+    lab.clock.time = 120.0
+    goes_on = "the training goes on from step 470, or later if it saves when stopped"
+    assert forecast(context, plan(context, seen), seen) == f"{goes_on} (it is at 470)"

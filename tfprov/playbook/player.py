@@ -95,7 +95,8 @@ class Player:
 
     It lets the lock go while the training just runs, so that `tfprov down` and `tfprov gather` work in another terminal
     while `tfprov run` follows the training. `tolerated` are the errors of hosts that `max_fail_percentage` went on without;
-    the later plays leave these hosts, `failed`, out.
+    the later plays leave these hosts, `failed`, out. `built` is what a check reported as to be built: the batches and
+    plays after that would have it.
     """
 
     context: Context
@@ -105,6 +106,7 @@ class Player:
     followed: bool = False
     failed: set[str] = field(default_factory=set)
     tolerated: list[BaseException] = field(default_factory=list)
+    built: set[str] = field(default_factory=set)
 
     def play(self, one: Play) -> Iterator[BaseException]:
         """Run the steps of a play and yield its first error, or all errors of an `always` play."""
@@ -250,7 +252,7 @@ class Player:
     def run(self, context: Context, step: Step) -> None:
         """Run a step, or with `check` report what it would do."""
         if self.options.check:
-            check(context, step)
+            check(context, step, self.built)
         elif _follows(step) and isinstance(step.arguments, WaitFor):
             follow(replace(context, known=None), step.arguments.timeout, periodic=scheduled_gather(context))
         else:

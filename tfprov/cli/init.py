@@ -267,10 +267,15 @@ def _write(directory: Path, wanted: "InitOptions", *, schema: bool) -> None:
         raise
     for path in files:
         click.echo(f"wrote {path}")
-    inside = "" if directory.resolve() == Path(os.curdir).resolve() else f"cd {shlex.quote(str(directory))} && "
+    inside = "" if directory.resolve() == Path(os.curdir).resolve() else f"cd {_for_cd(directory)} && "
     if not example and not (directory / wanted.code).is_dir():
         click.echo(f"put your program into {directory / wanted.code}")
     click.echo(f"next: {inside}tfprov {'check' if wanted.machines else 'run'}")
+
+
+def _for_cd(directory: Path) -> str:
+    """Return `directory` as a word for `cd`, to which one with a dash in front would be an option or the last directory."""
+    return shlex.quote(f"./{directory}" if str(directory).startswith("-") else str(directory))
 
 
 def _create(path: Path, text: str, written: list[Path]) -> None:

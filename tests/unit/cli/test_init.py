@@ -34,6 +34,14 @@ def test_this_machine_and_the_example(capsys: pytest.CaptureFixture[str]) -> Non
     assert roles[0].values.runtime == "process"
 
 
+@pytest.mark.parametrize(("name", "word"), [("-x", "./-x"), ("-", "./-"), ("my lab", "'my lab'")])
+def test_the_next_command_enters_a_directory_of_any_name(
+    name: str, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = run_command(capsys, "init", "--", name)
+    assert result.out.splitlines()[-1] == f"next: cd {word} && tfprov run"
+
+
 def test_machines_over_ssh(capsys: pytest.CaptureFixture[str]) -> None:
     result = run_command(
         capsys, "init", "--hosts", "trainer@node1, trainer@node2:2200 me@10.0.0.3", "--name", "no", "--schema"

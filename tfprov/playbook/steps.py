@@ -293,9 +293,6 @@ def check(context: Context, step: Step, built: set[str]) -> None:
     elif isinstance(step.arguments, Command):
         context.report.note(f"command: would run {' '.join(step.arguments.argv)}")
     else:
-        what = (
-            f"until {step.arguments.condition}"
-            if isinstance(step.arguments, WaitFor)
-            else "the chief's new checkpoints"
-        )
+        wait = step.arguments if isinstance(step.arguments, WaitFor) else None
+        what = f"until {wait.condition}" if wait else "the chief's new checkpoints"
         context.report.note(f"{step.module}: would {step.module} {what}")

@@ -31,6 +31,8 @@ from tfprov.render.target import (
 from tfprov.settings.role_settings import RoleSettings, data_path, resolve_path
 from tfprov.wiring import DRIVEN_BY_CHIEF
 
+_KEPT_OUT = ("LD_LIBRARY_PATH", "PATH")
+"""Variables that apptainer does not pass into a container, unless by a name of its own."""
 DOMAIN = "slurm.invalid"
 """The domain of placeholder names, which can never exist, until tasks have nodes."""
 
@@ -251,13 +253,17 @@ def _script_task(rendering: RenderInput, rank: int, member: Member, words: Words
     task = rendering.cluster.find(member.task)
     assert task is not None, "members come from the cluster's tasks"
     role = rendering.request.role(task)
+    environment, binds = words.environment(member), list[str]()
+    if _uses_container(role, rendering.settings):
+        environment = {f"APPTAINERENV_{key}" if key in _KEPT_OUT else key: word for key, word in environment.items()}
+        binds = list(_binds(role, member, rendering.settings))
     return ScriptTask(
         rank=rank,
         member=member,
         gpus=member.gpus or (int(str(rendering.settings["gpus"])) if member.role in WITH_GPUS else 0),
         command=words.command(member),
-        environment=words.environment(member),
-        binds=list(_binds(role, member, rendering.settings)) if _uses_container(role, rendering.settings) else [],
+        environment=environment,
+        binds=binds,
         config="TF_CONFIG" in member.env,
         last=task.job == "ps" or task.feeds or (task.job == "worker" and rendering.strategy in DRIVEN_BY_CHIEF),
     )

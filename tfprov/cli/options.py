@@ -143,6 +143,7 @@ def vault_of(options: dict[str, Any]) -> "Vault":
 
     ask = _ask if sys.stdin.isatty() else None
     passwords = Passwords(options["vault_ids"], options["vault_files"], options["ask_vault_pass"], ask, os.environ)
+    passwords.check()
     return Vault(passwords)
 
 

@@ -36,7 +36,14 @@ class FileError(TfprovError):
 def expand(paths: PathLike | Iterable[PathLike]) -> list[str]:
     """Return the files that paths mean: of a directory its files, of a pattern those that match, in order of name."""
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    return [file for path in several for file in _expand(os.fspath(path))]
+    return [file for path in several for file in _expand(named(path))]
+
+
+def named(path: PathLike) -> str:
+    """Return a path as a text. FileError for an empty one, as of an unset variable: it would be the working directory."""
+    if not os.fspath(path):
+        raise FileError("an empty text names no file", "name a file or a directory")
+    return os.fspath(path)
 
 
 def _expand(path: str) -> list[str]:

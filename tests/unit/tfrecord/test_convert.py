@@ -6,6 +6,7 @@ import json
 import os
 import struct
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -174,7 +175,7 @@ def test_an_empty_path_is_not_the_working_directory(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path / "work")
     Path("part-old.csv").write_text("id\n1\n")
     source = tmp_path / "x.tfrecord"
-    calls = [  # those that only read first: the others would write into /, and remove the file here
+    calls: list[Callable[[], object]] = [  # those that only read come first: others might write into /
         lambda: tfrecord.read_table(""),
         lambda: tfrecord.verify(["", source]),
         lambda: tfrecord.convert(source, "", shards=2, destination_format="csv", overwrite=True),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from tfprov.cli.options import OutputPath
 from tfprov.editing.scalar_emitter import emit_text
 from tfprov.errors import InvalidInput, Position, TfprovError, Usage, printable
 from tfprov.inventory.host_names import NameKind, check_name, split_port
@@ -157,7 +158,7 @@ _SCHEMA = "inventory.schema.json"
 
 
 @click.command("init")
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False), default=Path())
+@click.argument("directory", type=OutputPath(file_okay=False), default=Path())
 @click.option("--name", help="The cluster's name; default: the directory's.")
 @click.option("--local", is_flag=True, help="For this machine, with processes; the default.")
 @click.option("--hosts", metavar="NAMES", help="For these machines, as SSH names them: `trainer@node1,node2:2200`.")

@@ -215,6 +215,18 @@ def as_file_error(path: str) -> Iterator[None]:
         raise
     except ImportError as error:  # fsspec's file system needs a package, which its message names
         raise FileError(f"{one_line(path)}: {one_line(str(error))}") from error
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise FileError(f"{one_line(path)}: {one_line(reason or type(error).__name__)}", "check the path") from error
+    except Exception as error:
+        is_url = SCHEME.match(path) is not None  # clients of remote file systems raise exceptions of their own
+        if not (is_url or isinstance(error, OSError | ValueError)):
+            raise
+        fix = "check the URL and the credentials" if is_url else "check the path"
+        raise FileError(f"{one_line(path)}: {_reason(error)}", fix) from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):  # of fsspec, with no text but the name
+        return error.strerror or os.strerror(errno.ENOENT)
+    if isinstance(error, NotImplementedError):
+        return "its file system cannot do this"
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return one_line(reason or type(error).__name__)

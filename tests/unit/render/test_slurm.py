@@ -306,6 +306,16 @@ def test_variables_of_the_program_are_not_those_of_the_script() -> None:
     assert "worker/0 | UID=3\n" in printed
 
 
+def test_without_a_container_the_python_of_the_inventory_is_used() -> None:
+    inventory = INVENTORY.replace("[sh, program.sh]", "[python3, show.py]\n      python: venv/bin/py")
+    Path("venv/bin").mkdir(parents=True)
+    Path("venv/bin/py").write_text('#!/bin/sh\necho "mine: $1, first in PATH: ${PATH%%:*}"\n')
+    Path("venv/bin/py").chmod(0o755)
+    code, printed = Allocation(Path("bin").absolute(), (1, 2)).run(script(inventory))
+    assert code == 0, printed
+    assert f"worker/0 | mine: show.py, first in PATH: {Path('venv/bin').absolute()}\n" in printed
+
+
 def test_the_path_of_a_container_is_not_that_of_the_script() -> None:
     inventory = SCRIPTS["containers"][0].replace("env: {", "env: {PATH: /inside, LD_LIBRARY_PATH: /lib/inside, ")
     allocation = Allocation(Path("bin").absolute(), (1, 2))

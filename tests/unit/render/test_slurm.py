@@ -316,6 +316,13 @@ def test_without_a_container_the_python_of_the_inventory_is_used() -> None:
     assert f"worker/0 | mine: show.py, first in PATH: {Path('venv/bin').absolute()}\n" in printed
 
 
+def test_what_a_killed_program_has_printed_is_in_the_log() -> None:
+    Path("code/killed.py").write_text("import os\nprint('so far')\nos.kill(os.getpid(), 9)\n")
+    inventory = INVENTORY.replace("[sh, program.sh]", f"[{sys.executable}, killed.py]")
+    _, printed = Allocation(Path("bin").absolute(), (1, 2)).run(script(inventory), env={"PYTHONUNBUFFERED": ""})
+    assert " | so far\n" in printed, "of the first one, whose failure ends the others"
+
+
 def test_the_path_of_a_container_is_not_that_of_the_script() -> None:
     inventory = SCRIPTS["containers"][0].replace("env: {", "env: {PATH: /inside, LD_LIBRARY_PATH: /lib/inside, ")
     allocation = Allocation(Path("bin").absolute(), (1, 2))

@@ -52,8 +52,8 @@ def import_command(file: str, output: Path | None, hosts: str | None, verbose: i
 
 
 def _machines(hosts: str | None) -> "list[TargetHost]":
-    from tfprov.cli.init import read_machines  # noqa: PLC0415
     from tfprov.importing.identify import TargetHost  # noqa: PLC0415
+    from tfprov.inventory.host_names import read_machines  # noqa: PLC0415
 
     machines = [TargetHost(one.name, one.user, one.port) for one in read_machines(hosts or "")]
     if hosts is not None and not machines:

@@ -229,3 +229,38 @@ def test_an_environment_that_nobody_used_for_a_month_goes(clone: Callable[[str],
         os.utime(path, (0, 0))
     clone("second").install()
     assert list(used.parent.iterdir()) == [used]
+
+
+@pytest.mark.parametrize(
+    ("debians", "on_path", "expected"),
+    [
+        ("exit 0", ("python3.11", "python3"), "debian/python3.11"),
+        (
+            "[ \"$2\" != 'import ensurepip' ]",
+            ("python3.11", "python3"),
+            "path/python3.11",
+        ),  # without the package python3.11-venv
+        (None, ("python3.11", "python3"), "path/python3.11"),
+        (None, ("python3",), "path/python3"),
+        ("exit 0", (), "debian/python3.11"),
+    ],
+)
+def test_make_prefers_the_python_of_debian_if_it_can_make_environments(
+    tmp_path: Path, debians: str | None, on_path: tuple[str, ...], expected: str
+) -> None:
+    for name in ("debian", "path"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "path/sh").symlink_to("/bin/sh")
+    programs = {f"path/{name}": "exit 0" for name in on_path} | ({"debian/python3.11": debians} if debians else {})
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    text = (ROOT / "Makefile").read_text()
+    assert text.count("/usr/bin/python3.11") == 2
+    (tmp_path / "Makefile").write_text(text.replace("/usr/bin/python3.11", f"{tmp_path}/debian/python3.11"))
+    program, rule = shutil.which("make") or "make", "chosen: ; @: $(info $(PYTHON))"
+    argv = [program, "-s", "-C", str(tmp_path), "--eval", rule, "chosen"]
+    done = subprocess.run(
+        argv, env={"PATH": str(tmp_path / "path"), "HOME": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == f"{tmp_path}/{expected}\n", done.stderr

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfprov.cli.escape_sequences import write_document
+from tfprov.cli.options import OutputPath, named_file
 from tfprov.cli.shells import values
 from tfprov.errors import InvalidInput, Position, Problem, Usage
 
@@ -18,10 +19,8 @@ _STDIN = "-"
 
 
 @click.command("import")
-@click.argument("file", shell_complete=values.files)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write it there; default: to the standard output."
-)
+@click.argument("file", callback=named_file, shell_complete=values.files)
+@click.option("-o", "--output", type=OutputPath(), help="Write it there; default: to the standard output.")
 @click.option("--hosts", metavar="NAMES", help="For these machines, as SSH names them: `trainer@node1,node2:2200`.")
 @click.option("-v", "--verbose", count=True, help="-vv shows where an internal error comes from.")
 def import_command(file: str, output: Path | None, hosts: str | None, verbose: int) -> None:
@@ -53,8 +52,8 @@ def import_command(file: str, output: Path | None, hosts: str | None, verbose: i
 
 
 def _machines(hosts: str | None) -> "list[TargetHost]":
-    from tfprov.cli.init import read_machines  # noqa: PLC0415
     from tfprov.importing.identify import TargetHost  # noqa: PLC0415
+    from tfprov.inventory.host_names import read_machines  # noqa: PLC0415
 
     machines = [TargetHost(one.name, one.user, one.port) for one in read_machines(hosts or "")]
     if hosts is not None and not machines:

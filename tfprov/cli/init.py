@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from tfprov.cli.options import OutputPath
 from tfprov.editing.scalar_emitter import emit_text
-from tfprov.errors import InvalidInput, Position, TfprovError, Usage, printable
-from tfprov.inventory.host_names import NameKind, check_name, split_port
-from tfprov.model.yaml_node import Scalar
+from tfprov.errors import InvalidInput, Position, Problem, TfprovError, Usage, printable
+from tfprov.inventory.host_names import SshTarget, read_machines
 from tfprov.paths import shipped_directory, working_directory
 
 if TYPE_CHECKING:
@@ -64,15 +64,6 @@ all:
 
 
 @dataclass(frozen=True)
-class SshTarget:
-    """A machine as SSH names it: `[user@]name[:port]`."""
-
-    name: str
-    user: str | None = None
-    port: int | None = None
-
-
-@dataclass(frozen=True)
 class InitOptions:
     """The contents of the new inventory. Without `machines` it is for this machine; `code` is the program's directory."""
 
@@ -80,23 +71,6 @@ class InitOptions:
     machines: tuple[SshTarget, ...]
     command: tuple[str, ...]
     code: str
-
-
-def read_machines(text: str) -> tuple[SshTarget, ...]:
-    """Return the machines in a list such as `trainer@node1, node2:2200`; Raises Usage for an invalid name."""
-    machines: list[SshTarget] = []
-    for word in re.split(r"[\s,]+", text.strip()):
-        if word:
-            user, at, rest = word.rpartition("@")
-            name, port = split_port(rest)
-            wrong = check_name(NameKind.HOST, Scalar(name, Position(""), name, quoted=True))
-            if wrong or (at and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", user)) or (port or 1) > 65535:
-                raise Usage(f"`{printable(word)}` is no machine", "write `name`, `user@name` or `user@name:port`")
-            machines.append(SshTarget(name, user or None, port))
-    names = [machine.name for machine in machines]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise Usage(f"{printable(twice)} is set twice", "give every machine once")
-    return tuple(machines)
 
 
 def inventory_text(wanted: InitOptions) -> str:
@@ -157,7 +131,7 @@ _SCHEMA = "inventory.schema.json"
 
 
 @click.command("init")
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False), default=Path())
+@click.argument("directory", type=OutputPath(file_okay=False), default=Path())
 @click.option("--name", help="The cluster's name; default: the directory's.")
 @click.option("--local", is_flag=True, help="For this machine, with processes; the default.")
 @click.option("--hosts", metavar="NAMES", help="For these machines, as SSH names them: `trainer@node1,node2:2200`.")
@@ -260,17 +234,22 @@ def _write(directory: Path, wanted: "InitOptions", *, schema: bool) -> None:
     try:
         for path, text in files.items():
             _create(path, text, written)
-        _validate(directory / "inventory.yml")
+        _validate(directory / "inventory.yml", files[directory / "inventory.yml"].splitlines())
     except (Usage, InvalidInput):  # a second try must not meet the files of the first
         for path in written:
             path.unlink()
         raise
     for path in files:
         click.echo(f"wrote {path}")
-    inside = "" if directory.resolve() == Path(os.curdir).resolve() else f"cd {shlex.quote(str(directory))} && "
+    inside = "" if directory.resolve() == Path(os.curdir).resolve() else f"cd {_for_cd(directory)} && "
     if not example and not (directory / wanted.code).is_dir():
         click.echo(f"put your program into {directory / wanted.code}")
     click.echo(f"next: {inside}tfprov {'check' if wanted.machines else 'run'}")
+
+
+def _for_cd(directory: Path) -> str:
+    """Return `directory` as a word for `cd`, to which one with a dash in front would be an option or the last directory."""
+    return shlex.quote(f"./{directory}" if str(directory).startswith("-") else str(directory))
 
 
 def _create(path: Path, text: str, written: list[Path]) -> None:
@@ -284,9 +263,17 @@ def _create(path: Path, text: str, written: list[Path]) -> None:
         raise Usage(f"{path} cannot be written: {error.strerror}", "choose another directory") from None
 
 
-def _validate(path: Path) -> None:
-    """Load the inventory that was written. Raises InvalidInput, as for a command that cannot be one."""
+def _validate(path: Path, lines: Sequence[str]) -> None:
+    """Load the inventory that was written. Raises InvalidInput at the option, as the file is removed again."""
     from tfprov.planning.tasks import assign_tasks  # noqa: PLC0415
     from tfprov.settings.load import load  # noqa: PLC0415
 
-    assign_tasks(load(path)[1])
+    try:
+        assign_tasks(load(path)[1])
+    except InvalidInput as error:
+        options = {"code": "--code", "command": "--command"}
+        names = [lines[problem.at.line - 1].partition(":")[0].strip() for problem in error.problems]
+        at = [Position(options.get(name, "--hosts")) for name in names]
+        raise InvalidInput(
+            Problem(where, one.what, one.fix) for where, one in zip(at, error.problems, strict=True)
+        ) from None

@@ -281,9 +281,9 @@ def _one_line(error: click.ClickException) -> str:
     message = error.format_message().rstrip(".").replace("\n", " ")
     message = re.sub(r"'([^']*)'", r"`\1`", message[0].lower() + message[1:])
     message = re.sub(r"\. [Dd]id you mean:? (.*?)\??$", r"; did you mean \1?", message)
+    message = message.replace("a valid integer range", "a whole number").replace("a valid float range", "a number")
     if isinstance(error, click.UsageError) and "; " not in message:
-        verb = error.ctx.command_path if error.ctx else "tfprov"
-        message += f"; see `{verb} --help`"
+        message += f"; see `{error.ctx.command_path if error.ctx else 'tfprov'} --help`"
     return f"error: {message}"
 
 

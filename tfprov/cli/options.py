@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -21,6 +22,26 @@ if TYPE_CHECKING:  # verbs that only read an inventory import none of these
     from tfprov.vault.decrypt import Vault
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def named_file(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Return the name of a file. An empty text, as of an unset variable of a script, is not the working directory."""
+    if not value:
+        raise click.BadParameter("an empty text names no file", context, parameter)
+    return value
+
+
+class OutputPath(click.Path):
+    """A path to write to. An empty text, as of an unset variable of a script, is not the working directory."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(path_type=Path, **options)
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """Return the path; a usage error for an empty text."""
+        if value == "":
+            self.fail("an empty text names no file", parameter, context)
+        return super().convert(value, parameter, context)
 
 
 def source_options(command: F) -> F:
@@ -143,6 +164,7 @@ def vault_of(options: dict[str, Any]) -> "Vault":
 
     ask = _ask if sys.stdin.isatty() else None
     passwords = Passwords(options["vault_ids"], options["vault_files"], options["ask_vault_pass"], ask, os.environ)
+    passwords.check()
     return Vault(passwords)
 
 

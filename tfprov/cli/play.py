@@ -12,6 +12,7 @@ from tfprov.cli.options import (
     cluster_of,
     exit_code_of_training,
     inventory_options,
+    named_file,
     partial_option,
     resume_option,
 )
@@ -83,7 +84,7 @@ def gather_command(as_json: bool, path: str | None, **options: Any) -> None:
 
 
 @click.command("play")
-@click.argument("playbook", shell_complete=values.playbooks)
+@click.argument("playbook", callback=named_file, shell_complete=values.playbooks)
 @click.option("--show", is_flag=True, help="Print the playbook instead of playing it.")
 @click.option("-C", "--check", is_flag=True, help="Say what each step would do, and change nothing.")
 @click.option("-t", "--tags", multiple=True, help="Only plays and steps with one of these tags.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfprov.cli.escape_sequences import write_document
-from tfprov.cli.options import source_options, sources_of, vault_of, warn
+from tfprov.cli.options import OutputPath, source_options, sources_of, vault_of, warn
 from tfprov.cli.shells import values
 from tfprov.errors import TfprovError, Usage, combine_errors
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--template",
     "template_dir",
-    type=click.Path(path_type=Path),
+    type=OutputPath(),
     metavar="DIR",
     help="Use the templates in DIR instead of those of the same names.",
 )
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     shell_complete=values.target_settings,
     help="An option of the target.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE|DIR", help="Where to; default: stdout.")
+@click.option("-o", "--output", type=OutputPath(), metavar="FILE|DIR", help="Where to; default: stdout.")
 @source_options
 def render_command(
     target: str | None,

@@ -113,8 +113,8 @@ def _settings(task: IdentifiedTask, notes: Notes) -> Iterator[tuple[str, Setting
 
 
 def _is_runtime(name: str, text: SourceText, task: IdentifiedTask) -> bool:
-    """Whether a variable is the PYTHONPATH that tfprov's Compose files set for the runtime."""
-    return name == "PYTHONPATH" and "TFPROV_TASK" in task.own_env and text.text == RUNTIME
+    """Whether a variable is one of those that tfprov sets in its own files: for the runtime, and for logs."""
+    return "TFPROV_TASK" in task.own_env and (name, text.text) in (("PYTHONPATH", RUNTIME), ("PYTHONUNBUFFERED", "1"))
 
 
 def _directory(task: IdentifiedTask) -> str | None:

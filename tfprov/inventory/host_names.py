@@ -1,16 +1,18 @@
-"""Names of hosts and groups, and Ansible's host ranges: `node[1:3]`, `www[01:50:2].example.com`, `db-[a:f]`."""
+"""Names of hosts and groups, Ansible's host ranges, `node[1:3]` and `db-[a:f]`, and machines as SSH names them."""
 
 import itertools
 import re
 import string
+from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Any
 
-from tfprov.errors import printable
+from tfprov.errors import Position, Usage, printable
 from tfprov.model.yaml_node import Scalar
 
 _NUMBER = re.compile(r"[0-9]{1,18}\Z")  # not isdigit(), which accepts `²`; int() does not
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 MAX_HOSTS = 100_000
 
 
@@ -138,3 +140,29 @@ def _type_name(data: Any) -> str:
     if data is None or isinstance(data, bool):
         return "nothing" if data is None else "true or false"
     return "a number" if isinstance(data, int | float) else "a date"
+
+
+@dataclass(frozen=True)
+class SshTarget:
+    """A machine as SSH names it: `[user@]name[:port]`."""
+
+    name: str
+    user: str | None = None
+    port: int | None = None
+
+
+def read_machines(text: str) -> tuple[SshTarget, ...]:
+    """Return the machines in a list such as `trainer@node1, node2:2200`; Raises Usage for an invalid name."""
+    machines: list[SshTarget] = []
+    for word in re.split(r"[\s,]+", text.strip()):
+        if word:
+            user, at, rest = word.rpartition("@")
+            name, port = split_port(rest)
+            wrong = check_name(NameKind.HOST, Scalar(name, Position(""), name, quoted=True))
+            if wrong or (at and not _USER.fullmatch(user)) or not 1 <= (1 if port is None else port) <= 65535:
+                raise Usage(f"`{printable(word)}` is no machine", "write `name`, `user@name` or `user@name:port`")
+            machines.append(SshTarget(name, user or None, port))
+    names = [machine.name for machine in machines]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise Usage(f"{printable(twice)} is set twice", "give every machine once")
+    return tuple(machines)

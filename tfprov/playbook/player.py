@@ -95,7 +95,7 @@ class Player:
 
     It lets the lock go while the training just runs, so that `tfprov down` and `tfprov gather` work in another terminal; it
     `trains` since then. `tolerated` are the errors of hosts that `max_fail_percentage` went on without; the later plays
-    leave these hosts, `failed`, out.
+    leave these hosts, `failed`, out. `built` is what a check reported as to be built: later batches and plays have it.
     """
 
     context: Context
@@ -106,6 +106,7 @@ class Player:
     followed: bool = False
     failed: set[str] = field(default_factory=set)
     tolerated: list[BaseException] = field(default_factory=list)
+    built: set[str] = field(default_factory=set)
 
     def play(self, one: Play) -> Iterator[BaseException]:
         """Run the steps of a play and yield its first error, or all errors of an `always` play."""
@@ -251,7 +252,7 @@ class Player:
     def run(self, context: Context, step: Step) -> None:
         """Run a step, or with `check` report what it would do."""
         if self.options.check:
-            check(context, step)
+            check(context, step, self.built)
         elif _follows(step) and isinstance(step.arguments, WaitFor):
             self.trains = True
             follow(replace(context, known=None), step.arguments.timeout, periodic=scheduled_gather(context))

@@ -277,10 +277,11 @@ RUN: Mapping[str, Callable[[Context, Any, bool], None]] = {
 }
 
 
-def check(context: Context, step: Step) -> None:
-    """Report what a step would do, without doing it."""
+def check(context: Context, step: Step, built: set[str]) -> None:
+    """Report what a step would do, without doing it. What it would build is left out if in `built`, and added to it."""
     if step.module in _KINDS:
-        part = _part(context, observe(context), step.module)
+        part = _part(context, observe(context), step.module).only(lambda action: action.id not in built)
+        built.update(action.id for action in part.actions if action.kind == ActionKind.BUILD)
         for line in plan_lines(part, context.wanted, fold=context.fold):
             context.report.note(f"{step.module}: would {line}" if part else f"{step.module}: {line}")
     elif isinstance(step.arguments, Stop):
@@ -292,9 +293,6 @@ def check(context: Context, step: Step) -> None:
     elif isinstance(step.arguments, Command):
         context.report.note(f"command: would run {' '.join(step.arguments.argv)}")
     else:
-        what = (
-            f"until {step.arguments.condition}"
-            if isinstance(step.arguments, WaitFor)
-            else "the chief's new checkpoints"
-        )
+        wait = step.arguments if isinstance(step.arguments, WaitFor) else None
+        what = f"until {wait.condition}" if wait else "the chief's new checkpoints"
         context.report.note(f"{step.module}: would {step.module} {what}")

@@ -105,6 +105,8 @@ def _without_end(request: RenderRequest, target: Target) -> Iterator[Problem]:
 
 _NO_HASHES = KeyedHash(lambda: b"")
 """Rendered specs are neither compared nor stored."""
+_UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
+"""As on tfprov's own hosts: a log has at once what a program prints, and all of it if the program is killed."""
 
 
 def members(request: RenderRequest) -> tuple[Member, ...]:
@@ -148,7 +150,7 @@ def _member(container: Container, request: RenderRequest) -> Member:
         program=program,
         wiring_flags=wiring_flags,
         flags=container.argv[len(container.argv) - flags :] if flags else (),
-        env={name: value for name, value in container.env.items() if name not in secrets},
+        env=_UNBUFFERED | {name: value for name, value in container.env.items() if name not in secrets},
         secrets=secrets,
         memory=docker_options.memory,
         cpus=docker_options.cpus,

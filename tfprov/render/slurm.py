@@ -8,12 +8,14 @@ pipe with the exit code of the chief, after which the script ends the others.
 import base64
 import gzip
 import math
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tfprov.errors import InvalidInput, Position, Problem
+from tfprov.hosts.process.spec import PYTHON
 from tfprov.images.code_layer import DIRECTORY, RUNTIME_DIRECTORY, code_archive
 from tfprov.model.cluster import Cluster, Task
 from tfprov.render import options
@@ -28,9 +30,11 @@ from tfprov.render.target import (
     RenderRequest,
     placeholder_ports,
 )
-from tfprov.settings.role_settings import RoleSettings, data_path, resolve_path
+from tfprov.settings.role_settings import RoleSettings, data_path, python_path, resolve_path
 from tfprov.wiring import DRIVEN_BY_CHIEF
 
+_KEPT_OUT = ("LD_LIBRARY_PATH", "PATH")
+"""Variables that apptainer does not pass into a container, unless by a name of its own."""
 DOMAIN = "slurm.invalid"
 """The domain of placeholder names, which can never exist, until tasks have nodes."""
 
@@ -140,6 +144,8 @@ class ScriptTask:
     command: list[Word]
     environment: Mapping[str, Word]
     binds: list[str]
+    python: str | None
+    """The directory of a Python that is not the nodes' own."""
     config: bool
     last: bool
     """Whether it ends after the tasks that need it: a ps, tf.data's service, and a worker that only serves the chief."""
@@ -251,13 +257,22 @@ def _script_task(rendering: RenderInput, rank: int, member: Member, words: Words
     task = rendering.cluster.find(member.task)
     assert task is not None, "members come from the cluster's tasks"
     role = rendering.request.role(task)
+    command, environment, binds, python = words.command(member), words.environment(member), list[str](), None
+    if not _uses_container(role, rendering.settings) and role.values.python is not None:
+        python = python_path(role) or ""
+        if member.program[0] in PYTHON:
+            command[0] = words.word(python)
+    if _uses_container(role, rendering.settings):
+        environment = {f"APPTAINERENV_{key}" if key in _KEPT_OUT else key: word for key, word in environment.items()}
+        binds = list(_binds(role, member, rendering.settings))
     return ScriptTask(
         rank=rank,
         member=member,
         gpus=member.gpus or (int(str(rendering.settings["gpus"])) if member.role in WITH_GPUS else 0),
-        command=words.command(member),
-        environment=words.environment(member),
-        binds=list(_binds(role, member, rendering.settings)) if _uses_container(role, rendering.settings) else [],
+        command=command,
+        environment=environment,
+        binds=binds,
+        python=posixpath.dirname(python) if python and "PATH" not in environment else None,
         config="TF_CONFIG" in member.env,
         last=task.job == "ps" or task.feeds or (task.job == "worker" and rendering.strategy in DRIVEN_BY_CHIEF),
     )

@@ -14,7 +14,7 @@ from jinja2.exceptions import SecurityError
 
 from tfprov.errors import InvalidInput, Position, Problem, one_line, printable
 from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
-from tfprov.templating.errors import DEFINE, OmittedValue, UndefinedVariable
+from tfprov.templating.errors import DEFINE, OmittedValue, UndefinedVariable, describe_exception
 from tfprov.templating.lazy_values import LazyList
 from tfprov.templating.limits import TOO_LARGE, LimitExceeded, Limits
 from tfprov.templating.lookups import OMIT
@@ -69,7 +69,7 @@ def _describe_name(name: str, variables: AbstractMapping[str, Any]) -> tuple[str
 
 def describe_template_error(error: TemplateError, environment: Environment) -> tuple[str, str]:
     """Return the message and the fix for an error of Jinja2."""
-    message = one_line(error.message or "")
+    message = describe_exception(error.message or "")
     if isinstance(error, SecurityError):
         if message == TOO_LARGE:
             return f"the template renders to {message}", "make it smaller"
@@ -157,7 +157,7 @@ def _render(text: str, variables: AbstractMapping[str, Any], at: Position) -> An
     except MemoryError:
         raise
     except Exception as error:  # a template can raise anything its expressions can
-        reason = "templates cannot include files" if "no loader" in str(error) else one_line(str(error))
+        reason = "templates cannot include files" if "no loader" in str(error) else describe_exception(error)
         what = f"the template failed: {reason or type(error).__name__}"
         raise InvalidInput([Problem(at, what, "correct the expression")]) from None
 

@@ -36,7 +36,14 @@ class FileError(TfprovError):
 def expand(paths: PathLike | Iterable[PathLike]) -> list[str]:
     """Return the files that paths mean: of a directory its files, of a pattern those that match, in order of name."""
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    return [file for path in several for file in _expand(os.fspath(path))]
+    return [file for path in several for file in _expand(named(path))]
+
+
+def named(path: PathLike) -> str:
+    """Return a path as a text. FileError for an empty one, as of an unset variable: it would be the working directory."""
+    if not os.fspath(path):
+        raise FileError("an empty text names no file", "name a file or a directory")
+    return os.fspath(path)
 
 
 def _expand(path: str) -> list[str]:
@@ -208,6 +215,18 @@ def as_file_error(path: str) -> Iterator[None]:
         raise
     except ImportError as error:  # fsspec's file system needs a package, which its message names
         raise FileError(f"{one_line(path)}: {one_line(str(error))}") from error
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise FileError(f"{one_line(path)}: {one_line(reason or type(error).__name__)}", "check the path") from error
+    except Exception as error:
+        is_url = SCHEME.match(path) is not None  # clients of remote file systems raise exceptions of their own
+        if not (is_url or isinstance(error, OSError | ValueError)):
+            raise
+        fix = "check the URL and the credentials" if is_url else "check the path"
+        raise FileError(f"{one_line(path)}: {_reason(error)}", fix) from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):  # of fsspec, with no text but the name
+        return error.strerror or os.strerror(errno.ENOENT)
+    if isinstance(error, NotImplementedError):
+        return "its file system cannot do this"
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return one_line(reason or type(error).__name__)

@@ -1,6 +1,5 @@
 """Arrow tables and batches to record files."""
 
-import os
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
@@ -10,7 +9,7 @@ from tfprov.errors import one_line
 from tfprov.tfrecord.column_types import EXAMPLE, columns_of, record_type_of
 from tfprov.tfrecord.compression import codec_of, compressor
 from tfprov.tfrecord.encode import encode_batch
-from tfprov.tfrecord.files import FileError, PathLike, shard_paths, written
+from tfprov.tfrecord.files import FileError, PathLike, named, shard_paths, written
 from tfprov.tfrecord.framing import framed
 
 _ROWS = 8192
@@ -37,7 +36,7 @@ def write(
     Raises SchemaError for types and values that records cannot have.
     """
     record_type = record_type_of(record_type)
-    name = os.fspath(path)
+    name = named(path)
     codec = codec_of("" if shards else name, compression)
     files = [name] if shards is None else _shard_names(name, shards, codec)
     with written(files) as streams:

@@ -1,9 +1,13 @@
 """Vault passwords from files, password scripts and a prompt, named by the options and variables of Ansible."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from errno import EISDIR
+from os import strerror
 from os.path import expanduser, expandvars
 from pathlib import Path
+from stat import S_ISDIR
 
 from tfprov.errors import InvalidInput, Position, Problem, printable
 
@@ -68,18 +72,24 @@ class Passwords:
         if self.prompt:
             yield PasswordSource(OPTIONS[2], DEFAULT_VAULT_ID, _PROMPT[1])
 
+    def check(self) -> None:
+        """Raise InvalidInput for a file of the command line that is not there, also if no password is needed; as Ansible.
+
+        Nothing is read or run. What the environment and an ansible.cfg name is for other inventories, too.
+        """
+        for source in self.sources():
+            if source.option in OPTIONS[:2] and (path := source.path) is not None:
+                with _file_errors(source):
+                    if S_ISDIR(path.stat().st_mode):
+                        raise IsADirectoryError(EISDIR, strerror(EISDIR))
+
     def read(self, source: PasswordSource) -> bytes:
         """Return the password of `source`; InvalidInput if there is none."""
         if (path := source.path) is None:
             return self._prompt(source)
-        try:
+        with _file_errors(source):
             executable = path.stat().st_mode & 0o111 and not path.is_dir()
             password = _run_script(source, path) if executable else _read_file(path)
-        except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            missing = isinstance(error, FileNotFoundError)
-            what = "does not exist" if missing else f"cannot be read: {reason.lower()}"
-            raise _source_error(source, what, "correct the path" if missing else "give a readable file") from None
         if not password:
             raise _source_error(source, "has no password in it", "write the password into it")
         return password
@@ -92,6 +102,20 @@ class Passwords:
         if answer := self.ask(f"Vault password ({source.vault_id})" if names_vault_id else "Vault password").strip():
             return answer.encode()
         raise InvalidInput([Problem(Position(source.option), "no password was entered", "type it when asked")])
+
+
+@contextmanager
+def _file_errors(source: PasswordSource) -> Iterator[None]:
+    """Raise errors of the file of `source` as InvalidInput."""
+    if not source.location:
+        raise InvalidInput([Problem(Position(source.option), "an empty name", "give the file with the password")])
+    try:
+        yield
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        missing = isinstance(error, FileNotFoundError)
+        what = "does not exist" if missing else f"cannot be read: {reason.lower()}"
+        raise _source_error(source, what, "correct the path" if missing else "give a readable file") from None
 
 
 def _parse_vault_id(option: str, text: str) -> PasswordSource:

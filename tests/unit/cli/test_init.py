@@ -34,6 +34,14 @@ def test_this_machine_and_the_example(capsys: pytest.CaptureFixture[str]) -> Non
     assert roles[0].values.runtime == "process"
 
 
+@pytest.mark.parametrize(("name", "word"), [("-x", "./-x"), ("-", "./-"), ("my lab", "'my lab'")])
+def test_the_next_command_enters_a_directory_of_any_name(
+    name: str, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = run_command(capsys, "init", "--", name)
+    assert result.out.splitlines()[-1] == f"next: cd {word} && tfprov run"
+
+
 def test_machines_over_ssh(capsys: pytest.CaptureFixture[str]) -> None:
     result = run_command(
         capsys, "init", "--hosts", "trainer@node1, trainer@node2:2200 me@10.0.0.3", "--name", "no", "--schema"
@@ -70,10 +78,19 @@ def test_a_program_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert "command: [python, my train.py, --rate=0.1, " in Path("inventory.yml").read_text()
 
 
-def test_a_command_that_cannot_be_one_leaves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    result = run_command(capsys, "init", "--command", "python {{")
-    assert result.code == 2
-    assert result.lines[0].startswith("inventory.yml:")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--command", "python {{"), "--command: error: not a valid template: "),
+        (("--command", "python x.py", "--code", "~you"), "--code: error: `code` must not begin with "),
+        (("--hosts", "fd00::1"), "--hosts: error: the address of fd00::1 must be "),
+    ],
+)
+def test_an_option_that_makes_an_invalid_inventory_is_named_and_leaves_no_file(
+    options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = run_command(capsys, "init", *options)
+    assert (result.code, len(result.lines), result.lines[0].startswith(message)) == (2, 1, True), result
     assert not [path for path in Path().rglob("*") if path.is_file()]
 
 
@@ -83,6 +100,7 @@ WRONG = [
         "error: `A_b` is not a cluster name; use lower-case letters, digits and `-`, at most 40 of them",
     ),
     (["--hosts", "a/b"], "error: `a/b` is no machine; write `name`, `user@name` or `user@name:port`"),
+    (["--hosts", "a:0"], "error: `a:0` is no machine; write `name`, `user@name` or `user@name:port`"),
     (["--hosts", "a,a"], "error: a is set twice; give every machine once"),
     (["--hosts", " "], "error: `--hosts` names no machine; for example `--hosts trainer@node1,trainer@node2`"),
     (["--hosts", "a", "--local"], "error: `--local` and `--hosts` exclude each other; give one of them"),

@@ -334,6 +334,16 @@ def test_a_check_shows_the_batches_and_changes_nothing(plays: MemoryPlays) -> No
     assert all(host.calls == [] for host in plays.hosts.values())
 
 
+def test_a_check_names_what_would_be_built_once_for_all_batches(tmp_path: Path) -> None:
+    plays = MemoryPlays(tmp_path, INVENTORY.replace("command:", "code: src, command:"))
+    plays.play("- {hosts: worker, serial: '50%', tasks: [build, deliver]}", check=True)
+    notes = [note for note in plays.report.notes if note.startswith("build:")]
+    assert len(notes) == 2
+    assert notes[0].split()[:4] == ["build:", "would", "build", "code"]
+    assert notes[1] == "build: nothing to do"
+    assert sum(note.startswith("deliver: would deliver") for note in plays.report.notes) == 4
+
+
 def test_an_always_play_goes_through_all_its_batches(plays: MemoryPlays) -> None:
     fails(plays, "- {hosts: worker, serial: 3, always: true, tasks: [command: fail h2, command: two]}")
     assert plays.ran == ["fail h2", "two h2", "two h3", "two h4", "fail h5", "two h5"]

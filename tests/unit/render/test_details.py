@@ -398,7 +398,7 @@ def test_each_code_counts_once_for_a_config_map() -> None:
 
 def test_on_slurm_only_workers_see_the_gpus() -> None:
     (script,) = files_of(inventory(), "slurm", "gpus=2").values()
-    hidden = "export CUDA_VISIBLE_DEVICES=''"
+    hidden = "environment+=(CUDA_VISIBLE_DEVICES='')"
     assert [hidden in part for part in re.split(r"# (?=ps/0|worker/)", script)[1:]] == [True, False, False]
 
 

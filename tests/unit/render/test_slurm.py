@@ -262,7 +262,7 @@ def test_a_ps_does_not_see_the_gpus_that_slurm_gives_it() -> None:
     text = script(*[SCRIPTS["containers"][0]])
     assert "#SBATCH --gpus-per-task=1" in text
     ps = text[text.index("# ps/0") : text.index("# worker/0")]
-    assert "export CUDA_VISIBLE_DEVICES=''" in ps
+    assert "environment+=(CUDA_VISIBLE_DEVICES='')" in ps
     assert text.count("CUDA_VISIBLE_DEVICES") == 1
     assert "apptainer exec --nv" in text
 
@@ -296,6 +296,43 @@ def test_containers_run_under_apptainer() -> None:
     assert Path("shared").is_dir()
 
 
+def test_variables_of_the_program_are_not_those_of_the_script() -> None:
+    own = "env: {jobs: x, chief: 7, code: y, work: z, UID: 3, last: l, PYTHONPATH: /mine, "
+    Path("code/show.sh").write_text('echo "env: $jobs $chief $code $work $last $PYTHONPATH"; env | grep ^UID=')
+    inventory = INVENTORY.replace("env: {", own).replace("program.sh", "show.sh")
+    code, printed = Allocation(Path("bin").absolute(), (1, 2)).run(script(inventory))
+    assert code == 0, printed
+    assert re.search(r"^worker/0 \| env: x 7 y z l /\S+/tfprov:/mine$", printed, re.MULTILINE), printed
+    assert "worker/0 | UID=3\n" in printed
+
+
+def test_without_a_container_the_python_of_the_inventory_is_used() -> None:
+    inventory = INVENTORY.replace("[sh, program.sh]", "[python3, show.py]\n      python: venv/bin/py")
+    Path("venv/bin").mkdir(parents=True)
+    Path("venv/bin/py").write_text('#!/bin/sh\necho "mine: $1, first in PATH: ${PATH%%:*}"\n')
+    Path("venv/bin/py").chmod(0o755)
+    code, printed = Allocation(Path("bin").absolute(), (1, 2)).run(script(inventory))
+    assert code == 0, printed
+    assert f"worker/0 | mine: show.py, first in PATH: {Path('venv/bin').absolute()}\n" in printed
+
+
+def test_what_a_killed_program_has_printed_is_in_the_log() -> None:
+    Path("code/killed.py").write_text("import os\nprint('so far')\nos.kill(os.getpid(), 9)\n")
+    inventory = INVENTORY.replace("[sh, program.sh]", f"[{sys.executable}, killed.py]")
+    _, printed = Allocation(Path("bin").absolute(), (1, 2)).run(script(inventory), env={"PYTHONUNBUFFERED": ""})
+    assert " | so far\n" in printed, "of the first one, whose failure ends the others"
+
+
+def test_the_path_of_a_container_is_not_that_of_the_script() -> None:
+    inventory = SCRIPTS["containers"][0].replace("env: {", "env: {PATH: /inside, LD_LIBRARY_PATH: /lib/inside, ")
+    allocation = Allocation(Path("bin").absolute(), (1, 2))
+    fake = allocation.directory / "apptainer"
+    fake.write_text('#!/bin/sh\necho "inside: $APPTAINERENV_PATH $APPTAINERENV_LD_LIBRARY_PATH"\n')
+    fake.chmod(0o755)
+    code, printed = allocation.run(script(inventory, f"checkpoints={Path('shared').absolute()}"))
+    assert (code, "worker/0 | inside: /inside /lib/inside" in printed.splitlines()) == (0, True), printed
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
@@ -320,7 +357,10 @@ def test_values_that_slurm_would_misread_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("processes", ["--work_dir=/shared/dispatcher", "TFPROV_CHECKPOINT_DIR=/shared/dispatcher"]),
+        (
+            "processes",
+            ["--work_dir=/shared/dispatcher", "TFPROV_CHECKPOINT_DIR=/shared/dispatcher", "saves=/shared/dispatcher"],
+        ),
         ("containers", ["--bind /shared/dispatcher:/checkpoints"]),
     ],
 )
@@ -335,13 +375,13 @@ def test_a_dispatcher_has_a_directory_of_its_own(name: str, words: list[str]) ->
 def test_a_port_alone_is_computed_from_the_jobs_id_as_addresses_are() -> None:
     own = "env: {MASTER_PORT: \"{{ chief_address.split(':')[1] }}\", "
     text = script(INVENTORY.replace("env: {", own) + "    serving: {hosts: {localhost: }}\n")
-    assert text.count('export MASTER_PORT="${endpoints[1]##*:}"') == 4
+    assert text.count('environment+=(MASTER_PORT="${endpoints[1]##*:}")') == 4
     assert '--rest_api_port="${endpoints[3]##*:}"' in text
 
 
 def test_a_text_may_stand_directly_before_an_address() -> None:
     own = 'env: {TCP: "tcp-{{ chief_address }}", X: "x{{ chief_address.split(\':\')[0] }}/x{{ chief_address }}", '
     text = script(INVENTORY.replace("env: {", own))
-    assert text.count('export TCP=tcp-"${endpoints[1]}"') == 3
-    assert text.count('export X=x"${hosts[1]}"/x"${endpoints[1]}"') == 3
+    assert text.count('environment+=(TCP=tcp-"${endpoints[1]}")') == 3
+    assert text.count('environment+=(X=x"${hosts[1]}"/x"${endpoints[1]}")') == 3
     assert "slurm.invalid" not in text

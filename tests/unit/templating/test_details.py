@@ -190,7 +190,7 @@ def test_an_unsupported_filter_of_ansible_is_reported_as_such(name: str) -> None
         ("{# l", "a template that is never closed; close `{{` with `}}`, and `{%` with `%}`"),
         ("{{ l + }}", "not a valid template: unexpected `end of print statement`; check the braces and quotes"),
         ("{{ 9 | bool }}", "the template failed: `9` is neither true nor false; correct the expression"),
-        ("{{ l.__class__ }}", ("the template sandbox forbids this: access to attribute `__class__` of `LazyList` object "
+        ("{{ l.__class__ }}", ("the template sandbox forbids this: access to attribute `__class__` of `list` object "
          "is unsafe; use plain variables and filters")),
         ("{{ range(1000001) }}", ("the template renders to a value of more than 1,000,000 characters or elements; "
          "make it smaller")),
@@ -199,6 +199,13 @@ def test_an_unsupported_filter_of_ansible_is_reported_as_such(name: str) -> None
         ("{{ ('f' * 4000) | int(base=16) }}", "the template renders to a number that is too large; make it smaller"),
         ("{{ {('f' * 4000) | int(base=16): 1} }}", "the template renders to a number that is too large; make it smaller"),
         ("{{ omit }}", "the template renders to `omit`, which is not a value; write `default('')`"),
+        ("{{ [l] | unique(case_sensitive=false) }}", ("the template failed: unhashable type: `list`; "
+         "correct the expression")),
+        ("{{ l + 'x' }}", ("the template failed: unsupported operand type(s) for +: `list` and `str`; "
+         "correct the expression")),
+        ("{{ '%d' % l }}", "the template failed: %d format: a real number is required, not list; correct the expression"),
+        ("{{ groups - 1 }}", ("the template failed: unsupported operand type(s) for -: `dict` and `int`; "
+         "correct the expression")),
         ("{{ l.append }}", "no `append` in the list; correct the name or the number"),
         ("{{ l | random }}", ("the template failed: chance would make another plan of every run: "
          "give `seed=inventory_hostname`; correct the expression")),

@@ -6,6 +6,7 @@ import json
 import os
 import struct
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -166,6 +167,26 @@ def test_shards_are_the_next_rows_each_and_replace_others_only_when_asked(tmp_pa
     )
     assert sorted(str(each) for each in (tmp_path / "out").iterdir()) == list(again.files)
     assert again.to_dict() == {"files": list(again.files), "records": 1000}
+
+
+def test_an_empty_path_is_not_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tfrecord.write(tmp_path / "x.tfrecord", NUMBERS)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    Path("part-old.csv").write_text("id\n1\n")
+    source = tmp_path / "x.tfrecord"
+    calls: list[Callable[[], object]] = [  # those that only read come first: others might write into /
+        lambda: tfrecord.read_table(""),
+        lambda: tfrecord.verify(["", source]),
+        lambda: tfrecord.convert(source, "", shards=2, destination_format="csv", overwrite=True),
+        lambda: tfrecord.convert(source, "", destination_format="images", overwrite=True),
+        lambda: tfrecord.convert("", tmp_path / "y.tfrecord"),
+        lambda: tfrecord.write("", NUMBERS, shards=2),
+    ]
+    for call in calls:
+        with pytest.raises(TfprovError, match=r"^an empty text names no file; name a file or a directory$"):
+            call()
+    assert [path.name for path in Path().iterdir()] == ["part-old.csv"]
 
 
 def test_write_gives_each_shard_the_next_rows_of_a_table(tmp_path: Path) -> None:

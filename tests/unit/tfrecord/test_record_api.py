@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fsspec
 import pyarrow as pa
 import pytest
+from fsspec import AbstractFileSystem
 
 import tfprov
 from tfprov import tfrecord
@@ -73,8 +75,28 @@ def test_paths_with_a_scheme_go_through_fsspec() -> None:
     tfrecord.write("memory://records/one/below/y.tfrecord", TABLE)
     assert tfrecord.read_table("memory://records/one/*").equals(TABLE)
     assert tfrecord.read_table("memory://records/**").num_rows == 2 * TABLE.num_rows, "no record twice"
-    with pytest.raises(TfprovError, match="memory://records/none: "):
+    with pytest.raises(TfprovError, match="memory://records/none: No such file or directory; check the URL"):
         tfrecord.read_table("memory://records/none")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(RuntimeError("no key\n"), "no key"), (NotImplementedError(), "its file system cannot do this")],
+)
+def test_an_exception_of_a_file_system_is_an_error_with_the_url(error: Exception, reason: str) -> None:
+    class Broken(AbstractFileSystem):  # type: ignore[misc]
+        """Fails as the clients of S3 and HDFS do without credentials or a name node."""
+
+        def info(self, _path: str, **_: object) -> None:
+            raise error
+
+        makedirs = info
+
+    fsspec.register_implementation("broken", Broken, clobber=True)
+    message = f"^broken://x/y: {reason}; check the URL and the credentials$"
+    for action in (tfrecord.read_table, lambda url: tfrecord.write(url, TABLE)):
+        with pytest.raises(TfprovError, match=message):
+            action("broken://x/y")
 
 
 def test_batches_and_columns_are_what_was_asked_for(tmp_path: Path) -> None:

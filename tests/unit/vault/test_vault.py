@@ -223,6 +223,7 @@ PASSWORD_ERRORS = {
     "missing": ("nowhere", "`nowhere` does not exist; correct the path"),
     "of nobody": ("~nobody-here/pw", "`~nobody-here/pw` does not exist; correct the path"),
     "a directory": (".", "`.` cannot be read: is a directory; give a readable file"),
+    "without a name": ("", "an empty name; give the file with the password"),
     "empty": ("empty", "`empty` has no password in it; write the password into it"),
     "no program": (
         "data",
@@ -246,6 +247,25 @@ def test_a_password_that_cannot_be_read_is_reported_with_its_option(
     file, expected = PASSWORD_ERRORS[name]
     message = decryption_error(vault_with(file), encrypt(SECRET)[0])
     assert message == f"--vault-password-file: error: {expected}"
+
+
+@pytest.mark.parametrize("name", ["missing", "of nobody", "a directory", "without a name"])
+def test_a_password_file_of_the_command_line_must_be_there_even_if_nothing_is_encrypted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, expected = PASSWORD_ERRORS[name]
+    with pytest.raises(InvalidInput) as caught:
+        Passwords(files=(file,)).check()
+    assert str(caught.value) == f"--vault-password-file: error: {expected}"
+    with pytest.raises(InvalidInput, match=r"^--vault-id: error: "):
+        Passwords(ids=(f"prod@{file}",)).check()
+
+
+def test_passwords_are_neither_read_nor_run_before_they_are_needed(tmp_path: Path) -> None:
+    write_script(tmp_path / "fails", "raise SystemExit(3)")
+    environ = {"ANSIBLE_VAULT_PASSWORD_FILE": "nowhere"}  # set once, for all inventories
+    Passwords(("prod@prompt",), (str(tmp_path / "fails"),), prompt=True, environ=environ, configured="nowhere").check()
 
 
 def test_a_prompt_needs_a_terminal() -> None:

@@ -10,7 +10,7 @@ import click
 
 from tfprov.atomic_write import replace_output
 from tfprov.cli.escape_sequences import json_screened
-from tfprov.cli.options import cluster_option, json_option, named_runs
+from tfprov.cli.options import OutputPath, cluster_option, json_option, named_runs
 from tfprov.cli.output import table
 from tfprov.cli.printing.json_text import finite
 from tfprov.errors import Usage
@@ -56,7 +56,7 @@ def _task_rows(record: RunRecord) -> list[tuple[str, ...]]:
 
 @click.command("compare")
 @click.argument("runs", callback=named_runs, nargs=-1, required=True, metavar="RUN RUN...")
-@click.option("--html", "html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a page.")
+@click.option("--html", "html", type=OutputPath(dir_okay=False), metavar="FILE", help="Write a page.")
 @cluster_option
 @json_option
 def compare_command(runs: Sequence[str], html: Path | None, cluster: str | None, as_json: bool) -> None:

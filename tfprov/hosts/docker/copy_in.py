@@ -16,8 +16,12 @@ from tfprov.hosts.docker.engine import Engine
 _SPOOLED = 16 * 1024 * 1024
 """Bytes of an archive that are kept in memory; a larger one is a file meanwhile."""
 _LOOK_SCRIPT = """id -u; id -g
-for path; do if [ -d "$path" ]; then echo directory; elif [ -e "$path" ]; then echo other; else echo nothing; fi; done"""
-"""Prints the user, its group, and what is at each path."""
+for path; do
+    if [ ! -e "$path" ]; then echo nothing; elif [ ! -d "$path" ]; then echo other
+    elif [ -w "$path" ]; then echo directory; else echo locked; fi
+done"""
+"""Prints the user, its group, and what is at each path: `locked` is a directory to which the user may not write."""
+_DIRECTORIES = ("directory", "locked")
 _PLACE_SCRIPT = """[ ! -d "$2" ] && mv -f "$1" "$2" && exit
 rm -rf "$1"; exit 73"""
 """Gives what was copied its name."""
@@ -31,13 +35,15 @@ def put_into(engine: Engine, facts: Mapping[str, Any], path: str, source: Path) 
     target = posixpath.normpath(posixpath.join(facts["Config"].get("WorkingDir") or "/", path))
     inside = posixpath.join(target, source.name)
     user, group, kind, kind_above, kind_inside = _look(engine, container, target, posixpath.dirname(target), inside)
-    if kind == "directory":
-        target, kind_above = inside, "directory"
-        if kind_inside == "directory":
+    if kind in _DIRECTORIES:
+        target, kind_above = inside, kind
+        if kind_inside in _DIRECTORIES:
             raise HostError(engine.host, f"there is a directory at {target} already", "remove it first")
     directory, name = posixpath.split(target)
-    if kind_above != "directory":
+    if kind_above not in _DIRECTORIES:
         raise HostError(engine.host, f"no such directory in the container: {directory}", "make it first")
+    if kind_above == "locked":  # the engine may write there, and its user could neither rename nor remove the copy
+        raise HostError(engine.host, f"the container's user may not write to {directory}", "choose another directory")
     part = f".{name}.tfprov-part"
     with tempfile.SpooledTemporaryFile(_SPOOLED) as archive:
         _pack(archive, source, part, (int(user), int(group)))

@@ -34,7 +34,7 @@ from tfprov.tfrecord.converting.sinks import Form, Sink, codec_for, sink
 from tfprov.tfrecord.converting.source import Looked, Source
 from tfprov.tfrecord.converting.sources import csv_source, parquet_source, record_source
 from tfprov.tfrecord.errors import SchemaError
-from tfprov.tfrecord.files import SCHEME, FileError, PathLike, shard_paths, written
+from tfprov.tfrecord.files import SCHEME, FileError, PathLike, named, shard_paths, written
 from tfprov.tfrecord.reading import Damaged
 
 Progress = Callable[[str, int, int | None], None]
@@ -88,7 +88,7 @@ def convert(  # noqa: PLR0913  every one has a default
     """
     report = progress or (lambda _what, _done, _count: None)
     record_type = record_type_of(record_type)
-    path = os.fspath(destination)
+    path = named(destination)
     form = _form(path, destination_format, shards is not None, compression, record_type)
     target = _target(path, form, shards, overwrite)
     kind, files = source_files(source, None if source_format is None else format_named(source_format))

@@ -1,7 +1,10 @@
 """Answers of an engine at an awkward moment, from a scripted engine on a socket."""
 
 import json
+import os
+import re
 import socketserver
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
@@ -30,14 +33,20 @@ Responses = Callable[[str], Answer]
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Callable[[Responses], Engine]]:
+def sent() -> list[bytes]:
+    """The bodies of the requests to the engine."""
+    return []
+
+
+@pytest.fixture
+def engine(tmp_path: Path, sent: list[bytes]) -> Iterator[Callable[[Responses], Engine]]:
     """Return the function that starts an engine of answers, each sent in one piece with its headers."""
     servers: list[tuple[socketserver.BaseServer, threading.Thread]] = []
 
     def start(respond: Responses) -> Engine:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                sent.append(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
                 path = self.path.removeprefix("/v1.44")
                 code, body = (200, b'{"ApiVersion": "1.44"}') if path.endswith("/version") else respond(path)
                 head = f"HTTP/1.1 {code} -\r\nConnection: close\r\nContent-Type: application/json\r\n\r\n"
@@ -117,6 +126,30 @@ def test_a_copy_that_does_not_fit_into_a_container_leaves_nothing_there(
     with pytest.raises(HostError, match="no space left on its disk"):
         put_into(engine(respond), facts, "model", tmp_path / "model")
     assert asked.index("/containers/c1/archive") < len(asked) - 1 - asked[::-1].index("/containers/c1/exec")
+
+
+@pytest.mark.parametrize(
+    ("directory", "message"), [("/", "the container's user may not write to /; "), ("/tmp", "disk")]
+)
+def test_a_copy_into_a_directory_of_another_user_is_refused_before_it_is_sent(
+    engine: Callable[[Responses], Engine], sent: list[bytes], tmp_path: Path, directory: str, message: str
+) -> None:
+    def respond(path: str) -> Answer:
+        if path.endswith("/exec"):
+            commands.append(json.loads(sent[-1])["Cmd"])
+        if path.endswith("/start"):
+            nobody = 65534 if os.getuid() == 0 else None
+            done = subprocess.run(commands[-1], capture_output=True, user=nobody, group=nobody, check=False)
+            return 200, framed(1, done.stdout)
+        if path.partition("?")[0].endswith("/archive"):
+            return 500, b'{"message": "no space left on device"}'
+        return 200, b'{"ExitCode": 0, "Id": "e1"}'
+
+    commands: list[list[str]] = []
+    (tmp_path / "model").write_bytes(b"weights")
+    facts = {"Id": "c1", "State": {"Running": True}, "Config": {"WorkingDir": directory}}
+    with pytest.raises(HostError, match=re.escape(message)):
+        put_into(engine(respond), facts, "none-of-that-name", tmp_path / "model")
 
 
 @pytest.mark.parametrize(("code", "stopped"), [(204, True), (304, False)])

@@ -1,9 +1,10 @@
-"""The mutants of tests/mutants.py: which there are of a source."""
+"""The mutants of tests/mutants.py: which there are of a source, and which sources there are."""
 
 import ast
 
 import pytest
 
+from tests.mutants import is_pure
 from tests.mutation.mutate import is_valid, mutants
 from tests.support.paths import ROOT
 
@@ -109,3 +110,23 @@ def test_what_python_warns_of_or_does_not_compile_is_no_mutant() -> None:
     assert is_valid(one, source)
     for text in ("1 is 1", "f(", "f()"):
         assert not is_valid(type(one)(**{**vars(one), "text": text}), source)
+
+
+@pytest.mark.parametrize(
+    ("path", "pure"),
+    [
+        ("tfprov/settings/resolve.py", True),
+        ("tfprov/settings/schema/settings_schema.py", True),
+        ("tfprov/images/oci_layout.py", True),
+        ("tfprov/images/push.py", False),
+        ("tfprov/images/relays/sources.py", True),
+        ("tfprov/images/relays/relays.py", False),
+        ("tfprov/images/relays/program/relay.py", False),
+        ("tfprov/engine/monitoring/failures.py", True),
+        ("tfprov/engine/monitoring/logs.py", False),
+        ("tfprov/hosts/ssh/host.py", False),
+    ],
+)
+def test_modules_that_act_have_no_mutants(path: str, pure: bool) -> None:
+    assert (ROOT / path).is_file()
+    assert is_pure(path) is pure

@@ -5,14 +5,13 @@ group is an error and not a warning, so is an empty pattern, and `localhost` mus
 an empty group selects nothing.
 """
 
-import difflib
 import fnmatch
 import re
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tfprov.errors import Usage, one_line, printable
+from tfprov.errors import Usage, one_line, printable, suggest
 from tfprov.model.inventory import Inventory
 
 _SUBSCRIPT = re.compile(r"(.+)\[(?:(-?\d{1,9})|(\d{1,9})[:-](\d{0,9}))\]\Z")
@@ -168,5 +167,4 @@ def _compile_matcher(word: str) -> Callable[[str], object]:
 def _suggest(inventory: Inventory, word: str) -> str:
     if word in _LOCALHOST:
         return "tfprov knows only the hosts of the inventory: add it there"
-    close = difflib.get_close_matches(word, [*inventory.groups, *inventory.hosts], n=1)
-    return f"did you mean `{close[0]}`?" if close else "see `hosts:` and `children:` in the inventory"
+    return suggest(word, [*inventory.groups, *inventory.hosts], "see `hosts:` and `children:` in the inventory")

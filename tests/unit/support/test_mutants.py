@@ -1,11 +1,14 @@
 """The mutants of tests/mutants.py: which there are of a source, and which sources there are."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
 from tests.mutants import is_pure
+from tests.mutation.lines import Record
 from tests.mutation.mutate import is_valid, mutants
+from tests.mutation.select import Uses, stages
 from tests.support.paths import ROOT
 
 
@@ -130,3 +133,15 @@ def test_what_python_warns_of_or_does_not_compile_is_no_mutant() -> None:
 def test_modules_that_act_have_no_mutants(path: str, pure: bool) -> None:
     assert (ROOT / path).is_file()
     assert is_pure(path) is pure
+
+
+def test_the_cases_that_name_the_entry_of_a_table_come_first(tmp_path: Path) -> None:
+    source = "NAMES = {'one': 1, 'two': 2}\ndef number(name):\n    return NAMES[name]\n"
+    (tmp_path / "tfprov").mkdir()
+    (tmp_path / "tfprov" / "m.py").write_text(source)
+    tests = ["t.py::test_a", "t.py::test_b[one-1]", "t.py::test_b[two-2]"]
+    module = "tfprov/m.py"
+    known = {"t.py": Record(tests, [0.1, 0.1, 0.1], 0.0, {module: {3: 0b111}}, {module}, {module})}
+    (mutant,) = [one for one in mutants(module, source.encode()) if one.literal == "two"]
+    (chosen,) = stages(mutant, known, Uses(tmp_path), budget=0.15)[:1]
+    assert chosen[0] == tests[2]

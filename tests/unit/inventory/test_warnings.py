@@ -57,6 +57,10 @@ WARNED = {
         {"inv/i.yml": SMALLEST, "ansible.cfg": "\nforks = 5\n"},
         ["ansible.cfg:2:1: warning: ignored: this line is neither a `[section]` nor a setting of one; correct it"],
     ),
+    "an ansible.cfg with a line that sets nothing": (
+        {"inv/i.yml": SMALLEST, "ansible.cfg": "[defaults]\nforks = 5\nforks\ngather\n"},
+        ["ansible.cfg:3:1: warning: ignored: this line is neither a `[section]` nor a setting of one; correct it"],
+    ),
     "an ansible.cfg that says what counts": (
         {"inv/i.yml": SMALLEST, "inv/a.x": "[", "ansible.cfg": "[defaults]\ninventory_ignore_extensions = .x, .cfg\n"},
         [],

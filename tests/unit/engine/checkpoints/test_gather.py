@@ -17,7 +17,7 @@ import pytest
 from tests.support.permissions import forbidden
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import gather
-from tfprov.engine.checkpoints.manifest import read
+from tfprov.engine.checkpoints.manifest import LOGS, read
 from tfprov.engine.checkpoints.ungathered import unsaved, unsaved_among
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
@@ -272,6 +272,9 @@ def test_a_damaged_checkpoint_is_left_out_and_ends_in_an_error(chief: Fixture) -
 def test_files_of_somebody_else_are_not_written_over(chief: Fixture) -> None:
     chief.saves(100)
     chief.target.mkdir()
+    for name in (LOGS, "model.ckpt-1.index.part"):  # which no manifest goes before
+        (chief.target / name).mkdir()
+        assert read(chief.target) is None
     (chief.target / "thesis.tex").write_text("mine")
     with pytest.raises(GatherError, match="holds files that no gather put there; move it away"):
         chief.gather()

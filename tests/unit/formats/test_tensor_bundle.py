@@ -108,6 +108,7 @@ def test_a_missing_data_file_is_an_error_of_the_system(prefix: Path) -> None:
             {b"": HEADER, b"w": entry(b"", dims=(4,)) + b"\x3a\x02\x0a\x00"},
             "m-1.index: tensor w: a slice is missing, or of another",
         ),
+        ({b"": HEADER, b"w\xff": entry(b"x")}, f"{DATA}: tensor w\\xff: its data do not match"),
         ({b"": HEADER, b"new\nline": entry(b"x")}, f"{DATA}: tensor 'new\\nline': its data do not match"),
     ],
 )

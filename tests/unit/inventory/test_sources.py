@@ -65,6 +65,11 @@ def test_the_format_of_a_file_is_detected_by_name_and_first_line(name: str, text
     assert detect_kind(name, text.encode()) is kind
 
 
+def test_the_format_of_a_file_in_another_encoding_is_detected() -> None:
+    for data, kind in ((b"[gr\xfc\xdfe]\nnode1\n", SourceKind.INI), (b"gr\xfc\xdfe: {}\n", SourceKind.YAML)):
+        assert detect_kind("inventory", data) is kind
+
+
 def test_an_executable_file_is_a_script_only_with_a_shebang() -> None:
     for name, text, kind in (("a.yml", "#!/bin/sh\n", SourceKind.SCRIPT), ("b.yml", YAML, SourceKind.YAML)):
         Path(name).write_text(text)

@@ -52,8 +52,10 @@ def _check_stopped_tasks(context: Context, one: Play) -> None:
     """Raise InvalidInput for a step that stops a task of which there is neither a name in the cluster nor a container."""
     known = {task.name for task in context.cluster.tasks}
     for step in one.steps:
-        task = step.arguments.tasks if isinstance(step.arguments, Stop) else ""
-        if "/" not in task or task in known or not context.cluster.has_roles(step.when):
+        if not isinstance(step.arguments, Stop) or not context.cluster.has_roles(step.when):
+            continue
+        task = step.arguments.tasks
+        if "/" not in task or task in known:
             continue
         observation = observe(context, tolerant=True)  # it may have left the inventory
         if not observation.unreachable and task not in {container.task for container in observation.containers()}:

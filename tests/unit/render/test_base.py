@@ -146,6 +146,7 @@ def test_an_error_in_a_template_names_its_line(tmp_path: Path, template: str, li
     (problem,) = caught.value.problems
     assert (problem.at.file, problem.at.line) == (str(tmp_path / "kubernetes.yml.j2"), line)
     assert message in problem.what
+    assert problem.fix == "correct the template"
 
 
 def test_a_template_that_renders_invalid_yaml_writes_no_file(

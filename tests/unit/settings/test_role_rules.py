@@ -231,6 +231,14 @@ worker:
     assert [role.connection.proxy_jump for role in roles(text)] == ["site1", "site2"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "saves"),
+    [("port: 1", True), ("checkpoints: none", False), ("strategy: standalone", False)],
+)
+def test_a_program_is_expected_to_save_unless_its_settings_say_otherwise(settings: str, saves: bool) -> None:
+    assert settings_of(settings).saves is saves
+
+
 def test_the_position_of_an_image_is_kept() -> None:
     role = roles(FULL)[1]
     assert (role.at("image", "build").line, role.at("image", "pip_conf").line) == (6, 11)

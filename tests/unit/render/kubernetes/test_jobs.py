@@ -24,6 +24,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 from tests.support.fast_yaml import read_all_yaml
+from tests.support.inventories import points_at_its_setting
 from tests.support.kubernetes_objects import (
     Json,
     files_of,
@@ -100,6 +101,7 @@ def containers(item: Json) -> dict[str, Json]:
 def problems(inventory: str, *settings: str, target: str = "kubernetes") -> list[tuple[Position, str]]:
     with pytest.raises(InvalidInput) as caught:
         files_of(inventory, target, *settings)
+    assert [problem for problem in caught.value.problems if not points_at_its_setting(problem, inventory)] == []
     return [(problem.at, problem.what) for problem in caught.value.problems]
 
 

@@ -125,6 +125,7 @@ def test_a_users_template_is_used(tmp_path: Path) -> None:
     assert filled(tmp_path, "{% for x in xs %}\n- {{ x | json }} # {{ x | remark }}\n{% endfor %}\n", xs=["a\nb"]) == (
         '- "a\\nb" # a b\n'
     )
+    assert filled(tmp_path, "{{ x | json }}", x="grün") == '"grün"'
 
 
 @pytest.mark.parametrize(

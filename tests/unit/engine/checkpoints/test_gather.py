@@ -165,6 +165,19 @@ def test_a_training_that_began_anew_in_its_run_is_gathered_beside_the_earlier_on
     assert chief.gather() == ["model.ckpt-200"]
 
 
+@pytest.mark.parametrize(("step", "is_lost"), [(50, False), (100, False), (150, True)])
+def test_a_named_checkpoint_that_lacks_files_is_lost_only_if_no_newer_one_was_gathered(
+    chief: Fixture, step: int, is_lost: bool
+) -> None:
+    chief.saves(100)
+    chief.gather()
+    chief.new_run("run-1")
+    chief.host.saves("worker/0", f"model.ckpt-{step}.index", b"index")
+    chief.host.saves("worker/0", "checkpoint", f'model_checkpoint_path: "model.ckpt-{step}"\n'.encode())
+    (seen,) = observe(chief.context).containers()
+    assert (unsaved(chief.context, seen) is not None) is is_lost
+
+
 def test_the_newest_checkpoint_comes_again_if_it_was_saved_again_with_other_tensors(chief: Fixture) -> None:
     chief.saves(100)
     chief.saves(200)

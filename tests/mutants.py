@@ -11,8 +11,8 @@ survivors has it. What is mutated and what is not is listed in `tests/mutation/m
 
 **Which modules.** Those that decide and do not act (`PURE` below): their collaborators are values or in-memory hosts, so a
 unit test reaches each line in milliseconds. Left out of `engine` and `images` are the modules that start programs, connect,
-lock, talk to an engine, or keep files that several runs use at the same time: the integration tests show these with real
-hosts. `hosts`, `runtime` and `cli` are left out for the same reason.
+lock, talk to an engine, or keep files that several runs use at the same time, the relays among them, whose program runs on
+the hosts: the integration tests show these with real hosts. `hosts`, `runtime` and `cli` are left out for the same reason.
 
 **Which tests.** Each unit test file is run once with `coverage`, to see which test runs which line. This takes as long as
 the unit tests do, is kept in the cache directory (`$XDG_CACHE_HOME/tfprov-mutants`), and is done again for a test file only
@@ -54,7 +54,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tests.mutation.children import Pool, copy_tree, import_others, run_tests
@@ -81,18 +81,27 @@ PURE = (
     "tfprov/formats/*",
     "tfprov/images/[!bp]*.py",
     "tfprov/images/build.py",
+    "tfprov/images/compression/*",
+    "tfprov/images/exports/*",
+    "tfprov/images/relays/[!cr]*.py",
+    "tfprov/images/relays/certificate.py",
+    "tfprov/images/relays/relay_image.py",
     "tfprov/importing/*",
     "tfprov/inventory/*",
     "tfprov/model/*",
     "tfprov/planning/*",
     "tfprov/playbook/*",
     "tfprov/render/*",
+    "tfprov/render/kubernetes/*",
     "tfprov/settings/*",
+    "tfprov/settings/schema/*",
     "tfprov/templating/*",
+    "tfprov/templating/filters/*",
     "tfprov/vault/*",
     "tfprov/wiring.py",
     "tfprov/yamltext/*",
 )
+"""Patterns of whole paths: an asterisk matches within one folder only."""
 _SLOWER = 5.0
 """How many times the CPU time of the original a mutant may take, and how many seconds more than that."""
 _MORE = 5.0
@@ -288,10 +297,15 @@ def refused(tree: Path, files: Sequence[str]) -> str:
     return next((line for line in done.stdout.splitlines() if ": error:" in line), "")
 
 
+def is_pure(path: str, patterns: Sequence[str] = PURE) -> bool:
+    """Whether a module is one of those that `patterns` name."""
+    return any(PurePosixPath(path).match(pattern) for pattern in patterns)
+
+
 def sample(tree: Path, patterns: Sequence[str], only: Sequence[str], number: int, seed: int) -> list[Mutant]:
     """Return a random sample of the mutants of the modules that `patterns` name."""
     paths = sorted(path.relative_to(tree).as_posix() for path in (tree / "tfprov").rglob("*.py"))
-    pure = [path for path in paths if any(fnmatch.fnmatch(path, pattern) for pattern in patterns)]
+    pure = [path for path in paths if is_pure(path, patterns)]
     sources = {
         path: (tree / path).read_bytes()
         for path in pure

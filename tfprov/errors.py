@@ -16,6 +16,7 @@
 Messages are one line: where, what, the fix. This module imports nothing else of tfprov.
 """
 
+import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -68,6 +69,17 @@ def mask_secrets(text: str) -> str:
     for secret in sorted((hidden for hidden in _HIDDEN if hidden in text), key=len, reverse=True):
         text = text.replace(secret, "******")
     return text
+
+
+def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the one of the `known` names that `name` probably misspells; None without a similar one."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
+
+
+def suggest(name: str, known: Iterable[str], otherwise: str, *, cutoff: float = 0.6) -> str:
+    """Return the fix for an unknown name: one of the `known` names if it is similar, else `otherwise`."""
+    close = closest(name, known, cutoff=cutoff)
+    return otherwise if close is None else f"did you mean `{printable(close)}`?"
 
 
 def printable(value: object) -> str:

@@ -109,6 +109,8 @@ class Mutant:
     """Whether the mutated code runs when the module is imported."""
     names: tuple[str, ...] = ()
     """What the mutated code gives a value to, if it runs at import: whoever uses these sees the change."""
+    literal: str = ""
+    """The text that the mutant takes away, if it does."""
 
     @property
     def name(self) -> str:
@@ -161,6 +163,7 @@ class _Scope:
     at_import: bool = True
     names: tuple[str, ...] = ()
     returns: ast.expr | None = None
+    literal: str = ""
     outer: ast.expr | None = None
     """The whole f-string around a node: Python 3.11 does not know positions within it."""
 
@@ -188,7 +191,9 @@ class _Walk:
         place = (node.lineno, node.col_offset, kind, number)
         around = scope.function or scope.lines
         self.mutants.append(
-            Mutant(self.path, *place, start, end, text, scope.lines, around, scope.at_import, scope.names)
+            Mutant(
+                self.path, *place, start, end, text, scope.lines, around, scope.at_import, scope.names, scope.literal
+            )
         )
 
     def put(self, node: ast.expr, new: ast.expr | str, kind: str, scope: _Scope) -> None:
@@ -378,7 +383,7 @@ class _Walk:
             case int() | float() as value:
                 texts = [repr(value + 1), repr(value - 1)]
             case str() as value:
-                texts = ["''" if value else "'~'"]
+                texts, scope = ["''" if value else "'~'"], replace(scope, literal=value)
             case bytes() as value:
                 texts = ["b''" if value else "b'~'"]
             case None:

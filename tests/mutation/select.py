@@ -149,7 +149,10 @@ def stages(mutant: Mutant, known: dict[str, Record], uses: Uses, budget: float) 
     seconds = {test: time for one in known.values() for test, time in zip(one.tests, one.seconds, strict=True)}
     files |= {test.partition("::")[0] for test in direct | indirect}
     nearby = {test for file in files for test in known[file].tests} - direct - indirect
-    order = _in_order(direct, seconds, _weights(known, uses.around(mutant))) + _in_order(indirect - direct, seconds)
+    # Of a table's entries, a parametrized test has some in its cases: those that name the one that is mutated come first.
+    naming = {test: 1.0 for test in indirect if mutant.literal and mutant.literal in test.partition("[")[2]}
+    order = _in_order(direct, seconds, _weights(known, uses.around(mutant)))
+    order += _in_order(indirect - direct, seconds, naming)
     more = budget if files and (mutant.at_import or not order) else budget / 4
     return _cut(order, seconds, known, budget) + _cut(_in_order(nearby, seconds), seconds, known, more)
 

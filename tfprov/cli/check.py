@@ -17,6 +17,7 @@ from tfprov.engine.checks.check import CheckReport
 from tfprov.engine.checks.host_rules import CHECKS, Finding, Verdict
 from tfprov.engine.checks.reachability import OK, UNTRIED, failures, is_whole, reasons, summary, table
 from tfprov.errors import Usage
+from tfprov.planning.plan_text import join_names
 
 if TYPE_CHECKING:
     from tfprov.hosts.ssh.host_keys import UnknownHostKey
@@ -116,7 +117,7 @@ def _folded(same: Mapping[Finding, list[str]]) -> Iterator[tuple[Finding, list[s
 def _some(hosts: list[str], all_of: int = 0) -> str:
     if len(hosts) == all_of > 1:
         return f"all {all_of}"
-    return ", ".join(hosts[:_NAMED]) + (f" and {len(hosts) - _NAMED} more" if len(hosts) > _NAMED else "")
+    return join_names(hosts, _NAMED)
 
 
 def _matrix(checked: CheckReport, printer: Printer) -> Iterator[str]:

@@ -1,7 +1,6 @@
 """The `tfprov` command: finds the verb, imports only what that verb needs, and exits with the right code."""
 
 import contextlib
-import difflib
 import errno
 import gc
 import importlib
@@ -31,6 +30,7 @@ from tfprov.errors import (
     Terminated,
     TfprovError,
     mask_secrets,
+    suggest,
 )
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ class LazyGroup(click.Group):
         """Return the command; for an unknown one, raise UsageError with the closest name."""
         name = args[0]
         if name not in self.table and not name.startswith("-"):
-            close = difflib.get_close_matches(name, self.table, n=1, cutoff=0.5)
-            fix = f"did you mean `{close[0]}`?" if close else f"see `{ctx.command_path} --help`"
+            fix = suggest(name, self.table, f"see `{ctx.command_path} --help`", cutoff=0.5)
             raise click.UsageError(f"no {self.noun} `{name}`; {fix}", ctx)
         return super().resolve_command(ctx, args)
 

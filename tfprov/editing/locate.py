@@ -1,6 +1,5 @@
 """Locates the file and the position at which a variable is set, or would be."""
 
-import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from tfprov.editing.document import EditableFile, ListIndex
 from tfprov.editing.files import InventoryFiles, vars_file_owner
 from tfprov.editing.host_edits import Mention, find_groups, find_hosts, find_range, mentions_of
 from tfprov.editing.semantic_diff import alias_uses, merged_mappings
-from tfprov.errors import InvalidInput, Usage, printable
+from tfprov.errors import InvalidInput, Usage, closest, printable, suggest
 from tfprov.inventory.builder import ALWAYS
 from tfprov.inventory.host_names import NameKind, split_port
 
@@ -130,12 +129,8 @@ def missing_path_error(resolved: ResolvedPath, names: Sequence[str]) -> InvalidI
         return merged
     depth = len(names) - len(resolved.rest)  # below 0 where `vars:`, or a host of a range, is missing, too
     near = [entry.key.text for entry in resolved.node.entries if entry.key is not None and not entry.is_merge]
-    close = difflib.get_close_matches(resolved.rest[0], near, n=1) if depth >= 0 else []
-    fix = (
-        f"did you mean `{printable(close[0])}`?"
-        if close
-        else "`tfprov inventory explain HOST` shows where values are set"
-    )
+    shows = "`tfprov inventory explain HOST` shows where values are set"
+    fix = suggest(resolved.rest[0], near, shows) if depth >= 0 else shows
     what = f"nothing is called `{printable(join_path(names[: max(depth, 0) + 1]))}` here"
     return resolved.source.refuse(resolved.node, what, fix)
 
@@ -262,11 +257,10 @@ def _best_location(
     """Return the location at which most names exist; of several, the one that wins in the inventory."""
     if not locations:
         kind, name = owner
-        close = difflib.get_close_matches(name, known, n=1)
-        if files.others and not close:
+        if files.others and closest(name, known) is None:
             what = f"{kind} `{printable(name)}` is in no YAML file, and tfprov edits no others"
             raise Usage(what, f"write {kind}_vars/{printable(name)}.yml beside {printable(files.others[0])}")
-        fix = f"did you mean `{printable(close[0])}`?" if close else "see `tfprov inventory graph`"
+        fix = suggest(name, known, "see `tfprov inventory graph`")
         raise Usage(f"no {kind} `{printable(name)}` in the inventory", fix)
     inventories = [source.name for source in files.inventories]
 

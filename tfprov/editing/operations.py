@@ -1,6 +1,5 @@
 """The edits of an inventory: each returns the changed files and describes the change."""
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Mapping as AbstractMapping
@@ -20,7 +19,7 @@ from tfprov.editing.locate import (
     path_names,
 )
 from tfprov.editing.scalar_emitter import NewValue, parse_value
-from tfprov.errors import InvalidInput, Position, Problem, Usage, printable
+from tfprov.errors import InvalidInput, Position, Problem, Usage, printable, suggest
 from tfprov.inventory.host_names import NameKind, RangeError, check_name, expand, split_port
 from tfprov.model.inventory import ROLES, Inventory
 from tfprov.model.yaml_node import Mapping, Node, Scalar
@@ -155,8 +154,7 @@ def _file_of_group(files: InventoryFiles, group: str) -> EditableFile:
         _require_yaml(files)
     if group in (*ROLES, "all", "ungrouped"):
         return files.inventories[0]
-    close = difflib.get_close_matches(group, {name for _, name in known}, n=1)
-    fix = f"did you mean `{printable(close[0])}`?" if close else "write it into the inventory first"
+    fix = suggest(group, (name for _, name in known), "write it into the inventory first")
     raise Usage(f"no group `{printable(group)}`", fix)
 
 
@@ -214,8 +212,7 @@ def _require_known(files: InventoryFiles, inventory: Inventory | None, host: str
         at = inventory.hosts[host].at
         what = f"{printable(host)} is named here, which is not a YAML file or an alias in one"
         raise InvalidInput([Problem(at, what, "edit the file by hand")])
-    close = difflib.get_close_matches(host, inventory.hosts if inventory else (), n=1)
-    fix = f"did you mean `{printable(close[0])}`?" if close else "see `tfprov inventory graph`"
+    fix = suggest(host, inventory.hosts if inventory else (), "see `tfprov inventory graph`")
     raise Usage(f"no host `{printable(host)}` in the inventory", fix)
 
 

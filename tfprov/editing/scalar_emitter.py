@@ -83,14 +83,14 @@ def emit_key(name: str, *, flow: bool, as_json: bool, like: str = "") -> str:
     """Return the text of a key; `like` is the quote of its siblings."""
     if as_json:
         return json.dumps(name, ensure_ascii=False)
-    if not like and _is_plain(name, "str", flow=flow, key=True):
+    if not like and _is_plain(name, flow=flow, key=True):
         return name
     return _quote(name, like)
 
 
 def emit_text(text: str, *, flow: bool) -> str:
     """Return the YAML of a text on one line, quoted only if necessary."""
-    return text if _is_plain(text, "str", flow=flow) else _quote(text, "")
+    return text if _is_plain(text, flow=flow) else _quote(text, "")
 
 
 def emit_inline(value: NewValue | None, *, flow: bool, as_json: bool, old: CstNode | None = None) -> str:
@@ -154,9 +154,9 @@ def _emit_scalar(document: Document, node: CstNode, old: CstNode | None, *, flow
 def _style(new: CstNode, old: CstNode | None, *, flow: bool) -> str:
     """Return the quote of a text: that of the old value if it was a choice, else the typed one, else one if needed."""
     own = new.style if new.style in _QUOTED else ""
-    fits = _is_plain(new.text, "str", flow=flow)
+    fits = _is_plain(new.text, flow=flow)
     if old is not None and old.kind is NodeKind.SCALAR and old.tag == "str":
-        if old.style in _QUOTED and (own or _is_plain(old.text, "str", flow=flow)):
+        if old.style in _QUOTED and (own or _is_plain(old.text, flow=flow)):
             return old.style
         if old.style in ("", *_QUOTED) and fits:
             return ""
@@ -185,7 +185,7 @@ def _double_quote(text: str) -> str:
     return _UNPRINTED.sub(lambda match: f"\\u{ord(match[0]):04x}", escaped)
 
 
-def _is_plain(text: str, tag: str, *, flow: bool, key: bool = False) -> bool:
+def _is_plain(text: str, *, flow: bool, key: bool = False) -> bool:
     """Whether a text without quotes is read as the same text."""
     if not text.isprintable():
         return False
@@ -194,9 +194,8 @@ def _is_plain(text: str, tag: str, *, flow: bool, key: bool = False) -> bool:
         root = parse_cst(f"{{{line}, z: 0}}" if flow else f"{line} # -\n").root
     except (yaml.YAMLError, ValueError):
         return False
-    if root.kind is not NodeKind.MAPPING or not root.entries or len(root.entries) != 1 + flow:
+    if root.kind is not NodeKind.MAPPING or len(root.entries) != 1 + flow:
         return False
     entry = root.entries[0]
     node = entry.key if key else entry.value
-    is_text = node is not None and (node.kind, node.text, node.tag, node.style) == (NodeKind.SCALAR, text, tag, "")
-    return is_text and node is not None and node.anchor is None
+    return node is not None and (node.kind, node.text, node.tag, node.style) == (NodeKind.SCALAR, text, "str", "")

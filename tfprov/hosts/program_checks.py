@@ -1,6 +1,5 @@
 """Check whether a Python can import TensorFlow, and explain commands that cannot start."""
 
-import difflib
 import os
 import re
 import subprocess
@@ -9,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfprov.errors import one_line
+from tfprov.errors import closest, one_line
 
 IMPORT_TIMEOUT = 100
 """Seconds until the program gives up; importing from a slow disk takes half a minute."""
@@ -98,8 +97,8 @@ _SIMILARITY = 0.7
 
 def suggest_correction(name: str, programs: Iterable[str] = COMMON_PROGRAMS) -> str:
     """Return the fix for a command whose program `name` is not one of `programs`."""
-    matches = difflib.get_close_matches(Path(name).name, sorted(programs), n=1, cutoff=_SIMILARITY)
-    return f"did you mean `{matches[0]}`? correct `command:`" if matches else "correct `command:`"
+    close = closest(Path(name).name, sorted(programs), cutoff=_SIMILARITY)
+    return f"did you mean `{close}`? correct `command:`" if close else "correct `command:`"
 
 
 def start_error(error: OSError, name: str, environment: Mapping[str, str], work: Path) -> str:

@@ -57,8 +57,9 @@ def _parse(path: Path) -> configparser.ConfigParser:
     parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=(";",), strict=False)
     try:
         parser.read_string(decode(read_bytes(path, at, fix="check the link"), str(path)))
-    except configparser.Error as error:
-        line = Position(str(path), getattr(error, "lineno", None) or getattr(error, "errors", [(0, "")])[0][0], 1)
+    except configparser.ParsingError as error:
+        number = error.lineno if isinstance(error, configparser.MissingSectionHeaderError) else error.errors[0][0]
+        line = Position(str(path), number, 1)
         what = "this line is neither a `[section]` nor a setting of one"
         raise _ignored_file(line, what, "correct it") from None
     return parser

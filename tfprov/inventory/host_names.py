@@ -30,7 +30,7 @@ class RangeError(ValueError):
 def expand(pattern: str) -> list[str]:
     """Return the host names of `pattern`, which may have several ranges; both ends are included."""
     pieces = _RANGE.split(pattern)
-    if "[" in "".join(pieces[::2]) or "]" in "".join(pieces[::2]):
+    if not {"[", "]"}.isdisjoint(_RANGE.sub("", pattern)):
         raise RangeError(f"unbalanced brackets in `{printable(pattern)}`")
     choices = [_expand_piece(piece) if number % 2 else [piece] for number, piece in enumerate(pieces)]
     size = 1

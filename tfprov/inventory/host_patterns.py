@@ -5,14 +5,13 @@ group is an error and not a warning, so is an empty pattern, and `localhost` mus
 an empty group selects nothing.
 """
 
-import difflib
 import fnmatch
 import re
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tfprov.errors import Usage, one_line, printable
+from tfprov.errors import Usage, one_line, printable, suggest
 from tfprov.model.inventory import Inventory
 
 _SUBSCRIPT = re.compile(r"(.+)\[(?:(-?\d{1,9})|(\d{1,9})[:-](\d{0,9}))\]\Z")
@@ -131,22 +130,16 @@ def _apply_subscript(hosts: list[str], subscript: re.Match[str], word: str) -> l
 
 def _matching_groups(inventory: Inventory, word: str) -> list[str]:
     test = _compile_matcher(word)
-    return [name for name in dict.fromkeys(("all", "ungrouped", *inventory.groups)) if test(name)]
+    return [name for name in inventory.groups if test(name)]
 
 
 def _matching_hosts(inventory: Inventory, word: str, groups: list[str]) -> list[str]:
     """Return the hosts in `groups` and those that `word` matches; some twice, as Ansible counts."""
     test = _compile_matcher(word)
-    hosts = [host for name in groups for host in _members(inventory, name)]
+    hosts = [host for name in groups for host in inventory.members(name)]
     if not groups or word[0] == "~" or any(mark in word for mark in ".?*["):
         hosts += [host for host in inventory.hosts if test(host)]
     return hosts
-
-
-def _members(inventory: Inventory, group: str) -> Sequence[str]:
-    if group == "ungrouped" and group not in inventory.groups:
-        return [name for name, host in inventory.hosts.items() if host.groups == ("all",)]
-    return inventory.members(group)
 
 
 def _compile_matcher(word: str) -> Callable[[str], object]:
@@ -168,5 +161,4 @@ def _compile_matcher(word: str) -> Callable[[str], object]:
 def _suggest(inventory: Inventory, word: str) -> str:
     if word in _LOCALHOST:
         return "tfprov knows only the hosts of the inventory: add it there"
-    close = difflib.get_close_matches(word, [*inventory.groups, *inventory.hosts], n=1)
-    return f"did you mean `{close[0]}`?" if close else "see `hosts:` and `children:` in the inventory"
+    return suggest(word, [*inventory.groups, *inventory.hosts], "see `hosts:` and `children:` in the inventory")

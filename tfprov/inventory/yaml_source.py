@@ -1,8 +1,6 @@
 """Reads YAML inventories, as Ansible's YAML plugin does."""
 
-import difflib
-
-from tfprov.errors import InvalidInput, Position, Problem, printable
+from tfprov.errors import InvalidInput, Position, Problem, printable, suggest
 from tfprov.inventory.builder import InventoryBuilder
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
 from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
@@ -152,5 +150,4 @@ def _unknown_key_fix(section: str) -> str:
         return f"put it under `vars:`, `{NAMESPACE}:`"
     if section == NAMESPACE or section.startswith("ansible_"):
         return "put it under `vars:`"
-    close = difflib.get_close_matches(section, _SECTIONS, n=1)
-    return f"did you mean `{close[0]}`?" if close else "a group has `hosts`, `children` and `vars`"
+    return suggest(section, _SECTIONS, "a group has `hosts`, `children` and `vars`")

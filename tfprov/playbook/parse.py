@@ -1,6 +1,5 @@
 """Playbook files to plays: Ansible's keys, and a closed set of modules."""
 
-import difflib
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -9,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from tfprov.errors import InvalidInput, Position, Problem, one_line, printable
+from tfprov.errors import InvalidInput, Position, Problem, closest, one_line, printable, suggest
 from tfprov.model.inventory import ROLES
 from tfprov.model.playbook import (
     IMPORT,
@@ -100,7 +99,7 @@ class _Reader:
         if not isinstance(tasks, Items) or not tasks.items:
             self.report(item.key_at("tasks"), "a play needs `tasks:`, a list of steps", "for example `- start:`")
         steps = [step for entry in getattr(tasks, "items", ()) if (step := self.step(entry))]
-        if "hosts" not in item.entries and not difflib.get_close_matches("hosts", item.entries):
+        if "hosts" not in item.entries and closest("hosts", item.entries) is None:
             self.report(item.at, "a play needs `hosts:`", "for example `hosts: all`")
         always = item.get("always")
         if always is not None and always.at not in self.ambiguous and not _is_truth(always):
@@ -164,8 +163,7 @@ class _Reader:
         if not others:
             self.report(entry.at, "a step without a module", f"add one of {', '.join(MODULES)}")
         for key in others:
-            close = difflib.get_close_matches(key, MODULES, n=1)
-            fix = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(MODULES)}"
+            fix = suggest(key, MODULES, f"there are {', '.join(MODULES)}")
             self.report(entry.key_at(key), f"no module `{printable(key)}`", fix)
 
     def with_arguments(self, module: str, entry: Mapping) -> Step | None:
@@ -212,8 +210,7 @@ class _Reader:
     def check_keys(self, item: Mapping, keys: Iterable[str], kind: str) -> None:
         for key in item.entries:
             if key not in keys:
-                close = difflib.get_close_matches(key, list(keys), n=1)
-                fix = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(keys)}"
+                fix = suggest(key, keys, f"known keys: {', '.join(keys)}")
                 self.report(item.key_at(key), f"unknown key `{printable(key)}` in a {kind}", fix)
 
     def text(self, item: Mapping, key: str, default: str) -> str:
@@ -243,8 +240,7 @@ class _Reader:
         names = self.words(item, "when")
         for name in names:
             if name not in ROLES:
-                close = difflib.get_close_matches(name, ROLES, n=1)
-                fix = f"did you mean `{close[0]}`?" if close else f"roles are {', '.join(ROLES)}"
+                fix = suggest(name, ROLES, f"roles are {', '.join(ROLES)}")
                 self.report(item.key_at("when"), f"`when: {printable(name)}` is not a role", fix)
         return tuple(names)
 

@@ -47,8 +47,7 @@ class PlayOptions:
 class _Batch:
     """Hosts that play all steps of a play together. `context` is limited to those of them that have not failed.
 
-    `percentage` is the share that may fail, None if none may. `before` was observed just before the first start. `trained`
-    is whether the training was followed to its end.
+    `percentage` is the share that may fail. `before` was observed just before the first start. `trained`: to its end.
     """
 
     whole: Context

@@ -12,7 +12,7 @@ from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.sections import span_seconds
 from tfprov.model.state import Observation
 from tfprov.planning.name_ranges import host_names
-from tfprov.planning.plan_text import NOTHING, plan_lines, summary
+from tfprov.planning.plan_text import NOTHING, join_names, plan_lines, summary
 from tfprov.planning.reconcile import incomparable_secrets
 from tfprov.results import DownResult, GatherResult, PlanResult, RunResult, UpResult, checkpoint
 
@@ -278,8 +278,8 @@ def _uncomparable(context: Context, observation: Observation) -> str | None:
     unknown = incomparable_secrets(context.wanted, observation)
     if not unknown:
         return None
-    more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-    what = f"{unknown[0]}{more} cannot be compared: another controller started these tasks, or this one lost its key"
+    names = join_names(unknown, 1)
+    what = f"{names} cannot be compared: another controller started these tasks, or this one lost its key"
     return f"{what}; after a secret has changed, `down` and `up` bring it to them"
 
 

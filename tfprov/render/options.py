@@ -3,9 +3,8 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from tfprov.errors import TfprovError, Usage, combine_errors, printable
+from tfprov.errors import TfprovError, Usage, combine_errors, printable, suggest
 from tfprov.model.field_types import check_image_name
 from tfprov.model.validators import InvalidValue
 
@@ -117,8 +116,7 @@ def parse_settings(target: str, options: Mapping[str, Option], settings: Sequenc
         if not equals:
             errors.append(Usage(f"`--set {printable(setting)}` has no value", "write `--set name=value`"))
         elif name not in options:
-            close = get_close_matches(name, options, n=1)
-            fix = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(options)}"
+            fix = suggest(name, options, f"it has {', '.join(options)}")
             errors.append(Usage(f"`{target}` has no option `{printable(name)}`", fix))
         else:
             try:

@@ -29,7 +29,7 @@ def objects(name: str, text: str) -> Iterator[tuple[Any, list[Any]]]:
     not YAML.
     """
     shapes: dict[str, Any] = {}
-    for part in f"\n{text}".split("\n---\n"):
+    for part in text.split("\n---\n"):
         texts = _QUOTED.findall(part)
         shape = _QUOTED.sub(_Numbering(), part)
         try:

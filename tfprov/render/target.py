@@ -3,11 +3,10 @@
 import pkgutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Protocol
 
-from tfprov.errors import Problem, Usage, printable
+from tfprov.errors import Problem, Usage, printable, suggest
 from tfprov.images.code import Code
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.state import Mount
@@ -252,8 +251,6 @@ class BaseTarget:
 def find_target(name: str) -> Target:
     """Return the target with this name; Usage for an unknown one."""
     if name not in TARGETS:
-        close = get_close_matches(name, TARGETS, n=1)
-        fix = f"did you mean `{close[0]}`?" if close else f"it is one of {', '.join(TARGETS)}"
-        raise Usage(f"no target `{printable(name)}`", fix)
+        raise Usage(f"no target `{printable(name)}`", suggest(name, TARGETS, f"it is one of {', '.join(TARGETS)}"))
     target: Target = pkgutil.resolve_name(TARGETS[name])
     return target

@@ -1,11 +1,10 @@
 """Rules about all roles on all hosts together. Each yields the problems it finds."""
 
-import difflib
 import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as AbstractMapping
 
-from tfprov.errors import InvalidInput, Position, Problem, printable
+from tfprov.errors import InvalidInput, Position, Problem, closest, printable, suggest
 from tfprov.model.cluster import is_loopback
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
 from tfprov.model.setting_types import SHARED
@@ -88,8 +87,7 @@ def check_build_hosts(inventory: Inventory, roles: Sequence[RoleSettings]) -> It
 def _suggest_host(inventory: Inventory, name: str) -> str:
     if name in inventory.groups:
         return f"`{name}` is a group: name one of its hosts"
-    close = difflib.get_close_matches(name, inventory.hosts, n=1)
-    return f"did you mean `{printable(close[0])}`?" if close else "name one of its hosts, or remove it"
+    return suggest(name, inventory.hosts, "name one of its hosts, or remove it")
 
 
 def check_loopback(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
@@ -230,5 +228,4 @@ def no_roles_problem(inventory: Inventory) -> Problem:
 
 
 def _similar_role(name: str) -> str | None:
-    close = difflib.get_close_matches(name.lower(), ROLES, n=1, cutoff=_CUTOFF)
-    return close[0] if close else None
+    return closest(name.lower(), ROLES, cutoff=_CUTOFF)

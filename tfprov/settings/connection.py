@@ -1,13 +1,12 @@
 """The connection to a host, from Ansible's connection variables."""
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tfprov.errors import InvalidInput, Position, printable
+from tfprov.errors import InvalidInput, Position, closest, printable
 from tfprov.model.inventory import NAMESPACE, Inventory
 from tfprov.model.validators import InvalidValue
 from tfprov.model.yaml_node import Mapping, Node, plain
@@ -223,5 +222,4 @@ def _correct_name(name: str) -> str | None:
     if name in PARSERS or name in _UNSUPPORTED or name in _OTHER_VARIABLES or not name.startswith("ansible_"):
         return None
     # 0.9 passes `ansible_hostname`, which is a fact, and catches `ansible_prot`.
-    close = difflib.get_close_matches(name, PARSERS, n=1, cutoff=0.9)
-    return close[0] if close else None
+    return closest(name, PARSERS, cutoff=0.9)

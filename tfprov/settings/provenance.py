@@ -3,13 +3,12 @@
 Values come from the same layers as the variables themselves; secrets are masked.
 """
 
-import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from tfprov.errors import InvalidInput, Position, Usage, printable
+from tfprov.errors import InvalidInput, Position, Usage, printable, suggest
 from tfprov.model.inventory import EXTRA_VARS_ORIGIN, NAMESPACE, ROLES, Inventory
 from tfprov.model.sections import StrictModel
 from tfprov.model.setting_types import implied_runtime, implied_wiring
@@ -123,10 +122,9 @@ def _suggest_host(inventory: Inventory, name: str) -> str:
 
 
 def _suggest(name: str, names: list[str], otherwise: str = "leave the key out to see all there is") -> str:
-    close = difflib.get_close_matches(name, names, n=1)
-    if not close:  # `train_steps` stands for `tfprov.flags.train_steps`
-        close = [known for known in names if known.endswith(f".{name}")]
-    return f"did you mean `{printable(close[0])}`?" if close else otherwise
+    # `train_steps` stands for `tfprov.flags.train_steps`.
+    within = next((known for known in names if known.endswith(f".{name}")), None)
+    return suggest(name, names, f"did you mean `{printable(within)}`?" if within else otherwise)
 
 
 _Stack = list[tuple[Node, SourceValue]]

@@ -1,6 +1,5 @@
 """Turns pydantic's errors into problems at the line that causes them, each with an example as its fix."""
 
-import difflib
 import json
 import re
 from collections.abc import Collection, Iterator
@@ -11,7 +10,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from tfprov.errors import Position, Problem, one_line, printable
+from tfprov.errors import Position, Problem, closest, one_line, printable
 from tfprov.model.yaml_node import Items, Mapping, Node, Scalar, find
 
 Path = tuple[str | int, ...]
@@ -72,8 +71,8 @@ class ErrorExplainer:
             return f"`{name}` {limits['error']}", getattr(limits["error"], "fix", "") or self.example(path)
         if kind == "literal_error":
             expected = limits["expected"].replace("'", "`")
-            close = _close(value, re.findall("`([^`]+)`", expected), {}) if isinstance(value, str) else []
-            fix = f"did you mean `{close[0]}`?" if close else self.example(path)
+            close = _close(value, re.findall("`([^`]+)`", expected), {}) if isinstance(value, str) else None
+            fix = f"did you mean `{close}`?" if close else self.example(path)
             return f"`{name}` must be {expected}, not {describe_value(value)}", fix
         for limit in limits.keys() & _LIMITS.keys():
             return f"`{name}` must be {_LIMITS[limit]} {limits[limit]:.10g}, not {printable(value)}", self.example(path)
@@ -110,14 +109,14 @@ class ErrorExplainer:
         """Return the fix for the unknown key at the end of `path`: a similar key, or all there are."""
         names = sorted(_names(self.at(path[:-1])))
         if close := _close(str(path[-1]), names, self.others):
-            return f"did you mean `{close[0]}`?"
+            return f"did you mean `{close}`?"
         return f"known keys: {', '.join(names)}" if names else self.whole
 
     def misspelt_keys(self, node: Mapping, path: Path = ()) -> set[str]:
         """Return the keys that unknown ones in the mapping at `path` probably misspell."""
         names, here = _names(self.at(path)), find(node, path)[0]
         keys = here.entries if isinstance(here, Mapping) else {}
-        return {name for key in keys if key not in names for name in _close(key, names, self.others)}
+        return {name for key in keys if key not in names and (name := _close(key, names, self.others)) is not None}
 
     def at(self, path: Path) -> type[BaseModel] | None:
         """Return the model of the mapping at `path`; None where keys are the user's own."""
@@ -138,13 +137,13 @@ class ErrorExplainer:
         return self.whole
 
 
-def _close(key: str, names: Collection[str], others: AbstractMapping[str, str]) -> list[str]:
-    """Return the name that `key` is in another notation, in another tool's terms, or misspelt."""
+def _close(key: str, names: Collection[str], others: AbstractMapping[str, str]) -> str | None:
+    """Return the name that `key` is in another notation, in another tool's terms, or misspelt; else None."""
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])|-", "_", key).lower()
-    for name in (plain, others.get(plain, "")):
+    for name in (plain, others.get(plain)):
         if name in names:
-            return [name]
-    return difflib.get_close_matches(key, list(names), n=1, cutoff=0.7)  # at 0.6, `colour` matches `cluster`
+            return name
+    return closest(key, names, cutoff=0.7)  # at 0.6, `colour` matches `cluster`
 
 
 def model_of(annotation: Any) -> type[BaseModel] | None:

@@ -229,8 +229,8 @@ def data_spec(role: RoleSettings, *, in_container: bool) -> dict[str, str | None
 
 def data_mounts(role: RoleSettings) -> tuple[Mount, ...]:
     """Return the mount of a data directory that is on the host already."""
-    data, path = role.values.data, data_path(role) if role.reads_data else None
-    return (Mount(path, data.to),) if path and data else ()
+    data = role.values.data
+    return (Mount(_path(role), data.to),) if data is not None and data.directory is not None and role.reads_data else ()
 
 
 def setting_mounts(role: RoleSettings) -> tuple[Mount, ...]:

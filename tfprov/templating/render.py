@@ -1,6 +1,5 @@
 """Compiles one template, renders it in the sandbox, and turns the result into nodes or a one-line error."""
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as AbstractMapping
@@ -12,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, Template, TemplateError, Undefined, UndefinedError
 from jinja2.exceptions import SecurityError
 
-from tfprov.errors import InvalidInput, Position, Problem, one_line, printable
+from tfprov.errors import InvalidInput, Position, Problem, one_line, printable, suggest
 from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 from tfprov.templating.errors import DEFINE, OmittedValue, UndefinedVariable, describe_exception
 from tfprov.templating.lazy_values import LazyList
@@ -63,8 +62,7 @@ def _describe_name(name: str, variables: AbstractMapping[str, Any]) -> tuple[str
         return f"`{name}` is not known here", "use it in `command`, `flags` or `env`"
     if name in _ANSIBLE_NAMES or _FACT.fullmatch(name):
         return f"`{name}` is Ansible's own, and not known here", "write the value out, or give it with `-e`"
-    close = difflib.get_close_matches(name, list(variables), n=1)
-    return f"undefined variable `{printable(name)}`", f"did you mean `{printable(close[0])}`?" if close else DEFINE
+    return f"undefined variable `{printable(name)}`", suggest(name, variables, DEFINE)
 
 
 def describe_template_error(error: TemplateError, environment: Environment) -> tuple[str, str]:
@@ -97,8 +95,7 @@ def _describe_unknown(kind: str, name: str, names: Iterable[str]) -> tuple[str, 
             f"no filter `{printable(name)}` here",
             "compute the value elsewhere, and give it with `-e` or as a variable",
         )
-    close = difflib.get_close_matches(short, list(names), n=1, cutoff=0.7)
-    fix = f"did you mean `{close[0]}`?" if close else f"use one of Jinja2's or Ansible's own {kind}s"
+    fix = suggest(short, names, f"use one of Jinja2's or Ansible's own {kind}s", cutoff=0.7)
     return f"no {kind} named `{printable(name)}`", fix
 
 

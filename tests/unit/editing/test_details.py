@@ -90,6 +90,21 @@ EDITS = {
         ["set", "--group", "spare", "m", "b: 1\nc: 2"],
         BASE + SPARE + "        m: &m\n          b: 1\n          c: 2\n        n: 2\n",
     ),
+    "a new text over several lines": (
+        BASE + WORKERS + "          z: 1\n",
+        ["set", "--host", "h2", "y", "|\n  one\n  two\n"],
+        BASE + WORKERS + "          z: 1\n          y: |\n            one\n            two\n",
+    ),
+    "a null that is written out becomes a mapping": (
+        BASE + "    worker:\n      hosts:\n        h2: null\n        h3: &a ~\n",
+        ["set", "--host", "h2", "z", "1"],
+        BASE + "    worker:\n      hosts:\n        h2:\n          z: 1\n        h3: &a ~\n",
+    ),
+    "an anchored null becomes a mapping": (
+        BASE + "    worker:\n      hosts:\n        h2: null\n        h3: &a ~\n",
+        ["set", "--host", "h3", "z", "1"],
+        BASE + "    worker:\n      hosts:\n        h2: null\n        h3: &a\n          z: 1\n",
+    ),
     "a text over several lines in a last line without an end": (
         (BASE + WORKERS + "          z: 1").rstrip("\n"),
         ["set", "--host", "h2", "z", "|-\n  one\n  two"],

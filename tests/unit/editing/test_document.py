@@ -53,6 +53,8 @@ def test_an_entry_is_added_in_the_style_of_its_siblings(
 
 
 REMOVED = {
+    "the first without blanks behind it": ("{a: 1,b: 2}\n", (0,), "{b: 2}\n"),
+    "one between others without blanks": ("{a: 1,b: 2,c: 3}\n", (1,), "{a: 1,c: 3}\n"),
     "its own line": ("a: [\n  x, # c\n  y,\n]\n", (0, 0), "a: [\n  y,\n]\n"),
     "the first of a shared line": ("a: [\n  x, y,\n  z\n]\n", (0, 0), "a: [\n  y,\n  z\n]\n"),
     "the only item behind another dash": ("- - a\n- b\n", (0, 0), "- []\n- b\n"),
@@ -106,6 +108,8 @@ CHANGED = {
     "the quotes of before": ("a: 'x'\n", (0,), "y z", "a: 'y z'\n"),
     "a number for a text in quotes": ('a: "x"\n', (0,), "1", "a: 1\n"),
     "JSON": ('{"a": 1}\n', (0,), "x", '{"a": "x"}\n'),
+    "JSON keeps letters": ('{"a": 1}\n', (0,), "grün", '{"a": "grün"}\n'),
+    "an empty item": ("a:\n  -\n  - b\n", (0, 0), "x", "a:\n  - x\n  - b\n"),
     "a text of lines on the last line": ("a: |\n  t", (0,), "x", "a: x"),
 }  # fmt: skip
 
@@ -145,7 +149,8 @@ def test_json_with_surrogate_pairs_keeps_them_in_an_edit() -> None:
         ("a: 1\n", "x #y", '"x #y": 1\n'), ("a: 1\n", "", '"": 1\n'), ("a: 1\n", "- x", '"- x": 1\n'),
         ("a: 1\n", "&x y", '"&x y": 1\n'), ("a: 1\n", "!x y", '"!x y": 1\n'), ("a: 1\n", "'x'", '"\'x\'": 1\n'),
         ("a: 1\n", "tab\there", '"tab\\there": 1\n'), ("a: 1\n", "\u2028", '"\\u2028": 1\n'),
-        ('{"a": 1}\n', "b", '{"b": 1}\n'), ("a: 1\n", '"', "'\"': 1\n"), ("a: 1\n", "\\x", "\\x: 1\n"),
+        ('{"a": 1}\n', "b", '{"b": 1}\n'), ('{"a": 1}\n', "ü", '{"ü": 1}\n'), ("a: 1\n", "ü: x", '"ü: x": 1\n'),
+        ("a: 1\n", '"', "'\"': 1\n"), ("a: 1\n", "\\x", "\\x: 1\n"),
     ],
 )  # fmt: skip
 def test_a_key_is_quoted_only_if_necessary(before: str, name: str, after: str) -> None:

@@ -186,6 +186,7 @@ def test_absolute_paths_are_written_relative() -> None:
 
 def test_a_file_name_that_is_not_utf8_is_written_and_read_back() -> None:
     assert checkpoint_state("ckpt\udcff-1", []).startswith('model_checkpoint_path: "ckpt\\377-1"')
+    assert checkpoint_state("a\x1f ~\x7f", []).startswith('model_checkpoint_path: "a\\037 ~\\177"')
     assert parse_state(checkpoint_state("ckpt\udcff-1", [])) == ["ckpt\udcff-1"]
 
 

@@ -70,6 +70,11 @@ def test_a_tensor_of_one_number_is_a_scalar(tensor: bytes, value: float | None) 
     assert [scalar.value for scalar in read(event(1, 2, {"x": tensor}))] == ([] if value is None else [value])
 
 
+def test_a_tag_that_is_not_utf8_is_read() -> None:
+    value = sized(1, b"a\xff") + b"\x15" + struct.pack("<f", 3.0)
+    assert read(event(1.5, 2, rest=sized(5, sized(1, value)))) == [EventScalar(1.5, 2, "a\ufffd", 3.0)]
+
+
 def test_unknown_fields_are_skipped() -> None:
     unknown = b"\xf8\x7f\x05" + b"\xf9\x7f" + bytes(8) + b"\xfd\x7f" + bytes(4) + sized(2047, b"later")
 

@@ -1,5 +1,6 @@
 """Checkpoints read without TensorFlow: each damaged byte is an error that names the file, and the tensor if any."""
 
+import io
 import struct
 from pathlib import Path
 
@@ -105,9 +106,14 @@ def test_a_missing_data_file_is_an_error_of_the_system(prefix: Path) -> None:
         ),
         ({b"": b"\x08\x00"}, "m-1.index: the header names 0 data files and byte order 0"),
         (
+            {b"": HEADER, b"w": b"\x12\x02\x18\x01"},
+            "m-1.index: tensor w: a dimension, the shard, the offset or the size is ",
+        ),
+        (
             {b"": HEADER, b"w": entry(b"", dims=(4,)) + b"\x3a\x02\x0a\x00"},
             "m-1.index: tensor w: a slice is missing, or of another",
         ),
+        ({b"": HEADER, b"w\xff": entry(b"x")}, f"{DATA}: tensor w\\xff: its data do not match"),
         ({b"": HEADER, b"new\nline": entry(b"x")}, f"{DATA}: tensor 'new\\nline': its data do not match"),
     ],
 )
@@ -150,6 +156,15 @@ def test_a_damaged_index_says_what_is_wrong_with_it(prefix: Path) -> None:
         index.write_bytes(content)
         messages[content] = error(prefix)
     assert list(messages.values()) == [f"{INDEX}: {message}" for message in damaged.values()]
+
+
+@pytest.mark.parametrize("block", [b"", b"\0\0\0", struct.pack("<I", 1), struct.pack("<II", 0, 2)])
+def test_a_block_shorter_than_its_list_of_keys_is_an_error(block: bytes) -> None:
+    trailer = struct.pack("<BI", 0, mask_crc(google_crc32c.value(block + b"\0")))
+    handle = varint(0) + varint(len(block))
+    file = io.BytesIO(block + trailer + (handle + handle).ljust(40, b"\0") + END)
+    with pytest.raises(CheckpointError, match=r"^a block is shorter than its list of keys$"):
+        list(entries(file, google_crc32c.extend))
 
 
 def test_a_compressed_index_is_refused(tmp_path: Path) -> None:

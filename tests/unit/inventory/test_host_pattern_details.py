@@ -12,6 +12,7 @@ INVENTORY = inventory("all: {hosts: {h1: , h2: }}\nworker: {hosts: {h2: , h3: , 
 CHOSEN = [
     ("ungrouped", ["h1"]), ("all:!ungrouped", ["h2", "h3", "h4"]), ("worker[0]", ["h2"]), ("worker[-1]", ["h4"]),
     ("worker[1:]", ["h3", "h4"]), ("worker[0:1]", ["h2", "h3"]), ("worker[2:0]", ["h4"]), ("h1,h3", ["h1", "h3"]),
+    ("~[[]|h1", ["h1"]),
     ("worker:!spare*", ["h2", "h3", "h4"]), ("spare[0]", []), ("spare*", []), ("worker:!spare[0]", ["h2", "h3", "h4"]),
 ]  # fmt: skip
 

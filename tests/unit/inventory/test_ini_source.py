@@ -44,6 +44,7 @@ VALUES: Mapping[str, tuple[str, Any]] = {
     "a list with such a number is text": (f"[0x{'f' * 4000}]", f"[0x{'f' * 4000}]"),
     "an ellipsis is text": ('"..."', "..."),
     "bytes are text": ("\"b'x'\"", "x"),
+    "bytes that are not UTF-8 are text": ("\"b'\\xff'\"", "\udcff"),
     "a blank in quotes": ('"two words"', "two words"),
     "an escaped blank": ("two\\ words", "two words"),
     "an equals sign": ("-J=gate", "-J=gate"),

@@ -137,6 +137,10 @@ RUN: Mapping[str, tuple[str, str]] = {
         "#!/bin/sh\necho first >&2; echo \"cannot 'log in'\" >&2; exit 3\n",
         f"ended with exit code 3 with `--list`: cannot `log in`; {BY_HAND}",
     ),
+    "it fails in another encoding": (
+        "#!/bin/sh\nprintf 'gr\\374n\\n' >&2; exit 3\n",
+        f"ended with exit code 3 with `--list`: gr\ufffdn; {BY_HAND}",
+    ),
     "it fails silently": ("#!/bin/sh\nexit 1\n", f"ended with exit code 1 with `--list`; {BY_HAND}"),
     "it is killed": ("#!/bin/sh\nkill -9 $$\n", f"was killed by signal 9 with `--list`; {BY_HAND}"),
     "it hangs": ("#!/bin/sh\nsleep 600\n", HANGS),

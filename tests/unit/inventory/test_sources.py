@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_output import write_files
+from tests.support.inventories import inventory
 from tfprov.errors import InvalidInput, Problem
 from tfprov.inventory.detect import SourceKind, detect_kind
 from tfprov.inventory.sources import MAX_FILES
@@ -63,6 +64,11 @@ KINDS = {
 def test_the_format_of_a_file_is_detected_by_name_and_first_line(name: str, text: str, kind: SourceKind) -> None:
     Path(name).write_text(text)
     assert detect_kind(name, text.encode()) is kind
+
+
+def test_the_format_of_a_file_in_another_encoding_is_detected() -> None:
+    for data, kind in ((b"[gr\xfc\xdfe]\nnode1\n", SourceKind.INI), (b"gr\xfc\xdfe: {}\n", SourceKind.YAML)):
+        assert detect_kind("inventory", data) is kind
 
 
 def test_an_executable_file_is_a_script_only_with_a_shebang() -> None:
@@ -283,3 +289,25 @@ def test_an_unreadable_directory_is_refused(
     with pytest.raises(InvalidInput) as raised:
         read("inv")
     assert [str(problem) for problem in raised.value.problems] == [f"inv: error: {reason}; give a readable directory"]
+
+
+@pytest.mark.parametrize(
+    ("value", "priority"),
+    [
+        ("10", 10),
+        ("'10'", 10),
+        ("-1", -1),
+        ("1000000000", 10**9),
+        ("-1000000000", -(10**9)),
+        ("'999999999'", 999_999_999),
+    ],
+)
+def test_a_group_priority_is_a_whole_number(value: str, priority: int) -> None:
+    assert inventory(f"a: {{vars: {{ansible_group_priority: {value}}}}}").groups["a"].priority == priority
+
+
+@pytest.mark.parametrize("value", ["1000000001", "-1000000001", "'1000000000'", "'-1'", "1.0", "true", "[1]", ""])
+def test_any_other_group_priority_is_refused(value: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        inventory(f"a: {{vars: {{ansible_group_priority: {value}}}}}")
+    assert [problem.what for problem in caught.value.problems] == ["`ansible_group_priority` must be a whole number"]

@@ -42,6 +42,7 @@ def test_the_interpreter_in_a_shebang_is_parsed() -> None:
         b"#!/usr/bin/env python3": "python3",
         b"#!/usr/bin/env -S A=1 python3 -u": "python3",
         b"#!/usr/bin/env": "/usr/bin/env",
+        b"#!/opt/\xff/python": "/opt/\ufffd/python",
         b"#!": "",
         b"import x": "",
         b"\x7fELF": "",

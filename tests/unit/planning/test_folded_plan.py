@@ -91,3 +91,15 @@ def test_hosts_with_unlike_names_are_counted() -> None:
 
 def test_nothing_to_do_is_still_said() -> None:
     assert folded() == ["nothing to do"]
+
+
+def test_a_plan_in_json_has_what_each_action_waits_for() -> None:
+    stop = Action(ActionKind.STOP, "h1", "worker/0", ("a", "b"))
+    start = Action(ActionKind.START, "h2", "worker/0", ("c",), (stop.id,))
+    assert Plan("lab", (stop, start)).to_dict() == {
+        "cluster": "lab",
+        "actions": [
+            {"action": "stop", "host": "h1", "subject": "worker/0", "causes": ["a", "b"], "needs": []},
+            {"action": "start", "host": "h2", "subject": "worker/0", "causes": ["c"], "needs": ["stop worker/0 on h1"]},
+        ],
+    }

@@ -3,6 +3,7 @@
 import pytest
 
 from tfprov.planning.name_ranges import host_names, ranges
+from tfprov.planning.plan_text import join_names
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,11 @@ def test_indexes_are_named_as_ranges() -> None:
     assert ranges(["0", "1", "2", "4", "10", "9"]) == "0-2,4,9-10"
     assert ranges(map(str, range(0, 20, 2)), limit=3) == "0,2,4 and 7 more"
     assert ranges([""]) == ""
+
+
+@pytest.mark.parametrize(
+    ("names", "limit", "text"),
+    [("", 2, ""), ("a", 1, "a"), ("ab", 1, "a and 1 more"), ("ab", 2, "a, b"), ("abcd", 2, "a, b and 2 more")],
+)
+def test_the_first_names_are_written_and_the_others_are_counted(names: str, limit: int, text: str) -> None:
+    assert join_names(list(names), limit) == text

@@ -125,6 +125,7 @@ def test_a_users_template_is_used(tmp_path: Path) -> None:
     assert filled(tmp_path, "{% for x in xs %}\n- {{ x | json }} # {{ x | remark }}\n{% endfor %}\n", xs=["a\nb"]) == (
         '- "a\\nb" # a b\n'
     )
+    assert filled(tmp_path, "{{ x | json }}", x="grün") == '"grün"'
 
 
 @pytest.mark.parametrize(
@@ -146,6 +147,7 @@ def test_an_error_in_a_template_names_its_line(tmp_path: Path, template: str, li
     (problem,) = caught.value.problems
     assert (problem.at.file, problem.at.line) == (str(tmp_path / "kubernetes.yml.j2"), line)
     assert message in problem.what
+    assert problem.fix == "correct the template"
 
 
 def test_a_template_that_renders_invalid_yaml_writes_no_file(

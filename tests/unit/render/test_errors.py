@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.support.inventories import points_at_its_setting
 from tests.support.kubernetes_objects import files_of
-from tfprov.errors import TfprovError
+from tfprov.errors import InvalidInput, TfprovError
 
 PLAIN = "all: {vars: {tfprov: {cluster: lab, command: [python, x.py], SETTINGS}}}\n"
 TASKS = "ps: {hosts: {p: }}\nworker: {hosts: {w: }}\n"
@@ -62,3 +63,5 @@ def test_what_an_engine_cannot_do_is_one_line_with_its_fix(options: str, setting
     with pytest.raises(TfprovError) as caught:
         files_of(text, target, *chosen)
     assert str(caught.value).rpartition(": error: ")[2] == ERRORS[options, settings]
+    problems = caught.value.problems if isinstance(caught.value, InvalidInput) else ()
+    assert [problem for problem in problems if not points_at_its_setting(problem, text)] == []

@@ -26,6 +26,10 @@ all:
 """
 
 
+WRITE = "write `NAME=value`, one a line"
+INSTEAD = "put the values under `env:` with `ansible-vault encrypt_string`"
+
+
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -75,27 +79,33 @@ def test_precedence() -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        (
-            "A=1\nexport B=2\n",
-            "a.env:2:1: error: `export` is a command of a shell, and no shell reads this file; write",
-        ),
-        ("B C=2\n", "a.env:1:1: error: `B C` is no name of a variable"),
-        ("  s3cret-value-without-name\n\n", "a.env:1:3: error: a line without `=` that is no name of a variable"),
-        ("=x\n", "a.env:1:1: error: `` is no name of a variable"),
-        ("A=\0\n", "a.env:1:1: error: a null byte"),
-        (
-            "$ANSIBLE_VAULT;1.1;AES256\n31\n",
-            "a.env:1:1: error: encrypted with ansible-vault, which an env_file cannot be",
-        ),
-        ("TF_CONFIG=x\n", "TF_CONFIG"),
-        ("A=" + "x" * 1_000_001, "larger than 1,000,000 bytes"),
+        ("A=1\nexport B=2\n",
+         f"a.env:2:1: error: `export` is a command of a shell, and no shell reads this file; {WRITE}"),
+        ("B C=2\n", f"a.env:1:1: error: `B C` is no name of a variable; {WRITE}"),
+        ("  s3cret-value-without-name\n\n", f"a.env:1:3: error: a line without `=` that is no name of a variable; {WRITE}"),
+        ("=x\n", f"a.env:1:1: error: `` is no name of a variable; {WRITE}"),
+        ("A=\0\n", "a.env:1:1: error: a null byte, which no environment variable can have; remove it"),
+        ("$ANSIBLE_VAULT;1.1;AES256\n31\n",
+         f"a.env:1:1: error: encrypted with ansible-vault, which an env_file cannot be; {INSTEAD}"),
+        ("TF_CONFIG=x\n", "a.env:1:1: error: `env.TF_CONFIG` is set by tfprov for every task; remove it"),
+        ("A=" + "x" * 1_000_000, "a.env: error: larger than 1,000,000 bytes; split it into several files"),
     ],
-)
-def test_a_wrong_line_is_named_and_its_value_is_not_repeated(text: str, error: str) -> None:
+)  # fmt: skip
+def test_a_wrong_line_is_named_and_its_value_is_not_repeated(text: str, error: str, work: Path) -> None:
     with pytest.raises(InvalidInput) as caught:
         environment({"a.env": text})
-    assert error in str(caught.value)
+    assert [str(problem).replace(f"{work}/", "") for problem in caught.value.problems] == [error]
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_value_whose_name_sounds_secret_is_masked_in_messages() -> None:
+    environment({"a.env": "API_KEY=only-in-this-file\nPLAIN=also-in-this-file\n"})
+    assert mask_secrets("-- only-in-this-file --") == "-- ****** --"
+    assert mask_secrets("-- also-in-this-file --") == "-- also-in-this-file --"
+
+
+def test_a_file_of_the_largest_size_is_read() -> None:
+    assert environment({"a.env": "A=" + "x" * 999_998})["A"] == "x" * 999_998
 
 
 def test_a_file_that_is_not_there_is_named_where_it_is_set() -> None:

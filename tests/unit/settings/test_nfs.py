@@ -45,8 +45,11 @@ def test_other_targets_refuse_it(target: str) -> None:
 @pytest.mark.parametrize(
     ("mount", "words"),
     [
-        ("{target: /mnist}", r"`mounts\[0\]` needs one of source, nfs"),
-        (NFS.replace("target", "source: /mnist, target"), r"`mounts\[0\]` has both source and nfs"),
+        (
+            "{target: /mnist}",
+            r"`mounts\[0\]` needs one of source, nfs; for example `{source: /data/mnist, target: /data}`",
+        ),
+        (NFS.replace("target", "source: /mnist, target"), r"`mounts\[0\]` has both source and nfs; keep one"),
         ("{nfs: {server: 10.0.0.9}, target: /mnist}", "path"),
         ("{nfs: {server: 10.0.0.9, path: export}, target: /mnist}", "absolute path"),
         ("{nfs: {server: 10.0.0.9, path: /e, options: 'a b; rm'}, target: /mnist}", "mount options"),

@@ -31,6 +31,7 @@ all:
         node[1:3]:
         node4: {data_root: /fast, ansible_password: hunter22, tfprov: {flags: 5}}
       vars: {tfprov: {tasks_per_host: 2, flags: {train_steps: 500}}}
+  hosts: {node5: }
 """
 Ask = Callable[..., CommandResult]
 
@@ -128,12 +129,24 @@ def test_json_has_the_same_values(ask: Ask) -> None:
         (["node2", "train_steps"], "node2 has no `train_steps`; did you mean `tfprov.flags.train_steps`?"),
         (["node2", "tfprov.flags.lrr"], "node2 has no `tfprov.flags.lrr`; did you mean `tfprov.flags.lr`?"),
         (["node2", "zzz"], "node2 has no `zzz`; leave the key out to see all there is"),
+        (["node2", "steps"], "node2 has no `steps`; leave the key out to see all there is"),
         (["node2", "--role", "ps"], "node2 does not have the role `ps`; its roles are worker"),
+        (["node5", "--role", "ps"], "node5 does not have the role `ps`; it has none"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip
 def test_an_unknown_name_is_reported_with_a_suggestion(ask: Ask, words: list[str], message: str) -> None:
     assert ask(*words) == CommandResult(2, (f"error: {message}",))
+
+
+def test_a_setting_of_all_tasks_has_no_variables_of_one(ask: Ask) -> None:
+    settings = '      python: "{{ task.name }}"\n      data: {path: /data}\n      command: [python, "{{ data_dir }}"]\n'
+    before, _, behind = INVENTORY.partition('      command: [python, linear.py, "--data={{ data_root }}/train"]\n')
+    Path("inventory.yml").write_text(before + settings + behind)
+    shown = lines(ask("node2", "tfprov"))
+    assert "tfprov.command (differs from task to task) inventory.yml:9:7 (group `all`)" in shown
+    (python,) = (line for line in shown if line.startswith("tfprov.python"))
+    assert python.startswith("tfprov.python (`task` is not known here) inventory.yml:7:")
 
 
 def test_an_encrypted_value_is_listed_without_a_password(ask: Ask) -> None:
@@ -180,7 +193,7 @@ def test_the_runtime_follows_from_the_image(ask: Ask, image: str, runtime: str) 
 
 
 def test_a_group_without_hosts_is_no_host(ask: Ask) -> None:
-    Path("inventory.yml").write_text(f"{INVENTORY}    spare: {{hosts: {{}}}}\n")
+    Path("inventory.yml").write_text(INVENTORY.replace("    ps:", "    spare: {hosts: {}}\n    ps:"))
     assert ask("spare").lines == ("error: no host `spare` in inventory.yml; it is a group without hosts",)
 
 

@@ -231,6 +231,14 @@ worker:
     assert [role.connection.proxy_jump for role in roles(text)] == ["site1", "site2"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "saves"),
+    [("port: 1", True), ("checkpoints: none", False), ("strategy: standalone", False)],
+)
+def test_a_program_is_expected_to_save_unless_its_settings_say_otherwise(settings: str, saves: bool) -> None:
+    assert settings_of(settings).saves is saves
+
+
 def test_the_position_of_an_image_is_kept() -> None:
     role = roles(FULL)[1]
     assert (role.at("image", "build").line, role.at("image", "pip_conf").line) == (6, 11)
@@ -305,6 +313,31 @@ def test_the_runtime_follows_from_the_image_and_the_ports_are_tensorflows_own() 
 )  # fmt: skip
 def test_an_example_is_printed_as_yaml(example: Any, text: str) -> None:
     assert to_flow_yaml(example) == text
+
+
+@pytest.mark.parametrize(
+    ("settings", "repeated"),
+    [("strategy: single", False), ("strategy: between_graph", True), ("wiring: tf_config", False), ("gpus: 0", True)],
+)
+def test_a_flag_of_the_wiring_is_reported_with_other_errors_where_it_is_one(settings: str, repeated: bool) -> None:
+    text = f"{SMALL_ONE}  port: x\n   {settings}\n   flags: {{job_name: a}}\nworker: {{hosts: {{localhost: }}}}\n"
+    with pytest.raises(InvalidInput) as raised:
+        resolve(inventory(text))
+    whats = [error.what for error in raised.value.problems if "port" not in error.what]
+    assert whats == ["`flags.job_name` is set by tfprov for every task"] * repeated
+
+
+def test_a_key_without_a_name_is_quoted_in_its_error() -> None:
+    with pytest.raises(InvalidInput) as raised:
+        resolve(inventory(f"{SMALL_ONE}  env: {{'': a}}\nworker: {{hosts: {{localhost: }}}}\n"))
+    assert [error.what for error in raised.value.problems] == ["`env.''` is not the name of an environment variable"]
+
+
+@pytest.mark.parametrize(("strategy", "job"), [("multi_worker_mirrored", "worker"), ("parameter_server", "chief")])
+def test_templates_of_a_chief_are_checked_as_those_of_its_job(strategy: str, job: str) -> None:
+    template = f"{{{{ {{'{job}': 1}}[task.job] }}}}"
+    text = f'{SMALL_ONE}  strategy: {strategy}\n   flags: {{a: "{template}"}}\nchief: {{hosts: {{localhost: }}}}\n'
+    assert [role.role for role in resolve(inventory(text))] == ["chief"]
 
 
 def test_templates_of_single_tasks_are_checked_with_all_others() -> None:

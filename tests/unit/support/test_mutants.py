@@ -1,10 +1,14 @@
-"""The mutants of tests/mutants.py: which there are of a source."""
+"""The mutants of tests/mutants.py: which there are of a source, and which sources there are."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
+from tests.mutants import is_pure
+from tests.mutation.lines import Record
 from tests.mutation.mutate import is_valid, mutants
+from tests.mutation.select import Uses, stages
 from tests.support.paths import ROOT
 
 
@@ -109,3 +113,35 @@ def test_what_python_warns_of_or_does_not_compile_is_no_mutant() -> None:
     assert is_valid(one, source)
     for text in ("1 is 1", "f(", "f()"):
         assert not is_valid(type(one)(**{**vars(one), "text": text}), source)
+
+
+@pytest.mark.parametrize(
+    ("path", "pure"),
+    [
+        ("tfprov/settings/resolve.py", True),
+        ("tfprov/settings/schema/settings_schema.py", True),
+        ("tfprov/images/oci_layout.py", True),
+        ("tfprov/images/push.py", False),
+        ("tfprov/images/relays/sources.py", True),
+        ("tfprov/images/relays/relays.py", False),
+        ("tfprov/images/relays/program/relay.py", False),
+        ("tfprov/engine/monitoring/failures.py", True),
+        ("tfprov/engine/monitoring/logs.py", False),
+        ("tfprov/hosts/ssh/host.py", False),
+    ],
+)
+def test_modules_that_act_have_no_mutants(path: str, pure: bool) -> None:
+    assert (ROOT / path).is_file()
+    assert is_pure(path) is pure
+
+
+def test_the_cases_that_name_the_entry_of_a_table_come_first(tmp_path: Path) -> None:
+    source = "NAMES = {'one': 1, 'two': 2}\ndef number(name):\n    return NAMES[name]\n"
+    (tmp_path / "tfprov").mkdir()
+    (tmp_path / "tfprov" / "m.py").write_text(source)
+    tests = ["t.py::test_a", "t.py::test_b[one-1]", "t.py::test_b[two-2]"]
+    module = "tfprov/m.py"
+    known = {"t.py": Record(tests, [0.1, 0.1, 0.1], 0.0, {module: {3: 0b111}}, {module}, {module})}
+    (mutant,) = [one for one in mutants(module, source.encode()) if one.literal == "two"]
+    (chosen,) = stages(mutant, known, Uses(tmp_path), budget=0.15)[:1]
+    assert chosen[0] == tests[2]

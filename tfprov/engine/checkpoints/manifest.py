@@ -109,9 +109,7 @@ def read(directory: Path) -> Manifest | None:
         data = json.loads((directory / NAME).read_text())
         return _decoded(data)
     except FileNotFoundError:
-        if directory.is_dir() and any(
-            path.name != LOGS and not path.name.endswith(".part") for path in directory.iterdir()
-        ):
+        if directory.is_dir() and any(map(_is_foreign, directory.iterdir())):
             fix = "move it away, or set `checkpoints.to`"
             raise GatherError(f"{directory} holds files that no gather put there", fix) from None
         return None
@@ -124,6 +122,7 @@ def read(directory: Path) -> Manifest | None:
 
 
 def _is_foreign(path: Path) -> bool:
+    """Whether a file was there before any gather: neither kept logs nor an unfinished copy."""
     return path.name != LOGS and not path.name.endswith(".part")
 
 

@@ -22,6 +22,7 @@ from tfprov.hosts.facts import EVERYWHERE, EngineFacts, HostFacts, System, owner
 from tfprov.images.preflight import MARGIN, format_size
 from tfprov.model.cluster import Cluster, is_loopback
 from tfprov.model.state import Container, DockerOptions, undelivered_image
+from tfprov.planning.plan_text import join_names
 
 UNKNOWN_IMAGE = 3 * GIB
 """Space for an image with TensorFlow: about 1.9 GB, and its largest layer once more while it is unpacked."""
@@ -210,7 +211,7 @@ def architectures(platforms: Mapping[str, str], images: Sequence[str], *, pulled
     common, _ = Counter(platforms.values()).most_common(1)[0]
     expected = images[0] if images and not pulled else common
     alike = [host for host, platform in platforms.items() if platform == expected]
-    others = "the image is" if images and not pulled else f"{_some(alike)} {'is' if len(alike) == 1 else 'are'}"
+    others = "the image is" if images and not pulled else f"{join_names(alike, 3)} {'is' if len(alike) == 1 else 'are'}"
     findings = {}
     for host, platform in platforms.items():
         if platform == expected:
@@ -220,7 +221,3 @@ def architectures(platforms: Mapping[str, str], images: Sequence[str], *, pulled
         verdict, fix = (Verdict.WARNING, "the image must be for both") if pulled else (Verdict.FAILED, fix)
         findings[host] = Finding("architecture", verdict, what, fix)
     return findings
-
-
-def _some(hosts: Sequence[str]) -> str:
-    return ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")

@@ -70,10 +70,10 @@ def inventory_schema() -> Schema:
                 },
             },
             "additionalProperties": described(_GROUP, _ref("group")),
-        },
-        {
-            "group": {"type": ["object", "null"], "additionalProperties": False, "properties": sections},
-            "variables": _variables(),
+            "definitions": {
+                "group": {"type": ["object", "null"], "additionalProperties": False, "properties": sections},
+                "variables": _variables(),
+            },
         },
     )
 
@@ -81,13 +81,12 @@ def inventory_schema() -> Schema:
 def variables_schema() -> Schema:
     """Return the schema of a file in `group_vars/` or `host_vars/`, or behind `-e @`."""
     sentence = "Variables as in Ansible; the settings of tfprov are under `tfprov:`."
-    return _document(sentence, _variables(), {})
+    return _document(sentence, _variables())
 
 
-def _document(sentence: str, schema: Schema, definitions: Schema) -> Schema:
+def _document(sentence: str, schema: Schema) -> Schema:
     """Return the schema of a file, without a title: editors would show it above every hover text."""
-    below = {"definitions": definitions} if definitions else {}
-    return {"$schema": DRAFT, "description": sentence, **schema, **below}
+    return {"$schema": DRAFT, "description": sentence, **schema}
 
 
 def _variables() -> Schema:

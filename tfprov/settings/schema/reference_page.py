@@ -112,10 +112,10 @@ def _kind(name: str, schema: Schema) -> str:
 
 
 def _number(value: Any) -> str:
-    return f"{value:,}".replace(",", " ") if value >= 10_000 else f"{value:g}"
+    return f"{value:,}".replace(",", " ") if value >= 10_000 else str(value)
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     for row in (head, ("---",) * len(head), *rows):
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+        yield f"| {' | '.join(row)} |"
     yield ""

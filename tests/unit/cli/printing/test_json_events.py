@@ -50,6 +50,13 @@ def checked(text: str) -> list[dict[str, Any]]:
     return parsed
 
 
+@pytest.mark.parametrize("event", [*ALL, events.LineRedrawn("worker/0", "10%")], ids=lambda event: type(event).__name__)
+def test_an_event_that_is_sent_to_a_callback_is_the_same_event(event: events.Event) -> None:
+    received: list[events.Event] = []
+    event.send(events.Callback(received.append))
+    assert received == [event]
+
+
 def test_every_event_has_a_line_that_the_schema_knows() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert {type(one) for one in ALL} == {*events.Event.__subclasses__(), events.Incident} - {events.LineRedrawn}, (

@@ -17,7 +17,7 @@ import pytest
 from tests.support.permissions import forbidden
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import gather
-from tfprov.engine.checkpoints.manifest import read
+from tfprov.engine.checkpoints.manifest import LOGS, read
 from tfprov.engine.checkpoints.ungathered import unsaved, unsaved_among
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
@@ -165,6 +165,19 @@ def test_a_training_that_began_anew_in_its_run_is_gathered_beside_the_earlier_on
     assert chief.gather() == ["model.ckpt-200"]
 
 
+@pytest.mark.parametrize(("step", "is_lost"), [(50, False), (100, False), (150, True)])
+def test_a_named_checkpoint_that_lacks_files_is_lost_only_if_no_newer_one_was_gathered(
+    chief: Fixture, step: int, is_lost: bool
+) -> None:
+    chief.saves(100)
+    chief.gather()
+    chief.new_run("run-1")
+    chief.host.saves("worker/0", f"model.ckpt-{step}.index", b"index")
+    chief.host.saves("worker/0", "checkpoint", f'model_checkpoint_path: "model.ckpt-{step}"\n'.encode())
+    (seen,) = observe(chief.context).containers()
+    assert (unsaved(chief.context, seen) is not None) is is_lost
+
+
 def test_the_newest_checkpoint_comes_again_if_it_was_saved_again_with_other_tensors(chief: Fixture) -> None:
     chief.saves(100)
     chief.saves(200)
@@ -272,6 +285,9 @@ def test_a_damaged_checkpoint_is_left_out_and_ends_in_an_error(chief: Fixture) -
 def test_files_of_somebody_else_are_not_written_over(chief: Fixture) -> None:
     chief.saves(100)
     chief.target.mkdir()
+    for name in (LOGS, "model.ckpt-1.index.part"):  # which no manifest goes before
+        (chief.target / name).mkdir()
+        assert read(chief.target) is None
     (chief.target / "thesis.tex").write_text("mine")
     with pytest.raises(GatherError, match="holds files that no gather put there; move it away"):
         chief.gather()

@@ -175,8 +175,9 @@ def test_a_chief_with_nothing_of_its_own_does_not_join_a_run_that_was_gathered(t
 
 
 def there(directory: Path, step: int, run: str = "run-1", state: State = State.EXITED) -> SplitTraining:
-    """Return a cluster that has ended, whose chief has a checkpoint of `step`; to be brought up with `--resume`."""
+    """Return a cluster that has ended, whose chief has checkpoints up to `step`; to be brought up with `--resume`."""
     split = resumed(directory).runs(run, state)
+    split.saves_whole(100, content=b"its own")
     split.saves_whole(step, content=b"its own")
     return split
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.memory_lab import MemoryLab, follow_with_steps
 from tfprov.engine.context import Context
-from tfprov.engine.monitoring.changed_hosts import FULL_LOOK
+from tfprov.engine.monitoring.changed_hosts import FULL_LOOK, ChangedHosts
 from tfprov.engine.monitoring.overview import LiveOverview, Overview
 from tfprov.engine.monitoring.watch import Watch
 from tfprov.errors import HostError, TaskFailed, Unreachable
@@ -130,6 +130,14 @@ def test_a_host_that_does_not_answer_is_asked_again_and_reported(reporting: Repo
     reporting.lab.hosts[PS].failure = None
     reporting.look(2)
     assert not reporting.seen.unreachable
+
+
+def test_a_quiet_host_that_does_not_answer_is_due_at_once(reporting: Reporting) -> None:
+    hosts = ChangedHosts(reporting.context)
+    while hosts.is_due(OTHER):
+        hosts.before_look(OTHER)
+    hosts.failed(OTHER)
+    assert hosts.is_due(OTHER)
 
 
 def test_a_host_that_reports_nothing_is_asked_at_every_look() -> None:

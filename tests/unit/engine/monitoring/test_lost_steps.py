@@ -87,6 +87,8 @@ def test_a_training_that_falls_back_is_reported_once_and_only_after_a_task_fell(
             # a program that counts anew with each epoch, an evaluator beside it, a chief that goes on where it was
             "": [at(lab, 900), pause, at(lab, 3), pause, at(lab, 2, file="eval/events.out.tfevents.1"), pause],
             "  ": [at(lab, 375, 2, 375), pause, falls(lab), at(lab, 375, 2, 375, 400), pause, pause],
+            # what was saved before a restart is no step that the new session has come to
+            "    ": [saves(lab, 0), at(lab, 281), pause, falls(lab, "ps/0"), *[pause] * 6, at(lab, 281, 290), pause],
             # a program of TensorFlow 2, whose checkpoints count how often it saved
             "   ": [at(lab, 50), saves(lab, 5, "ckpt"), pause, falls(lab), saves(lab, 6, "ckpt"), pause, pause],
             "7 -> 2": [saves(lab, 7, "ckpt"), pause, falls(lab), saves(lab, 2, "ckpt"), pause],

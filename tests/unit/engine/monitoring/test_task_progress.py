@@ -122,6 +122,7 @@ def test_status_has_the_steps_of_the_training_and_the_time_that_is_left() -> Non
     memory_lab.hosts["h2"].exits("worker/0", 1)
     ended = status(memory_lab.context, now=10.0)
     assert (ended.to_dict()["steps"], ended.to_dict()["eta"]) == (2000, None)
+    assert replace(ended, progress=None).to_dict()["progress"] is None
     assert not any("ETA" in line for line in status_lines(ended))
 
 

@@ -24,6 +24,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 from tests.support.fast_yaml import read_all_yaml
+from tests.support.inventories import points_at_its_setting
 from tests.support.kubernetes_objects import (
     Json,
     files_of,
@@ -100,6 +101,7 @@ def containers(item: Json) -> dict[str, Json]:
 def problems(inventory: str, *settings: str, target: str = "kubernetes") -> list[tuple[Position, str]]:
     with pytest.raises(InvalidInput) as caught:
         files_of(inventory, target, *settings)
+    assert [problem for problem in caught.value.problems if not points_at_its_setting(problem, inventory)] == []
     return [(problem.at, problem.what) for problem in caught.value.problems]
 
 
@@ -373,6 +375,14 @@ def validator(kind: str, api_version: str, version: str) -> Draft202012Validator
     return Draft202012Validator(contents[0], registry=registry)
 
 
+def pod_specs(item: Any) -> Iterator[Json]:
+    """Yield the specification of each pod in an object."""
+    if isinstance(item, dict) and "containers" in item:
+        yield item
+    for below in item.values() if isinstance(item, dict) else item if isinstance(item, list) else ():
+        yield from pod_specs(below)
+
+
 @pytest.mark.parametrize(
     ("inventory", "settings"),
     [(RICH, EVERYTHING), (TEXTBOOK, ("kind=StatefulSet",)), (TEXTBOOK, ("kind=Deployment",))],
@@ -384,6 +394,10 @@ def test_the_schemas_of_kubernetes_accept_every_object(inventory: str, settings:
             schema_of = validator(item["kind"], item["apiVersion"], version)
             schema_of.validate(item)
             assert not schema_of.is_valid({**item, "speck": {}}), "an unknown key is refused"
+        for pod in pod_specs(item):
+            mounts = [one for part in ("initContainers", "containers") for one in pod.get(part, ())]
+            mounted = {mount["name"] for one in mounts for mount in one.get("volumeMounts", ())}
+            assert mounted == {volume["name"] for volume in pod.get("volumes", ())}
 
 
 class Discovery(BaseHTTPRequestHandler):

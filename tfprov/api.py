@@ -233,7 +233,7 @@ class Cluster:
 
     def copy_from(self, task: str, path: str, to: str | Path) -> Path:
         """Copy a file or directory of a task to this machine, whole or not at all; return where it is."""
-        return copy_from(locate(self._kept.use(), task)[0], task, path, Path(to))
+        return copy_from(locate(self._kept.use(), task)[0], task, path, to)
 
     def copy_to(self, source: str | Path, task: str, path: str) -> str:
         """Copy a file or directory of this machine into a task, whole or not at all; return where it is there."""

@@ -12,15 +12,15 @@ from tfprov.hosts.base import Runtime
 _BLOCK = 1024 * 1024
 
 
-def copy_from(runtime: Runtime, task: str, path: str, to: Path) -> Path:
-    """Copy `path` of a task to `to`, or into it if that is a directory; return where it is.
+def copy_from(runtime: Runtime, task: str, path: str, to: str | Path) -> Path:
+    """Copy `path` of a task to `to`, or into it if that is a directory; return where it is. A file needs one for `to/`.
 
     The files belong to this user and have the mode of new files; links are left out. Raises HostError, and Usage for a
     target that cannot be written.
     """
     tree = runtime.outside.tree(task, path)
     name = PurePosixPath(tree.path).name or task.replace("/", "-")
-    target = to / name if to.is_dir() else to
+    target = Path(to, name) if Path(to).is_dir() else Path(to)
     if target.is_symlink():  # a link still leads to the copy
         target = Path(os.path.realpath(target))
     _check_target(target)
@@ -37,6 +37,8 @@ def copy_from(runtime: Runtime, task: str, path: str, to: Path) -> Path:
             )
         if target.is_dir():
             raise Usage(f"{target} is a directory already", "remove it first, or choose another name")
+        if part.is_file() and target == Path(to) and str(to).endswith("/"):
+            raise Usage(f"no such directory: {to}", "make it first, or choose another")
         part.replace(target)
     except OSError as error:
         raise Usage(f"cannot write {target}: {error.strerror}", "choose another place") from None

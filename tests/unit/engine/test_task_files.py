@@ -30,7 +30,7 @@ def names(directory: Path) -> list[str]:
 
 def test_files_and_directories(host: MemoryRuntime, tmp_path: Path) -> None:
     assert copy_from(host, "worker/0", "out", tmp_path) == tmp_path / "out"
-    assert copy_from(host, "worker/0", "out", tmp_path / "new") == tmp_path / "new"
+    assert copy_from(host, "worker/0", "out", f"{tmp_path}/new/") == tmp_path / "new"
     assert copy_from(host, "worker/0", "out/a", tmp_path / "file") == tmp_path / "file"
     assert names(tmp_path) == ["file", "new/a", "new/deep/b", "out/a", "out/deep/b"]
     (tmp_path / "file").write_text("old")
@@ -43,6 +43,7 @@ def test_files_and_directories(host: MemoryRuntime, tmp_path: Path) -> None:
     [
         ("nope", ".", "no such file or directory: nope"),
         ("out", "none/x", "no such directory: .*; make it first"),
+        ("out/a", "none/", "no such directory: .*/none/; make it first"),
         ("out", "taken", "taken/out is a directory already; remove it first"),
     ],
 )
@@ -51,7 +52,7 @@ def test_what_cannot_be_copied_is_one_line(
 ) -> None:
     (tmp_path / "taken" / "out").mkdir(parents=True)
     with pytest.raises(TfprovError, match=message):
-        copy_from(host, "worker/0", path, tmp_path / to)
+        copy_from(host, "worker/0", path, f"{tmp_path}/{to}")
     assert names(tmp_path) == []
 
 
@@ -127,11 +128,12 @@ def test_into_the_directory_of_a_process(tmp_path: Path) -> None:
         ("/etc/x", "is not in the working directory"),
         ("away/x", "is not in the working directory"),
         ("none/x", "no such directory in worker/0"),
+        ("none/", "no such directory in worker/0: none/; make it first"),
         ("sub", "has a directory at sub/data already"),
         ("new/a", "has a file at new/a already"),
     ):
         with pytest.raises(HostError, match=message):
-            put_beside("h", "worker/0", work, path, source)
+            put_beside("h", "worker/0", work, path, source / "a" if path == "none/" else source)
     assert names(work) == ["new/a", "sub/data/a"]
     with pytest.raises(HostError, match="worker/0 is not there"):
         put_beside("h", "worker/0", tmp_path / "gone", "x", source)

@@ -23,6 +23,8 @@ def cp_command(source: str, target: str, **options: Any) -> None:
 
     A directory that exists gets the copy with its own name. A copy is complete, or not there. Links are left out.
     """
+    if not (source and target):  # an unset variable of a script would be the working directory
+        raise Usage("an empty text names no file", _FIX)
     here, there = _TASK_PATH.fullmatch(source), _TASK_PATH.fullmatch(target)
     if (here is None) == (there is None):
         what = "neither path is of a task" if here is None else "both paths are of tasks"

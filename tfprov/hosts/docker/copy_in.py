@@ -39,6 +39,8 @@ def put_into(engine: Engine, facts: Mapping[str, Any], path: str, source: Path) 
         target, kind_above = inside, kind
         if kind_inside in _DIRECTORIES:
             raise HostError(engine.host, f"there is a directory at {target} already", "remove it first")
+    elif path.endswith("/") and source.is_file():
+        raise HostError(engine.host, f"no such directory in the container: {path}", "make it first")
     directory, name = posixpath.split(target)
     if kind_above not in _DIRECTORIES:
         raise HostError(engine.host, f"no such directory in the container: {directory}", "make it first")

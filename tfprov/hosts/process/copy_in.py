@@ -14,6 +14,8 @@ def put_beside(host: str, task: str, work: Path, path: str, source: Path) -> str
     target = Path(os.path.normpath(work / path))
     if target.is_dir():
         target /= source.name
+    elif path.endswith("/") and source.is_file():
+        raise HostError(host, f"no such directory in {task}: {path}", "make it first, or choose another")
     if not Path(os.path.realpath(target.parent)).is_relative_to(os.path.realpath(work)):
         raise HostError(host, f"{path} is not in the working directory of {task}", f"copy to {target} yourself")
     if target.is_dir():

@@ -129,10 +129,15 @@ def test_a_copy_that_does_not_fit_into_a_container_leaves_nothing_there(
 
 
 @pytest.mark.parametrize(
-    ("directory", "message"), [("/", "the container's user may not write to /; "), ("/tmp", "disk")]
+    ("path", "message"),
+    [
+        ("/no-such-name", "the container's user may not write to /; choose another directory"),
+        ("/tmp/no-such-name/", "no such directory in the container: /tmp/no-such-name/; make it first"),
+        ("/tmp/no-such-name", "no space left on its disk"),
+    ],
 )
-def test_a_copy_into_a_directory_of_another_user_is_refused_before_it_is_sent(
-    engine: Callable[[Responses], Engine], sent: list[bytes], tmp_path: Path, directory: str, message: str
+def test_what_the_user_of_a_container_could_not_place_is_refused_before_it_is_sent(
+    engine: Callable[[Responses], Engine], sent: list[bytes], tmp_path: Path, path: str, message: str
 ) -> None:
     def respond(path: str) -> Answer:
         if path.endswith("/exec"):
@@ -147,9 +152,9 @@ def test_a_copy_into_a_directory_of_another_user_is_refused_before_it_is_sent(
 
     commands: list[list[str]] = []
     (tmp_path / "model").write_bytes(b"weights")
-    facts = {"Id": "c1", "State": {"Running": True}, "Config": {"WorkingDir": directory}}
+    facts = {"Id": "c1", "State": {"Running": True}, "Config": {"WorkingDir": "/code"}}
     with pytest.raises(HostError, match=re.escape(message)):
-        put_into(engine(respond), facts, "none-of-that-name", tmp_path / "model")
+        put_into(engine(respond), facts, path, tmp_path / "model")
 
 
 @pytest.mark.parametrize(("code", "stopped"), [(204, True), (304, False)])

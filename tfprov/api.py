@@ -225,7 +225,7 @@ class Cluster:
 
         `mode` passes on the standard input, and this process's terminal. `before` is called before it starts.
         """
-        if not argv or isinstance(argv, str):
+        if not argv or isinstance(argv, str) or not argv[0]:
             raise Usage("a command is a list of its program and arguments", 'for example `["ls", "-l"]`')
         runtime, _ = locate(self._kept.use(), task)
         before()

@@ -209,7 +209,7 @@ def test_wrong_arguments_are_errors_and_nothing_waits(cluster: tfprov.Cluster, d
     cluster.up()
     with pytest.raises(tfprov.Usage, match="no condition `ready`; wait for `done` or `serving`"):
         cluster.wait(cast(Any, "ready"))
-    commands: list[Sequence[str]] = [[], "ls"]
+    commands: list[Sequence[str]] = [[], "ls", ["", "-l"]]
     for command in commands:
         with pytest.raises(tfprov.Usage, match="a command is a list"):
             cluster.execute("worker/0", command)

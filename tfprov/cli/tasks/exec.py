@@ -30,7 +30,7 @@ def exec_command(task: str, command: Sequence[str], terminal: bool, stdin: bool,
     if task.startswith("-"):  # unknown options are passed on, as they may be the command's
         raise click.NoSuchOption(task, ctx=click.get_current_context())
     argv = command[1:] if command[0] == "--" else command
-    if not argv:
+    if not argv or not argv[0]:
         raise click.UsageError("no command; for example `tfprov exec worker/0 -- ls -l`")
     tty = tty or terminal
     if tty and not (os.isatty(0) and os.isatty(1)):

@@ -98,7 +98,7 @@ def image(value: str) -> str:
     try:
         return check_image_name(value)
     except InvalidValue as error:
-        message = str(error)
+        message = str(error).partition(", not ")[0]  # the caller adds the value
         says_valid_form = message.startswith("must be ")
         valid_form = message.removeprefix("must be ") if says_valid_form else "the name of an image in a registry"
         raise ValueError(valid_form) from None

@@ -82,8 +82,9 @@ def test_an_invalid_option_is_refused_with_a_description_of_a_valid_one(setting:
 
 @pytest.mark.parametrize("value", ["", "UPPER:case", "a b", "a:b:c:", "-x"])
 def test_an_image_that_no_engine_could_pull_is_refused(value: str) -> None:
-    with pytest.raises(Usage, match="`--set image` must be"):
+    with pytest.raises(Usage, match="`--set image` must be") as caught:
         parse_settings("x", OPTIONS, [f"image={value}"])
+    assert str(caught.value).count(", not `") == 1
 
 
 # -- quoting ----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The files of an inventory that can be edited: its YAML sources, and the YAML files in `group_vars/` and `host_vars/`."""
 
 import os
+from codecs import BOM_UTF8
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -121,4 +122,4 @@ def _is_skipped(file: SourceFile, data: bytes) -> bool:
 
 
 def _is_encrypted(data: bytes) -> bool:
-    return data.startswith(HEADER.encode())
+    return data.removeprefix(BOM_UTF8).startswith(HEADER.encode())

@@ -123,9 +123,9 @@ def test_a_missing_file_is_not_edited(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_value_that_an_encrypted_file_hides_is_not_set(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("pass").write_text("open sesame\n")
-    for directory, owner in (("group_vars", "worker"), ("host_vars", "node0")):
+    for directory, owner, mark in (("group_vars", "worker", ""), ("host_vars", "node0", "\ufeff")):
         Path(directory).mkdir()
-        Path(directory, f"{owner}.yml").write_text(encrypt("tfprov: {port: 2300}\n")[0])
+        Path(directory, f"{owner}.yml").write_text(mark + encrypt("tfprov: {port: 2300}\n")[0])
     before = inventory.read_text()
     password = ("--vault-password-file", "pass")
     for place, file in (("--group=worker", "group_vars/worker.yml"), ("--host=node0", "host_vars/node0.yml")):

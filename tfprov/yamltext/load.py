@@ -104,6 +104,9 @@ def _compose(text: str, name: str, start: int, start_from: str, vault: Vault) ->
         raise _invalid(Position(name), "empty", start_from)
     if isinstance(document, Scalar) and not document.text:  # a `---` alone: libyaml puts the value behind the end
         return replace(document, at=Position(name, start, 1))
+    if type(document) is Scalar and document.text.startswith(HEADER):
+        what = f"`{HEADER}` begins an encrypted file, and this one begins with something else"
+        raise _invalid(document.at, what, "remove what stands before it, also comments and empty lines")
     return document
 
 

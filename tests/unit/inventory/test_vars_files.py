@@ -243,6 +243,11 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str]]] = {
         {"host_vars/node1": "\nnonsense\n"},
         ["host_vars/node1:2:1: error: variables must be a mapping; write `name: value` lines"],
     ),
+    "encrypted text below a comment": (
+        {"group_vars/all.yml": "# secret\n$ANSIBLE_VAULT;1.1;AES256\n3530\n"},
+        [("group_vars/all.yml:2:1: error: `$ANSIBLE_VAULT;` begins an encrypted file, and this one begins with something "
+          "else; remove what stands before it, also comments and empty lines")],
+    ),
     "a key twice": (
         {"group_vars/all.yml": "a: 1\na: 2\n"},
         ["group_vars/all.yml:2:1: error: `a` is set twice (first on line 1); keep one of them"],

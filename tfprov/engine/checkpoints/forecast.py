@@ -39,12 +39,17 @@ def _of_new_chief(context: Context, observation: Observation, former: Observed |
     resume = _newest(context)
     if mirrored := _mirrored(context, resume):
         return mirrored
-    steps = [resume.saved.step] if resume else []
-    steps += [
-        step_of(newest_unsaved.prefix)
+    left = [
+        (one.run, step_of(newest_unsaved.prefix))
         for one in holders(context, observation)
         if (newest_unsaved := unsaved(context, one, observation))
     ]
+    if resume and any(
+        run != resume.run for run, _ in left
+    ):  # to gather them sets aside what was gathered of another run
+        resume = None
+    steps = [resume.saved.step] if resume else []
+    steps += [step for _, step in left]
     if context.resume:
         if not steps:
             raise no_checkpoint_error(context)

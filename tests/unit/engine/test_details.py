@@ -242,6 +242,16 @@ def test_the_forecast_of_a_chief_that_is_stopped_and_saves_once_more(split: Spli
     assert forecast(context, ps.only(lambda action: action.kind == ActionKind.STOP), seen) is None
 
 
+def test_the_forecast_of_a_chief_that_runs_and_has_not_saved_yet(split: SplitTraining) -> None:
+    split.runs()
+    context, seen = restarted(split)
+    anew = "the training starts anew: worker/0 has no checkpoint"
+    assert forecast(context, plan(context, seen), seen) == f"{anew}, unless it saves when stopped"
+    ps = plan(context, seen).only(lambda action: action.subject.startswith("ps/"))
+    assert forecast(context, ps, seen) == anew
+    assert forecast(replace(context, saves=False), ps, seen) is None
+
+
 def test_a_gathered_checkpoint_that_cannot_be_read_is_in_the_way_of_a_resume_only(split: SplitTraining) -> None:
     split.runs().saves_whole(400)
     split.gather()

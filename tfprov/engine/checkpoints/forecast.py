@@ -39,12 +39,17 @@ def _of_new_chief(context: Context, observation: Observation, former: Observed |
     resume = _newest(context)
     if mirrored := _mirrored(context, resume):
         return mirrored
-    steps = [resume.saved.step] if resume else []
-    steps += [
-        step_of(newest_unsaved.prefix)
+    left = [
+        (one.run, step_of(newest_unsaved.prefix))
         for one in holders(context, observation)
         if (newest_unsaved := unsaved(context, one, observation))
     ]
+    if resume and any(
+        run != resume.run for run, _ in left
+    ):  # to gather them sets aside what was gathered of another run
+        resume = None
+    steps = [resume.saved.step] if resume else []
+    steps += [step for _, step in left]
     if context.resume:
         if not steps:
             raise no_checkpoint_error(context)
@@ -87,7 +92,10 @@ def _of_chief(context: Context, plan: Plan, observation: Observation, chief: Obs
     if own:
         return f"the training goes on from {_step(own[-1])}{_or_later(context, plan, observation, chief)}{was}"
     hint = f"; {_hint(resume.saved.step)}" if resume and not context.resume and chief.state is not State.RUNNING else ""
-    return f"the training starts anew: {chief.task} has no checkpoint{was}{hint}" if was or hint else None
+    trains = chief.state is State.RUNNING and context.saves
+    unless = ", unless it saves when stopped" if trains and _stops(plan, chief) else ""
+    anew = f"the training starts anew: {chief.task} has no checkpoint"
+    return f"{anew}{unless}{was}{hint}" if was or hint or trains else None
 
 
 _OLD = 120.0
@@ -99,13 +107,16 @@ _KEEPING = ("between_graph", "in_graph")
 def _or_later(context: Context, plan: Plan, observation: Observation, chief: Observed) -> str:
     """Return which progress may be newer than the newest checkpoint."""
     if chief.state is State.RUNNING:
-        saves = any(action.kind == ActionKind.STOP and action.subject == chief.task for action in plan.actions)
-        return ", or later if it saves when stopped" if saves else ""
+        return ", or later if it saves when stopped" if _stops(plan, chief) else ""
     wanted, touched = context.container(chief.task), {action.subject for action in plan.actions}
     ps = [container for container in observation.containers() if container.task.startswith("ps/")]
     kept = ps and all(container.state is State.RUNNING and container.task not in touched for container in ps)
     keeps = wanted is not None and wanted.strategy in _KEEPING
     return ", or later with the model that its ps kept" if kept and keeps else ""
+
+
+def _stops(plan: Plan, chief: Observed) -> bool:
+    return any(action.kind == ActionKind.STOP and action.subject == chief.task for action in plan.actions)
 
 
 def _apart(look: Survey, resume: Resume | None) -> str | None:

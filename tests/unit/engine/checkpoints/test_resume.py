@@ -351,6 +351,16 @@ def test_the_forecast_of_a_chief_that_moves_counts_what_is_gathered_on_the_way(t
     assert foretold(split) == "the training goes on from step 800 (gathered)"
 
 
+def test_the_forecast_of_a_chief_that_moves_leaves_out_what_an_earlier_run_has_gathered(tmp_path: Path) -> None:
+    gathered(tmp_path)
+    before = SplitTraining(tmp_path).runs("run-2")
+    before.saves_whole(30)
+    split = SplitTraining(tmp_path, INVENTORY.replace("w0: , w1: ", "w9: , w1: "), before.hosts)
+    assert foretold(split) == "the training starts anew: worker/0 is new on w9; `--resume` would go on from step 30"
+    split.context = replace(split.context, resume=True)
+    assert foretold(split) == "the training goes on from step 30 (gathered)"
+
+
 def test_the_forecast_of_a_chief_that_has_something_itself(tmp_path: Path) -> None:
     gathered(tmp_path)
     assert foretold(there(tmp_path, 800)) == "the training goes on from step 800"

@@ -44,10 +44,8 @@ def _of_new_chief(context: Context, observation: Observation, former: Observed |
         for one in holders(context, observation)
         if (newest_unsaved := unsaved(context, one, observation))
     ]
-    if resume and any(
-        run != resume.run for run, _ in left
-    ):  # to gather them sets aside what was gathered of another run
-        resume = None
+    if resume and any(run != resume.run for run, _ in left):
+        resume = None  # to gather those sets aside what was gathered of another run
     steps = [resume.saved.step] if resume else []
     steps += [step for _, step in left]
     if context.resume:

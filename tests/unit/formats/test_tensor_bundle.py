@@ -123,6 +123,21 @@ def test_wrong_indexes_with_right_checksums(tmp_path: Path, values: dict[bytes, 
     assert error(tmp_path / "m-1").startswith(message)
 
 
+SIZES = {
+    "float": (1, 4), "double": (2, 8), "int32": (3, 4), "uint8": (4, 1), "int16": (5, 2), "int8": (6, 1),
+    "complex64": (8, 8), "int64": (9, 8), "bool": (10, 1), "qint8": (11, 1),
+    "quint8": (12, 1), "qint32": (13, 4), "bfloat16": (14, 2),
+    "qint16": (15, 2), "quint16": (16, 2), "uint16": (17, 2), "complex128": (18, 16), "half": (19, 2), "uint32": (22, 4),
+    "uint64": (23, 8), "float8_e5m2": (24, 1), "float8_e4m3fn": (25, 1), "int4": (29, 1), "uint4": (30, 1),
+}  # fmt: skip
+
+
+def test_an_element_of_each_type_has_its_size_and_a_resource_has_none() -> None:
+    for dtype, size in SIZES.values():
+        assert parse_entry(entry(bytes(3 * size), dims=(3,), dtype=dtype)).expected_size == 3 * size
+    assert parse_entry(entry(b"", dims=(3,), dtype=20)).expected_size is None
+
+
 @pytest.mark.parametrize("kind", [3, 4, 6, 7])
 def test_a_field_of_an_unknown_type_is_an_error(kind: int) -> None:
     with pytest.raises(ValueError, match=f"^unknown wire type {kind}$"):

@@ -555,3 +555,20 @@ def test_the_restart_policy_of_the_replicas_wins_over_that_of_their_pods(policy:
     text = TFJOB.replace("restartPolicy: OnFailure", f"restartPolicy: {policy}")
     inventory, _ = convert_text(text.replace("        spec:\n", "        spec:\n          restartPolicy: Never\n"))
     assert inventory["vars"]["tfprov"].get("restart") == restart
+
+
+@pytest.mark.parametrize(
+    ("services", "roles"),
+    [
+        (("master-0", "worker-0"), {"chief", "worker"}),
+        (("chief", "worker-0"), {"chief", "worker"}),
+        (("lab-ps-0", "trainer_worker1"), {"ps", "worker"}),
+        (
+            ("data-worker-0", "dispatcher", "worker-0", "evaluator"),
+            {"data_worker", "dispatcher", "worker", "evaluator"},
+        ),
+    ],
+)
+def test_the_name_of_a_service_is_that_of_its_role(services: tuple[str, ...], roles: set[str]) -> None:
+    lines = [f"  {service}: {{image: x, command: python a.py}}\n" for service in services]
+    assert set(convert_text(f"services:\n{''.join(lines)}")[0]["children"]) == roles

@@ -62,7 +62,7 @@ WARNED = {
         ["ansible.cfg:3:1: warning: ignored: this line is neither a `[section]` nor a setting of one; correct it"],
     ),
     "an ansible.cfg that says what counts": (
-        {"inv/i.yml": SMALLEST, "inv/a.x": "[", "ansible.cfg": "[defaults]\ninventory_ignore_extensions = .x, .cfg\n"},
+        {"inv/i.yml": SMALLEST, "inv/a.x": "[", "ansible.cfg": "[defaults]\ninventory_ignore_extensions='.x', \".cfg\"\n"},
         [],
     ),
 }  # fmt: skip

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from tests.support.inventories import inventory, roles
 from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.model import validators
-from tfprov.model.field_types import check_image_name, check_user
+from tfprov.model.field_types import check_checkpoint_dir, check_data_path, check_image_name, check_user
 from tfprov.model.sections import Image, MountSetting
 from tfprov.model.settings import Settings
 from tfprov.model.validators import InvalidValue, check_one_line, parse_size
@@ -471,6 +471,13 @@ SUM = "take what `sha256sum FILE` prints"
         (validators.refuse_short_mount, "/a:/b", ("must be a mapping, not `/a:/b`; "
          "write `{source: /a, target: /b, read_only: false}`")),
         (validators.refuse_short_mount, "/a:/b:ro", "must be a mapping, not `/a:/b:ro`; write `{source: /a, target: /b}`"),
+        (check_checkpoint_dir, "https://h/x", "`https://h/x`: https:// cannot hold it; use s3://, hdfs:// or gs://"),
+        (check_checkpoint_dir, "s3://", "`s3://`: a URL needs a bucket; for example s3://bucket/run"),
+        (check_data_path, "s3://me:pw@b/x",
+         "`s3://b/x`: a URL must not hold a user or a password; set them as secret variables in `env`"),
+        *((check_data_path, f"{scheme}://h/x",
+           f"`{scheme}://h/x`: {scheme}:// cannot hold it; use `fetch` with the `url` and `sha256` of each file")
+          for scheme in ("http", "https", "ftp")),
         (validators.check_wiring, "both", "must be `flags`, `tf_config` or a mapping, not `both`; "),
         (validators.check_wiring, None, "must be `flags`, `tf_config` or a mapping, not nothing; "),
         (validators.refuse_fraction, 2.5, "must be a whole number, not 2.5; "),

@@ -88,6 +88,7 @@ def test_key_files_and_a_config_file_are_parsed(tmp_path: Path, monkeypatch: pyt
     assert args.refused == []
     assert args.key_files == [tmp_path / "one", tmp_path / "two"]
     assert args.ssh_config == tmp_path / "config"
+    assert parse(f"-o 'IdentityFile={tmp_path}/two {tmp_path}/none'") == SshArgs(key_files=[tmp_path / "two"])
 
 
 def test_no_config_file_equals_an_empty_one() -> None:

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from tests.support.command_output import run_command
 from tests.support.memory_cluster import make_context
+from tests.support.memory_lab import MemoryLab
 from tests.support.ports import free_ports
 from tfprov.cli.check import lines
 from tfprov.cli.output import Printer
+from tfprov.engine.checks import host_rules
 from tfprov.engine.checks.check import CheckReport, gone, in_order, lost
 from tfprov.engine.checks.collect import Collected
 from tfprov.engine.checks.docker_host_rules import HostWork, architectures, judge
@@ -24,6 +26,7 @@ from tfprov.engine.checks.host_rules import GIB, Finding, Verdict, clock, failed
 from tfprov.engine.checks.image_programs import as_root, is_root
 from tfprov.engine.checks.reachability import NOT_FROM_HOST, UNTRIED, Cell, Reason, failures, reasons, table
 from tfprov.engine.checks.reachability import judge as judge_cell
+from tfprov.engine.command_checks import Fault
 from tfprov.engine.host_registry import HostRegistry
 from tfprov.errors import HostError, Position, Unreachable
 from tfprov.hosts.facts import ClockOffset, ContainerSummary, EngineFacts, HostFacts, Listener, System
@@ -125,8 +128,8 @@ def test_the_cpu_check_requires_avx(system: System, verdict: Verdict, words: str
     ids=["in-step", "off", "behind", "perhaps", "ahead", "unknown"],
 )
 def test_clocks(reading: ClockOffset | None, expected: Finding) -> None:
-    message = clock(reading)
-    assert (message.verdict, message.what) == (expected.verdict, expected.what)
+    fix = "set it there, for example with `timedatectl set-ntp true`"
+    assert clock(reading) == (replace(expected, fix=fix) if expected.verdict is Verdict.WARNING else expected)
 
 
 BARE = replace(ENGINE, images={})
@@ -664,3 +667,15 @@ def test_tasks_that_are_root_in_their_containers_are_mentioned() -> None:
     assert {user: is_root(user) for user in users} == users
     assert as_root(["ps/0"]) == "ps/0 runs as root in its container"
     assert as_root(["ps/0", "worker/0"]) == "ps/0, worker/0 run as root in their containers"
+
+
+def test_a_command_that_cannot_start_is_reported_with_its_tasks() -> None:
+    container = MemoryLab().context.wanted[0]
+    container = replace(container, spec={**container.spec, "command": ["python", "x.py"]})
+    tasks = ["worker/0", "worker/1"]
+    fault = Fault("there is no x.py", "correct it")
+    assert list(host_rules.command(container, tasks, fault)) == [
+        failed("command", "worker/0, worker/1: there is no x.py", "correct it")
+    ]
+    assert list(host_rules.command(container, tasks, None)) == [ok("command", "python x.py")]
+    assert list(host_rules.command(replace(container, spec={}), tasks, fault)) == []

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.memory_lab import AGAIN, INVENTORY, MemoryLab, follow_with_steps
 from tests.support.reporters import RecordingReporter, texts
-from tfprov.engine.monitoring.failures import KNOWN_CAUSES, excerpt, in_own_paths, remedy
+from tfprov.engine.monitoring.failures import KNOWN_CAUSES, excerpt, in_own_paths, read_failure, remedy
 from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.logs import logs
 from tfprov.engine.monitoring.readiness import wait_serving
@@ -141,6 +141,17 @@ def test_what_is_lost_with_a_task_stands_before_the_remedy() -> None:
         "ps/1: exited with code 7: the training cannot go on without its variables; make room on the disk of its host"
     )
     assert str(caught.value).splitlines()[0] == words
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "words"),
+    [(1, "", "ValueError: boom"), (137, "", ""), (1, "no space left on device", ""), (127, "no such file", "")],
+)
+def test_the_last_output_is_the_reason_only_of_an_end_of_its_own(code: int, error: str, words: str) -> None:
+    lab = MemoryLab()
+    lab.hosts["h2"].prints("worker/0", "ValueError: boom")
+    failed = Observed("worker/0", "h2", State.EXITED, {}, exit_code=code, error=error)
+    assert read_failure(lab.context, failed).words == words
 
 
 def test_a_ps_that_fell_first_is_named_before_the_chief_that_lost_it() -> None:

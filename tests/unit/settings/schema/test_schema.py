@@ -5,14 +5,14 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as AbstractMapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import ValidationError
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from tests.support.bad_files import INVENTORIES, PLAYBOOKS, expected
 from tests.support.command_output import run_command
@@ -32,6 +32,7 @@ from tfprov.model.sections import (
     Image,
     MountSetting,
     RenamedFlags,
+    StrictModel,
 )
 from tfprov.model.settings import Settings
 from tfprov.model.storage import Checkpoints, Data, DataSource
@@ -177,6 +178,26 @@ def test_every_setting_is_in_the_schema_with_its_default_and_an_example() -> Non
             assert schema["examples"] == field.examples
             if not field.is_required() and field.default_factory is None and "Default:" not in str(field.description):
                 assert schema["default"] == field.default
+
+
+def strict_models(model: type[BaseModel] = StrictModel) -> Iterator[type[BaseModel]]:
+    for below in model.__subclasses__():
+        yield below
+        yield from strict_models(below)
+
+
+def test_every_default_and_every_example_is_valid() -> None:
+    annotated: Any = Annotated
+    number = 0
+    for field in (field for model in strict_models() for field in model.model_fields.values()):
+        kind: Any = field.annotation
+        for constraint in field.metadata:
+            kind = annotated[kind, constraint]
+        defaults = [] if field.is_required() or field.default_factory else [field.default]
+        for value in (*defaults, *(field.examples or ())):
+            TypeAdapter(kind).validate_python(value, strict=True)
+            number += 1
+    assert number > 100
 
 
 @pytest.mark.parametrize(("path", "text"), [pytest.param(*copy, id=copy[0].name) for copy in generated_files()])

@@ -264,16 +264,20 @@ def _create(path: Path, text: str, written: list[Path]) -> None:
 
 
 def _validate(path: Path, lines: Sequence[str]) -> None:
-    """Load the inventory that was written. Raises InvalidInput at the option, as the file is removed again."""
+    """Load the inventory that was written. Raises InvalidInput, at an option for that file, which is removed again."""
     from tfprov.planning.tasks import assign_tasks  # noqa: PLC0415
     from tfprov.settings.load import load  # noqa: PLC0415
 
     try:
         assign_tasks(load(path)[1])
     except InvalidInput as error:
-        options = {"code": "--code", "command": "--command"}
-        names = [lines[problem.at.line - 1].partition(":")[0].strip() for problem in error.problems]
-        at = [Position(options.get(name, "--hosts")) for name in names]
+        at = [_option(one.at, lines) if Path(one.at.file) == path else one.at for one in error.problems]
         raise InvalidInput(
             Problem(where, one.what, one.fix) for where, one in zip(at, error.problems, strict=True)
         ) from None
+
+
+def _option(at: Position, lines: Sequence[str]) -> Position:
+    """Return the option that a position in the new inventory comes from."""
+    name = lines[at.line - 1].partition(":")[0].strip() if at.line else ""
+    return Position({"code": "--code", "command": "--command"}.get(name, "--hosts"))

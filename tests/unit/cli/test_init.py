@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from tests.support.command_output import CommandResult, run_command
+from tests.support.command_output import CommandResult, run_command, write_files
 from tests.support.full_disk import full_disk
 from tests.support.paths import ROOT
 from tests.support.waiting import until
@@ -92,6 +92,15 @@ def test_an_option_that_makes_an_invalid_inventory_is_named_and_leaves_no_file(
     result = run_command(capsys, "init", *options)
     assert (result.code, len(result.lines), result.lines[0].startswith(message)) == (2, 1, True), result
     assert not [path for path in Path().rglob("*") if path.is_file()]
+
+
+def test_an_error_in_a_file_that_was_there_is_named_in_it_and_the_file_stays(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_files({"group_vars/all.yml": "\n" * 200 + "tfprov: {nope: 1}\n"})
+    (line,) = run_command(capsys, "init").lines
+    assert line.startswith("group_vars/all.yml:201:10: error: unknown key `nope`")
+    assert [path for path in Path().rglob("*") if path.is_file()] == [Path("group_vars/all.yml")]
 
 
 WRONG = [

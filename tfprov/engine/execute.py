@@ -4,7 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -18,6 +18,8 @@ from tfprov.model.state import Observation
 
 DEFAULT_GRACE = 30.0
 """Seconds to stop a task that is not in the inventory any more, and so has no `stop_grace`."""
+_LOOK = 0.5
+"""Seconds between two looks for Ctrl-C: a signal that comes just before the main thread sleeps does not wake it."""
 
 
 @dataclass
@@ -73,7 +75,7 @@ def _deliveries(context: Context, plan: Plan) -> Iterator[None]:
             stack.enter_context(context.artifacts[subject].delivering(number))
         try:
             yield
-        except SecondInterrupt:
+        except KeyboardInterrupt:
             stack.pop_all()
             raise
 
@@ -85,7 +87,7 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
     leave = False
     try:
         yield pool
-    except SecondInterrupt:
+    except KeyboardInterrupt:
         leave = True
         raise
     finally:
@@ -118,31 +120,39 @@ class _Execution:
         thread = threading.Thread(target=self._coordinate, name="actions", daemon=True)
         interrupted: KeyboardInterrupt | None = None
         try:
-            self._until_ended(thread.start)
-        except KeyboardInterrupt as interrupt:
-            interrupted = interrupt
-            if self.context.interrupted:
-                self._leave.set_result(None)
-                raise SecondInterrupt from interrupt
-            self._stop.set_result(None)
-            self._ended.cancel()  # which only works if the thread has not begun
             try:
-                self._until_ended()
-            except KeyboardInterrupt as second:
-                self._leave.set_result(None)
-                raise SecondInterrupt from second
-        return interrupted
-
-    def _until_ended(self, begin: Callable[[], None] = lambda: None) -> None:
-        try:
-            begin()
-            with suppress(CancelledError):
-                self._ended.result()
+                thread.start()
+                self._result()
+            except KeyboardInterrupt as interrupt:
+                interrupted = interrupt
+                if self.context.interrupted:
+                    raise
+                self._stop.set_result(None)
+                self._ended.cancel()  # which only works if the thread has not begun
+                self._result()
+        except KeyboardInterrupt as second:  # also one between two of the lines above
+            self._let_go()
+            raise SecondInterrupt from second
         except HangUp:
-            self._leave.set_result(None)
+            self._let_go()
             if not self._ended.cancel():
                 wait([self._ended])
             raise
+        return interrupted
+
+    def _result(self) -> None:
+        while True:
+            try:
+                return self._ended.result(_LOOK)
+            except CancelledError:
+                return None
+            except TimeoutError:
+                if self._ended.done():  # it is an action's own
+                    raise
+
+    def _let_go(self) -> None:
+        if not self._leave.done():
+            self._leave.set_result(None)
 
     def _coordinate(self) -> None:
         if not self._ended.set_running_or_notify_cancel():

@@ -2,11 +2,13 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from hypothesis import assume, given
@@ -20,7 +22,7 @@ from tests.support.memory_cluster import Runtimes, make_context
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.context import Context
 from tfprov.engine.events import ActionDone, ActionSkipped, ActionStarted, Callback, Event
-from tfprov.engine.execute import execute
+from tfprov.engine.execute import SecondInterrupt, execute
 from tfprov.engine.observe import observe, plan, taken
 from tfprov.engine.rollback import clean, plan_rollback, take_back
 from tfprov.errors import HostError, TaskFailed, TfprovError, Unreachable
@@ -283,6 +285,43 @@ def test_the_second_ctrl_c_waits_for_nothing(memory_lab: MemoryLab) -> None:
         assert first == "interrupted: finishing what has begun (Ctrl-C again to leave at once)"
         assert second.startswith("left at once: ps/0, worker/0, worker/1 may still run; `tfprov status` shows them")
     finally:
+        released.set()
+
+
+def test_the_second_ctrl_c_leaves_also_while_the_first_is_acted_upon(memory_lab: MemoryLab) -> None:
+    released, finished = threading.Event(), threading.Event()
+
+    class Hanging(MemoryRuntime):
+        def start(self, *arguments: object) -> None:
+            press()
+            released.wait(60)
+            finished.set()
+
+    def press() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def first(_number: int, frame: FrameType | None) -> None:
+        if frame is not None and frame.f_code is second.__code__:  # an exception there would be the last one
+            threading.Timer(0.01, press).start()
+        else:
+            raise KeyboardInterrupt
+
+    def second(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "return" and frame.f_code.co_name == "set_result":  # no more actions begin
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    memory_lab.hosts["h3"] = Hanging("h3")
+    plan_of_all = plan(memory_lab.context, observe(memory_lab.context))
+    before = signal.signal(signal.SIGINT, first)
+    sys.setprofile(second)
+    try:
+        with pytest.raises(SecondInterrupt):
+            execute(memory_lab.context, plan_of_all, "run-1")
+        assert not finished.is_set()
+    finally:
+        sys.setprofile(None)
+        signal.signal(signal.SIGINT, before)
         released.set()
 
 

@@ -4,7 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -141,14 +141,11 @@ class _Execution:
         return interrupted
 
     def _result(self) -> None:
-        while True:
-            try:
-                return self._ended.result(_LOOK)
-            except CancelledError:
-                return None
-            except TimeoutError:
-                if self._ended.done():  # it is an action's own
-                    raise
+        while not self._ended.done():
+            with suppress(TimeoutError, CancelledError):
+                self._ended.exception(_LOOK)
+        if not self._ended.cancelled():
+            self._ended.result()
 
     def _let_go(self) -> None:
         if not self._leave.done():

@@ -47,7 +47,7 @@ class PlayOptions:
 class _Batch:
     """Hosts that play all steps of a play together. `context` is limited to those of them that have not failed.
 
-    `percentage` is the share that may fail. `before` was observed just before the first start. `trained`: to its end.
+    `percentage` may fail. `before` was observed just before the first start. `trained`: it was followed to its end.
     """
 
     whole: Context

@@ -288,6 +288,16 @@ def test_the_second_ctrl_c_waits_for_nothing(memory_lab: MemoryLab) -> None:
         released.set()
 
 
+def test_an_unexpected_error_of_an_action_is_raised_also_a_timeout(memory_lab: MemoryLab) -> None:
+    class Late(MemoryRuntime):
+        def start(self, *arguments: object) -> None:
+            raise TimeoutError("too late")
+
+    memory_lab.hosts["h3"] = Late("h3")
+    with pytest.raises(TimeoutError, match="too late"):
+        execute(memory_lab.context, plan(memory_lab.context, observe(memory_lab.context)), "run-1")
+
+
 def test_the_second_ctrl_c_leaves_also_while_the_first_is_acted_upon(memory_lab: MemoryLab) -> None:
     released, finished = threading.Event(), threading.Event()
 

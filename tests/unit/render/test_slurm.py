@@ -44,7 +44,7 @@ all:
     worker: {hosts: {localhost: }, vars: {tfprov: {tasks_per_host: 2}}}
 """
 PROGRAM = """
-trap 'echo "leaving, ps: $(ls "$TFPROV_CHECKPOINT_DIR"/ps-up 2>&1)"; rm -f "$mine"; exit 143' TERM
+trap 'echo "leaving, ps: $(ls "$TFPROV_CHECKPOINT_DIR"/ps-up 2>&1)"; rm -f "$mine"; kill $! 2>/dev/null; exit 143' TERM
 echo "args: $*"; echo "greeting: $GREETING"; cat words.txt
 [ "$TFPROV_TASK" != ps/0 ] || { mine=$TFPROV_CHECKPOINT_DIR/ps-up; : >"$mine"; }
 until [ -e "$TFPROV_CHECKPOINT_DIR/ps-up" ]; do sleep 0.1; done
@@ -60,7 +60,7 @@ again-worker/1) [ -e "$TFPROV_CHECKPOINT_DIR/once" ] || { : >"$TFPROV_CHECKPOINT
     echo again; : >"$TFPROV_CHECKPOINT_DIR/again"; exit 0 ;;
 again-worker/0) until [ -e "$TFPROV_CHECKPOINT_DIR/again" ]; do sleep 0.1; done; exit 0 ;;
 esac
-while :; do sleep 0.1 & wait $!; done
+sleep 300 & wait $!
 """
 
 

@@ -94,7 +94,7 @@ def test_only_the_first_part_of_a_split_does_not_depend_on_how_many_there_are() 
 
 
 def test_every_mutant_of_a_real_module_compiles_and_differs() -> None:
-    path = ROOT / "tfprov" / "inventory" / "host_names.py"
+    path = ROOT / "tfprov" / "inventory" / "ansible_cfg.py"
     source = path.read_bytes()
     made, unchanged = mutants(path.name, source), ast.dump(ast.parse(source))
     assert len(made) > 50

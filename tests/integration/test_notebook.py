@@ -1,4 +1,7 @@
-"""The verb `notebook`: the address has the token that the task made. Its server here stands in for Jupyter's."""
+"""The verb `notebook`: the address has the token that the task made; what was written there stays after `down`.
+
+Its server here stands in for Jupyter's.
+"""
 
 import urllib.error
 import urllib.request
@@ -43,7 +46,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1]) + 1), Handler).se
 """
 
 
-def test_the_address_of_a_notebook_has_its_token_and_nothing_else_shows_it(local_cluster: LocalCluster) -> None:
+def test_the_address_has_the_token_that_nothing_else_shows_and_the_notebooks_stay(local_cluster: LocalCluster) -> None:
     (local_cluster.directory / "code").mkdir()
     (local_cluster.directory / "code/server.py").write_text(SERVER)
     local_cluster.write(INVENTORY)
@@ -59,7 +62,11 @@ def test_the_address_of_a_notebook_has_its_token_and_nothing_else_shows_it(local
     holders = [path for path in local_cluster.directory.rglob("*") if path.is_file() and has(path, token)]
     assert [(path.name, oct(path.stat().st_mode & 0o777)) for path in holders] == [(".tfprov-notebook-token", "0o600")]
     assert token not in printed + local_cluster("logs", "notebook/0") + "".join(local_cluster.processes())
-    local_cluster("down")
+    (holders[0].parent / "mine.ipynb").write_text("{}")
+    printed = local_cluster("down")
+    (kept,) = local_cluster.directory.rglob("mine.ipynb")
+    assert f"1 file of notebook/0 is kept in {kept.parent}" in printed
+    assert kept.read_text() == "{}"
 
 
 def has(path: Path, token: str) -> bool:

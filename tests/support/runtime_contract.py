@@ -1,13 +1,14 @@
 """The contract of every Runtime, tested in memory, on real processes, and on a real engine."""
 
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from tests.support.runtime_bench import Bench, MemoryBench, container
 from tests.support.waiting import until
 from tfprov.errors import HostError
+from tfprov.formats.checkpoint import model_files
 from tfprov.hosts.base import File
 from tfprov.model.state import State
 
@@ -117,15 +118,18 @@ def to_open_what_is_not_there_is_an_error_of_the_host(bench: Bench) -> None:
 
 def what_a_task_wrote_elsewhere_is_listed_and_can_be_read(bench: Bench) -> None:
     """What a task wrote outside of its checkpoint directory is listed where it looks like a model, and can be read."""
-    assert bench.runtime.outside.models("worker/0") == {}
+    assert bench.runtime.outside.written("worker/0", model_files) == {}
     bench.start(container())
     files = {"out/model.keras": b"weights", "out/log/notes.txt": b"text", "notes.txt": b"", ".cache/a.h5": b"h5"}
     for path, data in files.items():
         bench.write("worker/0", path, data)
     bench.runtime.stop("worker/0", 0)
-    (path, model), *others = bench.runtime.outside.models("worker/0").items()
+    (path, model), *others = bench.runtime.outside.written("worker/0", model_files).items()
     assert path in ("out/model.keras", "/code/out/model.keras"), "a container's own layer has absolute paths"
     assert (model.size, model.lasting, others) == (7, False, [])
+    texts = bench.runtime.outside.written("worker/0", lambda paths: [one for one in paths if one.endswith(".txt")])
+    work = bench.runtime.outside.tree("worker/0", ".").path
+    assert {PurePosixPath(text).relative_to(work).as_posix() for text in texts} == {"notes.txt", "out/log/notes.txt"}
     for top, expected in (("out/", {"model.keras": b"weights", "log/notes.txt": b"text"}), (path, {"": b"weights"})):
         tree = bench.runtime.outside.tree("worker/0", top)
         assert tree.path == path[: len(tree.path)]

@@ -134,7 +134,7 @@ class Context:
     new_run: str = ""
     """The id of a run that starts anew; empty for one that is made at its start."""
     before_remove: Callable[[str, str], None] | None = None
-    """Called with a task and its host just before the task is removed."""
+    """Called with a task and its host just before the task is removed, or started in the place of an earlier container."""
     saves: bool = True
     """Whether the program is expected to save checkpoints (`checkpoints: none` says that it is not)."""
     followed: bool = False

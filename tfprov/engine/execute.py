@@ -248,6 +248,8 @@ def _remove(context: Context, action: Action, _run: str) -> None:
 def _start(context: Context, action: Action, run: str) -> None:
     container = context.container(action.subject)
     assert container is not None, "a plan starts only what is wanted"
+    if context.before_remove is not None:  # the start removes an earlier container
+        context.before_remove(action.subject, action.host)
     with restoring(context, container.task, run) as files:
         context.runtimes[action.host].start(container, run, files, partial(context.report.transferred, action.subject))
 

@@ -1,6 +1,6 @@
 """The Runtime protocol: what tfprov does on a host, for every way of running tasks there."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,9 +51,13 @@ class OutsideFile(File):
     lasting: bool
 
 
+Pick = Callable[[Iterable[str]], Iterable[str]]
+"""Returns those of the paths that are of interest."""
+
+
 @dataclass(frozen=True)
 class Tree:
-    """A file or directory of a task. `path` is normalized, like the paths of `OutsideFiles.models`.
+    """A file or directory of a task. `path` is normalized, like the paths of `OutsideFiles.written`.
 
     `files` yields each regular file below it: relative path ("" for a file itself), metadata, and content, which must be
     read before the next file.
@@ -77,8 +81,8 @@ class SparseReader(Protocol):
 class OutsideFiles(Protocol):
     """Access to a task's files outside of its checkpoint directory. Methods raise HostError."""
 
-    def models(self, task: str) -> Mapping[str, OutsideFile]:
-        """Return the files that look like parts of a model and were written by the task since its creation.
+    def written(self, task: str, pick: Pick) -> Mapping[str, OutsideFile]:
+        """Return the files that were written by the task since its creation, and whose paths `pick` returns.
 
         Keys are paths: relative to the working directory, or absolute.
         """

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tfprov.errors import HostError
-from tfprov.hosts.base import NO_FILES, File, OnProgress, OutsideFile, Prefix, Tree, ignore_progress, read_then_list
+from tfprov.hosts.base import NO_FILES, File, OnProgress, Prefix, ignore_progress, read_then_list
 from tfprov.hosts.data_download import FetchProgress, missing_data_error
 from tfprov.hosts.log_lines import Line, LogTimes
-from tfprov.hosts.memory_task import MemoryTask, check_free, read_local
+from tfprov.hosts.memory_task import MemoryOutsideFiles, MemoryTask, check_free, read_local
 from tfprov.hosts.terminal import NO_INPUT, ExecMode
 from tfprov.hosts.usage import Usage
 from tfprov.model.cluster import Task
@@ -52,7 +52,7 @@ class MemoryRuntime:
         self.codes: dict[str, bytes] = {}
         self.data: set[str] = set()
         self.places: dict[str, MemoryTask] = {}
-        self.outside = self
+        self.outside = MemoryOutsideFiles(self.places, self._check_failure)
         self.modes: list[ExecMode] = []
         self.used: dict[str, Usage] = {}
         self._started = 0
@@ -193,16 +193,6 @@ class MemoryRuntime:
         for name in names:
             with suppress(HostError):
                 yield name, self.open(task, name)
-
-    def models(self, task: str) -> Mapping[str, OutsideFile]:
-        """See OutsideFiles."""
-        self._check_failure()
-        return self.places[task].models() if task in self.places else {}
-
-    def tree(self, task: str, path: str) -> Tree:
-        """See OutsideFiles."""
-        self._check_failure()
-        return self.places[task].tree(path)
 
     def tail(self, task: str, name: str, size: int) -> bytes:
         """See Runtime."""

@@ -2,15 +2,15 @@
 
 import hashlib
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from posixpath import normpath
 
 from tfprov.errors import HostError
-from tfprov.formats.checkpoint import is_within, model_files
+from tfprov.formats.checkpoint import is_within
 from tfprov.hosts import held_checkpoints
-from tfprov.hosts.base import File, OutsideFile, Prefix, Tree
+from tfprov.hosts.base import File, OutsideFile, Pick, Prefix, Tree
 from tfprov.hosts.crash import FailedRun, is_hopeless, is_restarted, last_words
 from tfprov.hosts.log_lines import Line
 from tfprov.model.cluster import Task
@@ -87,11 +87,11 @@ class MemoryTask:
             self.observed, state=State.EXITED, id="", exit_code=code, stopped=stopped, finished_at=now
         )
 
-    def models(self) -> Mapping[str, OutsideFile]:
+    def files_written(self, pick: Pick) -> Mapping[str, OutsideFile]:
         """See OutsideFiles."""
         return {
             name: OutsideFile(len(self.written[name][0]), self.written[name][1], lasting=name.startswith("/"))
-            for name in model_files(self.written)
+            for name in pick(self.written)
         }
 
     def tree(self, path: str) -> Tree:
@@ -108,6 +108,23 @@ class MemoryTask:
         """Add a local file, or all files of a local directory."""
         for file in [source] if source.is_file() else sorted(one for one in source.rglob("*") if one.is_file()):
             self.written[normpath(f"{path}/{file.relative_to(source)}")] = file.read_bytes(), now
+
+
+class MemoryOutsideFiles:
+    """See OutsideFiles. `check` raises HostError while the host fails."""
+
+    def __init__(self, places: Mapping[str, MemoryTask], check: Callable[[], None]) -> None:
+        self._places, self._check = places, check
+
+    def written(self, task: str, pick: Pick) -> Mapping[str, OutsideFile]:
+        """See OutsideFiles."""
+        self._check()
+        return self._places[task].files_written(pick) if task in self._places else {}
+
+    def tree(self, task: str, path: str) -> Tree:
+        """See OutsideFiles."""
+        self._check()
+        return self._places[task].tree(path)
 
 
 def check_free(host: str, task: Task, places: Iterable[MemoryTask]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tfprov.engine.checkpoints import ungathered
@@ -13,6 +14,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
 from tfprov.engine.monitoring.chief_progress import BY_STEP, read_progress
 from tfprov.engine.monitoring.kept_logs import KeptLogs
+from tfprov.engine.monitoring.kept_notebooks import keep_notebooks
 from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.observe import observe, plan, refuse_taken
 from tfprov.engine.rollback import clean
@@ -52,7 +54,7 @@ def _plan_step(module: str) -> Callable[[Context, Any, bool], None]:
         run = current_run(context, observation) if starts else ""
         if run:
             context.report.run_started(run)
-        execute(context, part, run).check()
+        execute(replace(context, before_remove=partial(keep_notebooks, context, observation)), part, run).check()
         if module == "start":
             context.forget_empty(_afterwards(context, part, observation))
 
@@ -218,7 +220,7 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
     kept = {*held, *((nothing.place,) if nothing is not None and nothing.holds_model else ())}
     whole = plan_teardown(context.cluster.name, observation, chosen, remove=arguments.remove)
     part = whole.only(lambda action: action.kind != ActionKind.REMOVE or (action.subject, action.host) not in kept)
-    logs = KeptLogs(context, observation)
+    logs = KeptLogs(context, observation, notebooks=not discard)
     errors += execute(replace(context, before_remove=logs.keep), part, "").failed.values()
     if arguments.remove:
         for place in kept:

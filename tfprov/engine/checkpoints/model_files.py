@@ -228,7 +228,7 @@ def nothing_saved(
         return None
     runtime, kept = context.runtimes[chief.host], gathered_of(context, chief.run)
     if kept is not None and _is_gathered(kept):
-        beside = tuple(model_roots(final_models(_lost(runtime.outside.models(chief.task), kept))))
+        beside = tuple(model_roots(final_models(_lost(runtime.outside.written(chief.task, model_files), kept))))
         where = runtime.checkpoint_dir(chief.task)
         return NothingSaved(chief, where, elsewhere=beside, gathered=True) if beside else None
     listing = runtime.files(chief.task)  # takes as long as reading the whole container if it is stopped
@@ -236,7 +236,7 @@ def nothing_saved(
     if STATE in names or any(checkpoints(names)):
         return None
     here = [name for name in model_files(listing) if kept is None or kept.has_changed(name, listing[name])]
-    written = runtime.outside.models(chief.task)
+    written = runtime.outside.written(chief.task, model_files)
     lost = _lost(written, kept)
     if kept is not None and kept.paths and not here and not lost:
         return None  # everything was copied

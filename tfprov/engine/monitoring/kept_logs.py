@@ -22,6 +22,7 @@ from typing import Any
 
 from tfprov.atomic_write import private_directory, replace
 from tfprov.engine.context import Context
+from tfprov.engine.monitoring.kept_notebooks import keep_notebooks
 from tfprov.engine.monitoring.task_progress import read_pace
 from tfprov.engine.public_settings import masked, public, public_roles
 from tfprov.engine.run_ids import RUN_ID
@@ -39,17 +40,25 @@ Kept = tuple[Path, Mapping[str, Path]]
 
 
 class KeptLogs:
-    """Keeps the logs of the observed containers before they are removed; a failure is a note and no error."""
+    """Keeps the logs of the observed containers before they are removed; a failure is a note and no error.
 
-    def __init__(self, context: Context, observation: Observation) -> None:
-        self._context, self._seen = context, observation
+    With `notebooks`, those of Jupyter tasks are kept as well.
+    """
+
+    def __init__(self, context: Context, observation: Observation, *, notebooks: bool = False) -> None:
+        self._context, self._seen, self._notebooks = context, observation, notebooks
         self._containers = {(one.task, one.host): one for one in observation.containers()}
         self._lock = threading.Lock()
         self._kept: set[Path] = set()
         self._before: dict[Path, Mapping[str, Mapping[str, Any]]] = {}
 
     def keep(self, task: str, host: str) -> None:
-        """Keep the present log of `task` on `host`, in place of an earlier copy."""
+        """Keep the present log of `task` on `host`, in place of an earlier copy.
+
+        Raises GatherError if a notebook cannot be kept: its task must not be removed.
+        """
+        if self._notebooks:
+            keep_notebooks(self._context, self._seen, task, host)
         container = self._containers.get((task, host))
         if self._context.logs is None or container is None or not container.run:
             return

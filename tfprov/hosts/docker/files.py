@@ -11,8 +11,7 @@ from datetime import datetime
 from typing import Any, BinaryIO, cast
 
 from tfprov.errors import HostError
-from tfprov.formats.checkpoint import model_files
-from tfprov.hosts.base import File, OutsideFile, Tree
+from tfprov.hosts.base import File, OutsideFile, Pick, Tree
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.archive import LARGE, open_sparse
 from tfprov.hosts.docker.archive_stream import (
@@ -136,7 +135,7 @@ class DockerOutsideFiles:
     def __init__(self, engine: Engine, find: Callable[[str], dict[str, Any] | None]) -> None:
         self._engine, self._find = engine, find
 
-    def models(self, task: str) -> Mapping[str, OutsideFile]:
+    def written(self, task: str, pick: Pick) -> Mapping[str, OutsideFile]:
         """See OutsideFiles. Volumes and mounts are not part of a container: they stay."""
         facts = self._find(task)
         if facts is None:
@@ -145,7 +144,7 @@ class DockerOutsideFiles:
             changes = self._engine.api.diff(facts["Id"]) or ()
         created = int(datetime.fromisoformat(facts["Created"]).timestamp())
         written = {}
-        for path in model_files(change["Path"] for change in changes if change["Kind"] != _CHANGE_DELETED):
+        for path in pick(change["Path"] for change in changes if change["Kind"] != _CHANGE_DELETED):
             file = stat_file(self._engine, facts["Id"], path)
             if file is not None and file.modified >= created:  # files put there before the start are older
                 written[path] = OutsideFile(file.size, file.modified, lasting=False)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tfprov.errors import HostError
-from tfprov.formats.checkpoint import CACHES, model_files
-from tfprov.hosts.base import File, OutsideFile, Tree
+from tfprov.formats.checkpoint import CACHES
+from tfprov.hosts.base import File, OutsideFile, Pick, Tree
 from tfprov.hosts.process.task_dir import TaskDir, os_errors
 
 
@@ -50,7 +50,7 @@ class ProcessOutsideFiles:
         self._task_dir = task_dir
 
     @os_errors
-    def models(self, task: str) -> Mapping[str, OutsideFile]:
+    def written(self, task: str, pick: Pick) -> Mapping[str, OutsideFile]:
         """See OutsideFiles. Searches the home directory and directories of the command line up to a limit."""
         directory = self._task_dir(task)
         order = directory.read(_ORDER_FILE)
@@ -70,14 +70,10 @@ class ProcessOutsideFiles:
         }
         lasting_files = {path: OutsideFile(*_size_and_time(status), lasting=True) for path, status in shared.items()}
         return {
-            **{
-                name: in_work_files[name]
-                for name in model_files(in_work_files)
-                if in_work_files[name].modified >= since
-            },
+            **{name: in_work_files[name] for name in pick(in_work_files) if in_work_files[name].modified >= since},
             **{
                 name: lasting_files[name]
-                for name in model_files(lasting_files)
+                for name in pick(lasting_files)
                 if since <= lasting_files[name].modified <= until
             },
         }

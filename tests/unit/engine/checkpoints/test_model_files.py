@@ -17,6 +17,7 @@ from tfprov.errors import GatherError, HostError, TfprovError, Usage
 from tfprov.formats.checkpoint import model_files, model_roots
 from tfprov.hosts.base import Tree
 from tfprov.hosts.memory import MemoryRuntime
+from tfprov.hosts.memory_task import MemoryOutsideFiles
 from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import PlayOptions
@@ -242,13 +243,14 @@ def test_a_final_model_beside_gathered_checkpoints_is_brought_before_the_chief_i
 
 
 def test_a_directory_of_links_brings_nothing(tmp_path: Path) -> None:
-    class Linking(MemoryRuntime):
-        """Its chief has a directory with nothing but links."""
+    class Linking(MemoryOutsideFiles):
+        """A directory with nothing but links."""
 
-        def tree(self, task: str, path: str) -> Tree:
+        def tree(self, _task: str, path: str) -> Tree:
             return Tree(path, iter(()))
 
-    lab = Lab(tmp_path, hosts={"h2": Linking("h2")})
+    lab = Lab(tmp_path)
+    lab.host.outside = Linking(lab.host.places, lambda: None)
     with pytest.raises(GatherError) as caught:
         copy_path(lab.context, "out")
     assert str(caught.value) == ("out of worker/0 holds no regular file; links are not brought: name what they lead to")
@@ -304,7 +306,7 @@ def test_the_home_directory_is_searched_as_far_as_its_files_stay_there(tmp_path:
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).write_bytes(b"weights")
         bench.write("worker/0", "new.npz", b"weights")
-        models = bench.runtime.outside.models("worker/0")
+        models = bench.runtime.outside.written("worker/0", model_files)
         assert {path: file.lasting for path, file in models.items()} == {
             "new.npz": False,
             str(tmp_path / "home/out/new.h5"): True,

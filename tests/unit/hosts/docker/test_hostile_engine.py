@@ -25,6 +25,7 @@ from tests.support.waiting import LONG
 from tfprov.engine.checkpoints.staging import Staging
 from tfprov.engine.machines import _gateway
 from tfprov.errors import HostError
+from tfprov.formats.checkpoint import model_files
 from tfprov.hosts import bounds
 from tfprov.hosts.collect_facts import engine_facts
 from tfprov.hosts.data_download import FetchOutput, FetchProgress
@@ -92,7 +93,7 @@ REQUESTS: dict[str, tuple[str, Callable[[Engine], object]]] = {
     "execute": (r"/exec/[^/]+/start", read_tail),
     "exit code": (r"/exec/.*", exit_code),
     "stat": (r".*/archive", lambda broken: docker_files.stat_file(broken, ID, "/checkpoints/x")),
-    "changes": (r".*/changes|.*/archive", lambda broken: runtime(broken).outside.models("ps/0")),
+    "changes": (r".*/changes|.*/archive", lambda broken: runtime(broken).outside.written("ps/0", model_files)),
 }
 """The mutated answers, and a call that requests them."""
 SCHEDULE = (*REQUESTS, *("inspect", "exit code", "volumes", "network", "stat", "execute") * 5)

@@ -13,6 +13,7 @@ from tfprov.engine.task_files import copy_from, copy_to
 from tfprov.errors import HostError, TfprovError, Usage
 from tfprov.hosts.base import File, Tree
 from tfprov.hosts.memory import MemoryRuntime
+from tfprov.hosts.memory_task import MemoryOutsideFiles
 from tfprov.hosts.process.copy_in import put_beside
 
 
@@ -70,35 +71,40 @@ def test_a_device_or_a_pipe_is_not_replaced_and_a_link_leads_to_the_copy(host: M
     assert ((tmp_path / "to file").is_symlink(), (tmp_path / "file").read_bytes()) == (True, b"1")
 
 
-class Hostile(MemoryRuntime):
-    """Its engine sends these names."""
+class Hostile(MemoryOutsideFiles):
+    """An engine that sends these names, and breaks off."""
 
     def __init__(self, *names: str) -> None:
-        super().__init__("h2")
         self.names = names
 
-    def tree(self, task: str, path: str) -> Tree:
+    def tree(self, _task: str, _path: str) -> Tree:
         return Tree("out", self._files())
 
     def _files(self) -> Iterator[tuple[str, File, BinaryIO]]:
         yield "good", File(1, 1.0), io.BytesIO(b"1")
         for name in self.names:
             yield name, File(1, 1.0), io.BytesIO(b"1")
-        raise HostError(self.host, "the connection was lost")
+        raise HostError("h2", "the connection was lost")
+
+
+def hostile(*names: str) -> MemoryRuntime:
+    host = MemoryRuntime("h2")
+    host.outside = Hostile(*names)
+    return host
 
 
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x", "..", "a\0b"])
 def test_a_name_that_leads_out_is_refused_and_nothing_is_left(tmp_path: Path, name: str) -> None:
     (tmp_path / "to").mkdir()
     with pytest.raises(HostError, match="has a file outside of it"):
-        copy_from(Hostile(name), "worker/0", "out", tmp_path / "to" / "copy")
+        copy_from(hostile(name), "worker/0", "out", tmp_path / "to" / "copy")
     assert [*tmp_path.rglob("*")] == [tmp_path / "to"]
 
 
 def test_a_copy_that_breaks_off_leaves_nothing_and_an_older_one_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "copy").write_text("old")
     with pytest.raises(HostError, match="the connection was lost"):
-        copy_from(Hostile(), "worker/0", "out", tmp_path / "copy")
+        copy_from(hostile(), "worker/0", "out", tmp_path / "copy")
     assert names(tmp_path) == ["copy"]
     assert (tmp_path / "copy").read_text() == "old"
 

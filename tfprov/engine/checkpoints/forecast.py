@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tfprov.engine.checkpoints.remote import read_remote, remote_url
-from tfprov.engine.checkpoints.resume import Resume, decide, newest, no_checkpoint_error
+from tfprov.engine.checkpoints.resume import Resume, check_orphan, decide, newest, no_checkpoint_error, orphan
 from tfprov.engine.checkpoints.shards import Survey, survey
 from tfprov.engine.checkpoints.ungathered import holders, unsaved
 from tfprov.engine.context import Context
@@ -39,6 +39,11 @@ def _of_new_chief(context: Context, observation: Observation, former: Observed |
     resume = _newest(context)
     if mirrored := _mirrored(context, resume):
         return mirrored
+    if context.resume:
+        check_orphan(context)
+    elif volume := orphan(context):
+        what = f"the files of {task.name} in the volume {volume}, whose step is not known"
+        return f"the training goes on from {what}: somebody removed its container on {task.host}"
     left = [
         (one.run, step_of(newest_unsaved.prefix))
         for one in holders(context, observation)

@@ -25,9 +25,11 @@ def forecast(context: Context, plan: Plan, observation: Observation) -> str | No
     """
     task = context.cluster.chief
     starts = {action.subject for action in plan.actions if action.kind == ActionKind.START}
+    chief = context.chief(observation)
+    if context.resume and not plan and chief is not None and chief.state is State.RUNNING:
+        return f"nothing to resume: {chief.task} runs"
     if not any(name == task.name or name.startswith("ps/") for name in starts):
         return None
-    chief = context.chief(observation)
     if chief is not None and chief.host == task.host:
         return _of_chief(context, plan, observation, chief)
     return _of_new_chief(context, observation, chief) if task.name in starts else None

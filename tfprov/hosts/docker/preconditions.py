@@ -39,9 +39,16 @@ def foreign_volume(name: str) -> Conflict:
     return f"the volume {name} is not ours", f"remove it (`docker volume rm {name}`), or choose another `cluster`"
 
 
-def taken_port(port: int, task: str, owner: str) -> Conflict:
+def taken_port(port: int, task: str, owner: str, remedy: str = "stop it") -> Conflict:
     """Return the conflict with `owner`, which has the port of a task."""
-    return f"port {port} for {task} is taken by {owner}", "stop it, or choose another `port`"
+    return f"port {port} for {task} is taken by {owner}", f"{remedy}, or choose another `port`"
+
+
+def _publishing(holder: ContainerSummary) -> tuple[str, str]:
+    """Return the words for a container that has a port, and how to free it: `docker rm` leaves checkpoints behind."""
+    name = f"the container {holder.name} ({holder.id[:12]})"
+    of_cluster = f"{name} of cluster {holder.cluster}", f"take down {holder.cluster} with `tfprov down`"
+    return of_cluster if holder.cluster else (name, "stop it")
 
 
 def find_conflicts(
@@ -71,7 +78,7 @@ def find_conflicts(
         if not task.serves:
             continue
         if holder := publisher(foreign, options.address, task.port):
-            yield taken_port(task.port, task.name, f"the container {holder.name} ({holder.id[:12]})")
+            yield taken_port(task.port, task.name, *_publishing(holder))
         elif task.port not in published and (owner := owner_of(listeners, options.address, task.port)):
             yield taken_port(task.port, task.name, owner)
 

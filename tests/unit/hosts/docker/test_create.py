@@ -191,3 +191,10 @@ def test_of_several_containers_of_a_task_the_newest_counts() -> None:
     listed.pop()
     containers.find("worker/0")
     assert containers.older("worker/0") == []
+    listed[0]["Config"] |= {
+        "Labels": {"tfprov.task": "worker/0", "tfprov.delivered": "lab:1@sha256:a"},
+        "Image": "debug",
+    }
+    assert containers.find("worker/0") is None, "a container from an image of `docker commit` is no task"
+    listed[0]["Mounts"] = [{"Name": VOLUME}]
+    assert containers.find("worker/0") == listed[0], "somebody made the task's container anew, from another image"

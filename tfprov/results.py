@@ -35,9 +35,9 @@ class PlanResult:
             yield self.uncomparable
         if not self.plan:
             yield f"{self.title}: {self.lines[0]}"
-            return
-        yield self.title
-        yield from (f"  {line}" for line in self.lines)
+        else:
+            yield self.title
+            yield from (f"  {line}" for line in self.lines)
         if self.consequence is not None:
             yield self.consequence
         yield from (f"in the way: {obstacle}" for obstacle in self.obstacles)

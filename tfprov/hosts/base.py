@@ -177,6 +177,12 @@ class Runtime(Protocol):
         Raises HostError for files of a task that somebody else removed, unless `discard`.
         """
 
+    def orphaned_volume(self, task: str) -> str:
+        """Return the name of the volume that has the checkpoint directory of a task which is not there any more.
+
+        Somebody else removed its container; the task's next start goes on with these files. Empty if there are none.
+        """
+
     def checkpoint_dir(self, task: str) -> str:
         """Return the path of the task's checkpoint directory, as the task sees it."""
 

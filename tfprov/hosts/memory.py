@@ -51,13 +51,12 @@ class MemoryRuntime:
         self.answer: Callable[[Sequence[str]], tuple[int, str]] = lambda _argv: (0, "")
         self.codes: dict[str, bytes] = {}
         self.data: set[str] = set()
+        self.orphans: dict[str, str] = {}
         self.places: dict[str, MemoryTask] = {}
         self.outside = MemoryOutsideFiles(self.places, self._check_failure)
         self.modes: list[ExecMode] = []
         self.used: dict[str, Usage] = {}
         self._started = 0
-
-    # -- Runtime ------------------------------------------------------------------------------------------------------
 
     def observe(self) -> HostState:
         """See Runtime."""
@@ -155,6 +154,10 @@ class MemoryRuntime:
         if not self.places:
             self.codes.clear()
 
+    def orphaned_volume(self, task: str) -> str:
+        """See Runtime. Returns what `orphans` has."""
+        return self.orphans.get(task, "")
+
     def checkpoint_dir(self, task: str) -> str:
         """See Runtime."""
         return f"/memory/{self.host}/{task}"
@@ -196,8 +199,7 @@ class MemoryRuntime:
 
     def tail(self, task: str, name: str, size: int) -> bytes:
         """See Runtime."""
-        data = self.open(task, name).read()
-        return data[max(0, len(data) - size) :]
+        return self.open(task, name).read()[-size:] if size else b""
 
     def logs(
         self, task: str, *, tail: int | None = None, follow: bool = False, times: LogTimes | None = None
@@ -242,8 +244,6 @@ class MemoryRuntime:
         if task not in self.places:
             raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
         return self.places[task]
-
-    # -- simulated tasks --------------------------------------------------------------------------------------------
 
     def puts(self, observed: Observed) -> None:
         """Add a container, as left by another run."""

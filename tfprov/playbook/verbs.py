@@ -265,11 +265,11 @@ def _plan(context: Context) -> tuple[PlanResult, Observation]:
     note_paused(context, observation)
     actions, title = plan(context, observation), summary(context.cluster)
     uncomparable = _uncomparable(context, observation)
-    if not actions:
+    if not actions and not context.resume:
         return PlanResult(actions, title, (NOTHING,), uncomparable=uncomparable), observation
     from tfprov.engine.checkpoints.forecast import forecast  # noqa: PLC0415
 
-    text = tuple(plan_lines(actions, context.wanted, fold=context.fold))
+    text = tuple(plan_lines(actions, context.wanted, fold=context.fold)) or (NOTHING,)
     consequence = forecast(context, actions, observation)
     return PlanResult(actions, title, text, consequence, uncomparable=uncomparable), observation
 

@@ -83,6 +83,8 @@ def test_an_up_that_changes_nothing_says_so_and_changes_nothing(lab: Lab) -> Non
     assert (result.changed, lab.report.notes) == (False, ["lab: 1 ps, 1 worker on 2 hosts: nothing to do"])
     assert not any(host.calls for host in lab.hosts.values())
     assert result.to_dict() == {"changed": False, "cluster": "lab", "actions": []}
+    verbs.up(replace(lab.context, resume=True), partial=False)
+    assert lab.report.notes[1:] == ["lab: 1 ps, 1 worker on 2 hosts: nothing to do", f"nothing to resume: {CHIEF} runs"]
 
 
 def test_a_play_that_is_only_checked_says_what_it_would_do_and_does_nothing(lab: Lab) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tfprov.engine.checkpoints.remote import read_remote, remote_url
-from tfprov.engine.checkpoints.resume import Resume, decide, newest, no_checkpoint_error
+from tfprov.engine.checkpoints.resume import Resume, check_orphan, decide, newest, no_checkpoint_error, orphan
 from tfprov.engine.checkpoints.shards import Survey, survey
 from tfprov.engine.checkpoints.ungathered import holders, unsaved
 from tfprov.engine.context import Context
@@ -25,9 +25,11 @@ def forecast(context: Context, plan: Plan, observation: Observation) -> str | No
     """
     task = context.cluster.chief
     starts = {action.subject for action in plan.actions if action.kind == ActionKind.START}
+    chief = context.chief(observation)
+    if context.resume and not plan and chief is not None and chief.state is State.RUNNING:
+        return f"nothing to resume: {chief.task} runs"
     if not any(name == task.name or name.startswith("ps/") for name in starts):
         return None
-    chief = context.chief(observation)
     if chief is not None and chief.host == task.host:
         return _of_chief(context, plan, observation, chief)
     return _of_new_chief(context, observation, chief) if task.name in starts else None
@@ -39,6 +41,11 @@ def _of_new_chief(context: Context, observation: Observation, former: Observed |
     resume = _newest(context)
     if mirrored := _mirrored(context, resume):
         return mirrored
+    if context.resume:
+        check_orphan(context)
+    elif volume := orphan(context):
+        what = f"the files of {task.name} in the volume {volume}, whose step is not known"
+        return f"the training goes on from {what}: somebody removed its container on {task.host}"
     left = [
         (one.run, step_of(newest_unsaved.prefix))
         for one in holders(context, observation)

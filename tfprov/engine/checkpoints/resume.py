@@ -114,6 +114,22 @@ def no_checkpoint_error(context: Context) -> Usage:
     return Usage(what, "start without `--resume`, or set `checkpoints.to` to where one was gathered")
 
 
+def orphan(context: Context) -> str:
+    """Return the volume with files of a chief that is not on its host; empty if there is none."""
+    chief = context.cluster.chief
+    runtime = context.runtimes.get(chief.host)
+    return runtime.orphaned_volume(chief.name) if runtime else ""
+
+
+def check_orphan(context: Context) -> None:
+    """Raise Usage if a chief that is not there has left files, which may be newer than what was gathered."""
+    if volume := orphan(context):
+        chief = context.cluster.chief
+        what = f"{chief.host}: the volume {volume} has files of {chief.name}, whose container somebody removed"
+        fix = "start without `--resume`, which goes on from them; or remove them: `tfprov down --discard`"
+        raise Usage(what, fix)
+
+
 def resuming(context: Context, observation: Observation) -> str | None:
     """Return the run that a start resumes; None, after a note, if the chief continues from its own files.
 
@@ -126,6 +142,8 @@ def resuming(context: Context, observation: Observation) -> str | None:
     mirrored = _mirrored(context, chief, resume)
     if mirrored is not None:
         return mirrored
+    if chief is None:
+        check_orphan(context)
     if resume is None:
         if chief is None or look is None:
             raise no_checkpoint_error(context)

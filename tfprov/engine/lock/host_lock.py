@@ -176,10 +176,10 @@ class HostLock:
             raise HostError(self.host, "there is no `flock`, which the lock needs", "install util-linux there")
         if verdict == "strange":
             raise self._in_the_way(rest)
-        reason = held.error_text() or "the host gave no reason"
-        raise self.lockable.explain(
-            HostError(self.host, f"the lock of cluster {self.cluster} could not be taken: {reason}")
-        )
+        reason = held.error_text()
+        what = f"the lock of cluster {self.cluster} could not be taken: {reason or 'the host gave no reason'}"
+        fix = "look at the permissions and the disk of that directory there" if reason else ""
+        raise self.lockable.explain(HostError(self.host, what, fix))
 
     def _in_the_way(self, words: str) -> HostError:
         owner, kind, path = [*words.split(" ", 2), "", ""][:3]  # a host may print anything

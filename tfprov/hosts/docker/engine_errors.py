@@ -58,6 +58,11 @@ _KNOWN_ERRORS: tuple[tuple[str, str, str], ...] = (
         "remove or rename it: `docker rm {name}`",
     ),
     (
+        r"container (?P<id>[0-9a-f]{12})[0-9a-f]{52} is not running",
+        "the container {id} does not run",
+        "start its task with `tfprov up`; `tfprov cp` copies its files as it is",
+    ),
+    (
         r"could not select device driver.*gpu",
         "its engine cannot provide GPUs",
         "install nvidia-container-toolkit there",

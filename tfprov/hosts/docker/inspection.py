@@ -5,7 +5,7 @@ from typing import Any
 
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.paths import container_path, containers_path
-from tfprov.hosts.docker.labels import CLUSTER, TASK
+from tfprov.hosts.docker.labels import CHECKPOINTS, CLUSTER, DELIVERED, TASK
 
 Facts = dict[str, Any]
 """An inspected container."""
@@ -68,16 +68,28 @@ class TaskContainers:
         return own, {facts["Id"]: facts for facts in inspected}
 
     def _complete(self, listed: Sequence[Mapping[str, Any]], details: Mapping[str, Facts]) -> list[Facts]:
-        """Return the details of the listed containers, in that order, without those that were removed since.
+        """Return the details of the listed containers, in that order, without copies and those that were removed since.
 
         Those that `details` lacks are asked for.
         """
         more = [container_path(entry["Id"]) for entry in listed if entry["Id"] not in details]
         asked = {facts["Id"]: facts for facts in self._engine.ask_each(*more)} if more else {}
         known = {**details, **asked}
-        return [known[entry["Id"]] for entry in listed if entry["Id"] in known]
+        return [known[entry["Id"]] for entry in listed if entry["Id"] in known and not _is_copy(known[entry["Id"]])]
 
 
 def _is_inspected(answer: Any) -> bool:
     """Whether an answer is that of a container, and not a list of containers, images or volumes."""
     return isinstance(answer, dict) and "State" in answer
+
+
+def _is_copy(facts: Facts) -> bool:
+    """Whether it runs an image of `docker commit`, which has the labels of a task's container, and not its volume.
+
+    Such a container has neither the checkpoints of the task nor its process.
+    """
+    labels, mounts = facts["Config"].get("Labels") or {}, facts.get("Mounts") or ()
+    reference, _, delivered = str(labels.get(DELIVERED) or "").rpartition("@")
+    if not reference or delivered in (facts.get("Image"), facts["Config"].get("Image")):
+        return False
+    return not any(str(mount.get("Name") or "").endswith(CHECKPOINTS) for mount in mounts)

@@ -23,6 +23,9 @@ DATA = "tfprov.data"
 STOPPED = "-stopped"
 """Suffix of the name of a container that tfprov stopped: the engine does not record who did, and labels cannot change."""
 
+CHECKPOINTS = "-checkpoints"
+"""Suffix of the name of the volume of a task's checkpoints."""
+
 CODE = "/code"
 """The directory of the code in a container."""
 
@@ -42,7 +45,7 @@ def container_name(cluster: str, task: str) -> str:
 
 def volume_name(cluster: str, task: str) -> str:
     """Return the name of the volume of a task's checkpoints, which outlives the container."""
-    return f"{container_name(cluster, task)}-checkpoints"
+    return f"{container_name(cluster, task)}{CHECKPOINTS}"
 
 
 def data_volume_name(cluster: str, key: str) -> str:

@@ -1,6 +1,6 @@
 """Check for conflicts on an engine, and create a task's volume and container with secrets and links, before it starts.
 
-What the engine refuses takes nothing away, and leaves nothing.
+What the engine refuses takes nothing away, and leaves nothing. Removes containers, and volumes that are left without one.
 """
 
 import posixpath
@@ -39,9 +39,16 @@ def foreign_volume(name: str) -> Conflict:
     return f"the volume {name} is not ours", f"remove it (`docker volume rm {name}`), or choose another `cluster`"
 
 
-def taken_port(port: int, task: str, owner: str) -> Conflict:
+def taken_port(port: int, task: str, owner: str, remedy: str = "stop it") -> Conflict:
     """Return the conflict with `owner`, which has the port of a task."""
-    return f"port {port} for {task} is taken by {owner}", "stop it, or choose another `port`"
+    return f"port {port} for {task} is taken by {owner}", f"{remedy}, or choose another `port`"
+
+
+def _publishing(holder: ContainerSummary) -> tuple[str, str]:
+    """Return the words for a container that has a port, and how to free it: `docker rm` leaves checkpoints behind."""
+    name = f"the container {holder.name} ({holder.id[:12]})"
+    of_cluster = f"{name} of cluster {holder.cluster}", f"take down {holder.cluster} with `tfprov down`"
+    return of_cluster if holder.cluster else (name, "stop it")
 
 
 def find_conflicts(
@@ -71,7 +78,7 @@ def find_conflicts(
         if not task.serves:
             continue
         if holder := publisher(foreign, options.address, task.port):
-            yield taken_port(task.port, task.name, f"the container {holder.name} ({holder.id[:12]})")
+            yield taken_port(task.port, task.name, *_publishing(holder))
         elif task.port not in published and (owner := owner_of(listeners, options.address, task.port)):
             yield taken_port(task.port, task.name, owner)
 
@@ -141,19 +148,20 @@ def task_volume(engine: Engine, cluster: str, task: str) -> Iterator[str]:
         raise
 
 
+def remove_containers(engine: Engine, cluster: str, task: str, facts: Mapping[str, Any], older: Sequence[str]) -> None:
+    """Remove the container of a task, its `older` ones, and its secrets."""
+    if secret_files.has_secrets(facts):
+        secret_files.remove_secrets(engine, container_name(cluster, task), facts["Image"])
+    for container in (*older, facts["Id"]):
+        engine.api.remove_container(container, v=True)
+
+
 def remove_orphans(engine: Engine, cluster: str, *, discard: bool) -> None:
     """Remove volumes of tasks without a container. Raises HostError for those that may have checkpoints, unless `discard`.
 
     tfprov removes a container with its volumes; somebody else removed these, as with `docker rm` or `container prune`.
     """
-    listed, answer = engine.ask(containers_path(), volumes_path(label=[f"{CLUSTER}={cluster}", TASK]))
-    mounted = {mount.get("Name") for item in listed for mount in item.get("Mounts") or ()}
-    orphans = {
-        str(item["Name"]): str(item["Labels"][TASK])
-        for item in answer.get("Volumes") or ()
-        if item["Name"] not in mounted
-    }
-    if not orphans:
+    if not (orphans := _orphans(engine, cluster)):
         return
     with engine.errors():
         filled = frozenset() if discard else _volumes_with_files(engine)
@@ -164,6 +172,23 @@ def remove_orphans(engine: Engine, cluster: str, *, discard: bool) -> None:
         which = f"the volume {kept[0]} has" if len(kept) == 1 else f"the volumes {', '.join(kept)} have"
         what = f"{which} files of a task whose container somebody removed"
         raise HostError(engine.host, what, "`tfprov up` starts it with them; or remove them: `tfprov down --discard`")
+
+
+def orphaned_volume(engine: Engine, cluster: str, task: str) -> str:
+    """Return the name of the volume with files of a task whose container somebody removed; empty if there is none."""
+    orphans = [name for name, of in _orphans(engine, cluster).items() if of == task]
+    if not orphans:
+        return ""
+    with engine.errors():
+        return orphans[0] if orphans[0] in _volumes_with_files(engine) else ""
+
+
+def _orphans(engine: Engine, cluster: str) -> dict[str, str]:
+    """Return the task of each volume that no container has, by the name of the volume."""
+    listed, answer = engine.ask(containers_path(), volumes_path(label=[f"{CLUSTER}={cluster}", TASK]))
+    mounted = {mount.get("Name") for item in listed for mount in item.get("Mounts") or ()}
+    volumes = answer.get("Volumes") or ()
+    return {str(item["Name"]): str(item["Labels"][TASK]) for item in volumes if item["Name"] not in mounted}
 
 
 def _volumes_with_files(engine: Engine) -> frozenset[str]:

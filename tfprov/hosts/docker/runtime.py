@@ -172,10 +172,7 @@ class DockerRuntime:
         facts, (volumes,) = self._find_stopped(task, "is running", of_task)
         with self.engine.errors():
             if facts is not None:
-                if secret_files.has_secrets(facts):
-                    secret_files.remove_secrets(self.engine, container_name(self.cluster, task), facts["Image"])
-                for container in (*self._containers.older(task), facts["Id"]):
-                    self.engine.api.remove_container(container, v=True)
+                preconditions.remove_containers(self.engine, self.cluster, task, facts, self._containers.older(task))
                 self._containers.forget(task)
             for volume in volumes.get("Volumes") or ():
                 self.engine.api.remove_volume(volume["Name"])
@@ -196,6 +193,10 @@ class DockerRuntime:
         """See Runtime. Images stay for the next start; `image prune` removes them."""
         self._data().clean(keep)
         preconditions.remove_orphans(self.engine, self.cluster, discard=discard)
+
+    def orphaned_volume(self, task: str) -> str:
+        """See Runtime."""
+        return preconditions.orphaned_volume(self.engine, self.cluster, task)
 
     def files(self, task: str) -> Mapping[str, File]:
         """See Runtime."""

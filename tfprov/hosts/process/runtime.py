@@ -56,6 +56,10 @@ class ProcessRuntime:
         """Return the directory of `task`."""
         return TaskDir(self.root / "tasks" / task.replace("/", "-"))
 
+    def orphaned_volume(self, task: str) -> str:
+        """See Runtime. The directory of a process has both its state and its files."""
+        return ""
+
     def checkpoint_dir(self, task: str) -> str:
         """See Runtime."""
         return str(self.task_dir(task).checkpoints)

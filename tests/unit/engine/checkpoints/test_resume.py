@@ -482,3 +482,23 @@ def test_a_chief_of_another_training_continues_from_its_own_checkpoint(tmp_path:
     assert split.report.notes == [
         f"worker/0 goes on from model.ckpt-100, which it has from another training than {split.target}"
     ]
+
+
+def test_files_of_a_chief_whose_container_somebody_removed_are_not_replaced(tmp_path: Path) -> None:
+    gathered(tmp_path)
+    split = resumed(tmp_path)
+    split.hosts["w0"].orphans["worker/0"] = "tfprov-split-worker-0-checkpoints"
+    message = (
+        "w0: the volume tfprov-split-worker-0-checkpoints has files of worker/0, whose container somebody removed; "
+    )
+    with pytest.raises(Usage, match=message):
+        started(split)
+    assert not any("worker" in call for call in calls(split))
+    seen = observe(split.context)
+    with pytest.raises(Usage, match=message):
+        forecast(split.context, plan(split.context, seen), seen)
+    anew = replace(split.context, resume=False)
+    assert forecast(anew, plan(anew, seen), seen) == (
+        "the training goes on from the files of worker/0 in the volume tfprov-split-worker-0-checkpoints, "
+        "whose step is not known: somebody removed its container on w0"
+    )

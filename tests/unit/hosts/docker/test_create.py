@@ -13,7 +13,7 @@ from tfprov.hosts.docker import secret_files
 from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.docker.engine_errors import engine_errors
 from tfprov.hosts.docker.inspection import TaskContainers
-from tfprov.hosts.docker.preconditions import create_container, remove_orphans, task_volume
+from tfprov.hosts.docker.preconditions import create_container, orphaned_volume, remove_orphans, task_volume
 from tfprov.model.state import DockerOptions
 
 NAME = "tfprov-lab-worker-0"
@@ -158,6 +158,13 @@ def test_volumes_of_containers_that_somebody_removed_are_removed_but_for_checkpo
     assert list(fake.volumes) == left
 
 
+def test_a_volume_with_files_of_a_task_without_a_container_is_named() -> None:
+    fake = FakeEngine()
+    fake.volumes = {name: {"tfprov.cluster": "lab", "tfprov.task": task} for name, (task, _) in VOLUMES.items()}
+    tasks = [task for task, _ in VOLUMES.values()]
+    assert [orphaned_volume(fake, "lab", task) for task in tasks] == ["", "chief", "ps-shard", "progress", ""]  # type: ignore[arg-type]
+
+
 def facts(container: str, task: str) -> dict[str, Any]:
     return {"Id": container, "State": {}, "Config": {"Labels": {"tfprov.task": task}}}
 
@@ -184,3 +191,10 @@ def test_of_several_containers_of_a_task_the_newest_counts() -> None:
     listed.pop()
     containers.find("worker/0")
     assert containers.older("worker/0") == []
+    listed[0]["Config"] |= {
+        "Labels": {"tfprov.task": "worker/0", "tfprov.delivered": "lab:1@sha256:a"},
+        "Image": "debug",
+    }
+    assert containers.find("worker/0") is None, "a container from an image of `docker commit` is no task"
+    listed[0]["Mounts"] = [{"Name": VOLUME}]
+    assert containers.find("worker/0") == listed[0], "somebody made the task's container anew, from another image"

@@ -27,6 +27,10 @@ def volume(cluster: str | None) -> dict[str, Any]:
 
 PUBLISHED = ((("10.0.0.5", PORT)),)
 BY_CONTAINER = (f"port {PORT} for worker/0 is taken by the container theirs (0123456789ab)", FIX)
+OF_OTHER = (
+    f"{BY_CONTAINER[0]} of cluster other",
+    "take down other with `tfprov down`, or choose another `port`",
+)
 NOT_OURS = (f"the container {NAME} (0123456789ab) is not ours", "rename it, or choose another `cluster`")
 VOLUME = (
     f"the volume {NAME}-checkpoints is not ours",
@@ -42,6 +46,7 @@ ROWS: list[tuple[str, list[ContainerSummary], list[dict[str, Any]], list[Listene
     ("a volume of another cluster", [], [volume("other")], [], [VOLUME]),
     ("a volume with a longer name", [], [{"Name": f"x{NAME}-checkpoints"}], [], []),
     ("a container on the port", [summary(published=PUBLISHED)], [], [], [BY_CONTAINER]),
+    ("another cluster's task", [summary(cluster="other", published=PUBLISHED)], [], [], [OF_OTHER]),
     ("a container on the port at all addresses", [summary(published=(("0.0.0.0", PORT),))], [], [], [BY_CONTAINER]),
     ("a container on the port at another address", [summary(published=(("10.0.0.6", PORT),))], [], [], []),
     ("a stopped container on the port", [summary(running=False, published=PUBLISHED)], [], [], []),

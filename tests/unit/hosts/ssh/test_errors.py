@@ -180,6 +180,7 @@ ENGINE_MESSAGES = {
     'Conflict. The container name "/x" is already in use by container "0123456789abcdef".': (
         "a container called x is there already (0123456789ab)"
     ),
+    f"Container {'0123456789abcdef' * 4} is not running": "the container 0123456789ab does not run",
     'could not select device driver "" with capabilities: [[gpu]]': "its engine cannot provide GPUs",
     RUNC + 'exec: "nope": executable file not found in $PATH: unknown': "the image has no program nope",
     RUNC + 'exec: "/nope": stat /nope: no such file or directory: unknown': "the image has no program /nope",

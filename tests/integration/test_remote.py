@@ -392,9 +392,10 @@ def test_a_reboot_of_a_host_is_seen_and_made_good(three: LabCluster) -> None:
 
 def test_foreign_objects_of_the_same_names_are_kept_and_a_moved_tag_is_not_run(three: LabCluster) -> None:
     up(three)
-    three("down")
     two = three.lab.hosts[1]
-    (image,) = two.client.images.list("tfprov/lab")
+    (worker,) = two.client.containers.list()
+    image = two.client.images.get(worker.attrs["Image"])  # there may be more of the same name, of other tests
+    three("down")
     theirs = two.client.containers.create(image, "true", name="tfprov-lab-worker-0")
     volume = two.client.volumes.create("tfprov-lab-worker-0-checkpoints")
     printed = three("up", code=1)

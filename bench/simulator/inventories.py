@@ -32,8 +32,8 @@ class Hosts:
     inventory: Path
 
 
-def write_hosts(directory: Path, simulation: Simulation, number: int) -> Hosts:
-    """Write the inventories of `number` hosts of a simulation."""
+def write_hosts(directory: Path, simulation: Simulation, number: int, task_port: int = 2222) -> Hosts:
+    """Write the inventories of `number` hosts of a simulation; their tasks share this machine's `task_port`."""
     directory.mkdir()
     server, port = simulation.server, simulation.port
     addresses = [address_of(f"h{host}") for host in range(number)]
@@ -53,7 +53,7 @@ def write_hosts(directory: Path, simulation: Simulation, number: int) -> Hosts:
             variables["ansible_port"] = simulation.closed_port
     settings = {
         "cluster": f"scale{number}", "image": {"name": "debian:12"}, "code": None, "command": ["sleep", "1000"],
-        "ready": "start", "checkpoints": "none",
+        "ready": "start", "checkpoints": "none", "port": task_port,
         "address": "{{ net }}", "bind": "0.0.0.0", "allow_insecure_network": True,
     }  # fmt: skip
     names = list(hosts)

@@ -10,6 +10,7 @@ from bench.simulator.faults import Fault
 from bench.simulator.inventories import write_hosts
 from bench.simulator.simulation import simulated
 from tests.support.command_line import CommandLine
+from tests.support.ports import free_port
 from tests.support.sshd import program
 from tfprov.hosts import bounds
 
@@ -28,7 +29,7 @@ QUICK = {"h1": Fault.NO_ENGINE, "h3": Fault.ERROR_500, "h4": Fault.NO_SSHD}
 @contextmanager
 def running(directory: Path, faults: Mapping[str, Fault], latency: float = 0.0) -> Iterator[CommandLine]:
     with simulated(directory / "s", HOSTS, latency, faults) as simulation:
-        hosts = write_hosts(directory / "hosts", simulation, HOSTS)
+        hosts = write_hosts(directory / "hosts", simulation, HOSTS, free_port())
         env = {"HOME": str(directory), "XDG_STATE_HOME": str(directory / "state"), "PATH": "/usr/bin:/bin"}
         yield CommandLine(hosts.inventory.parent, env)
 

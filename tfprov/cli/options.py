@@ -163,7 +163,8 @@ def sources_of(options: dict[str, Any]) -> Sequence[str]:
     """Return the inventory's sources: those of `-i`, else $TFPROV_INVENTORY, else ./inventory.yml."""
     sources: Sequence[str] = options["sources"] or (os.environ.get("TFPROV_INVENTORY") or INVENTORY,)
     if not all(source.strip() for source in sources):
-        raise click.UsageError(f"`-i` names no file; for example `-i {INVENTORY}`")
+        where = "`-i`" if options["sources"] else "`$TFPROV_INVENTORY`"
+        raise click.UsageError(f"{where} names no file; for example `-i {INVENTORY}`")
     return sources
 
 

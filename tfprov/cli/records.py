@@ -73,7 +73,7 @@ def cat_command(**options: Any) -> None:
 @decode_options
 def head_command(count: int, **options: Any) -> None:
     """Print the first records as lines of JSON."""
-    for line in islice(_lines(**options), count):
+    for line in islice(_lines(**options), min(count, sys.maxsize)):
         click.echo(line)
 
 

@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
+from urllib.parse import unquote
 
 from tfprov.errors import HostError
 from tfprov.hosts.docker.engine_errors import engine_errors
@@ -45,6 +46,9 @@ class MemoryEngine:
         if image_id not in self.images_by_id:
             raise HostError(self.host, f"no such image: {name}")
         return {"Id": image_id, "RootFS": {"Layers": self.images_by_id[image_id]["rootfs"]["diff_ids"]}}
+
+    def ask_each(self, *paths: str) -> list[dict[str, Any]]:
+        return [self.inspect_image(unquote(path.split("/")[2])) for path in paths]
 
     def tag(self, image_id: str, repository: str, tag: str) -> None:
         self.tags[f"{repository}:{tag}"] = image_id

@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from tfprov.cli.escape_sequences import write_document
-from tfprov.cli.options import OutputPath, named_file
+from tfprov.cli.options import STREAM, OutputPath, named_file
 from tfprov.cli.shells import values
 from tfprov.errors import InvalidInput, Position, Problem, Usage
 
 if TYPE_CHECKING:
     from tfprov.importing.identify import TargetHost
 
-_STDIN = "-"
-
 
 @click.command("import")
 @click.argument("file", callback=named_file, shell_complete=values.files)
-@click.option("-o", "--output", type=OutputPath(), help="Write it there; default: to the standard output.")
+@click.option("-o", "--output", type=OutputPath(stdout=True), help="Write it there; default, and `-`: to stdout.")
 @click.option("--hosts", metavar="NAMES", help="For these machines, as SSH names them: `trainer@node1,node2:2200`.")
 @click.option("-v", "--verbose", count=True, help="-vv shows where an internal error comes from.")
 def import_command(file: str, output: Path | None, hosts: str | None, verbose: int) -> None:
@@ -34,11 +32,11 @@ def import_command(file: str, output: Path | None, hosts: str | None, verbose: i
 
     _refuse_existing(output)
     machines = _machines(hosts)
-    if file == _STDIN:
+    if file == STREAM:
         data, home = sys.stdin.buffer.read(MAX_BYTES + 1), Path()
     else:
         data, home = read_bytes(Path(file), Position(file), fix="check the path"), Path(file).parent
-    converted = convert(data, "(standard input)" if file == _STDIN else file, home, machines)
+    converted = convert(data, "(standard input)" if file == STREAM else file, home, machines)
     for note in converted.notes:
         click.echo(str(note), err=True)
     if output is None:

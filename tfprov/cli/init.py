@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -19,7 +20,6 @@ from tfprov.paths import shipped_directory, working_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
 
 EXAMPLE = ("python", "linear.py")
 """The command of the program that ships with tfprov."""
@@ -235,9 +235,8 @@ def _write(directory: Path, wanted: "InitOptions", *, schema: bool) -> None:
         for path, text in files.items():
             _create(path, text, written)
         _validate(directory / "inventory.yml", files[directory / "inventory.yml"].splitlines())
-    except (Usage, InvalidInput):  # a second try must not meet the files of the first
-        for path in written:
-            path.unlink()
+    except BaseException:  # a second try must not meet the files of the first
+        _take_back(written)
         raise
     for path in files:
         click.echo(f"wrote {path}")
@@ -253,14 +252,24 @@ def _for_cd(directory: Path) -> str:
 
 
 def _create(path: Path, text: str, written: list[Path]) -> None:
-    """Write a new file and add it to `written`, also one that is cut off by a full disk. Raises Usage."""
+    """Write a new file and add it to `written`, after its new directories, also one that a full disk cuts off."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        for above in reversed(path.parents):
+            if not above.is_dir():
+                above.mkdir()
+                written.append(above)
         with path.open("x", encoding="utf-8") as file:
             written.append(path)
             file.write(text)
     except OSError as error:
         raise Usage(f"{path} cannot be written: {error.strerror}", "choose another directory") from None
+
+
+def _take_back(written: Sequence[Path]) -> None:
+    """Remove what `_create` has made, but for directories in which somebody else has put something meanwhile."""
+    for path in reversed(written):
+        with suppress(OSError):
+            path.rmdir() if path.is_dir() else path.unlink()
 
 
 def _validate(path: Path, lines: Sequence[str]) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # verbs that only read an inventory import none of these
     from tfprov.vault.decrypt import Vault
 
 F = TypeVar("F", bound=Callable[..., Any])
+STREAM = "-"
+"""Names the standard input or output, for options that can use it."""
 
 
 def named_file(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -32,15 +34,23 @@ def named_file(context: click.Context, parameter: click.Parameter, value: str) -
 
 
 class OutputPath(click.Path):
-    """A path to write to. An empty text, as of an unset variable of a script, is not the working directory."""
+    """A path to write to. An empty text, as of an unset variable of a script, is not the working directory.
 
-    def __init__(self, **options: Any) -> None:
+    With `stdout`, None stands for the standard output, which `-` names; without, `-` is refused as a file.
+    """
+
+    def __init__(self, *, stdout: bool = False, **options: Any) -> None:
         super().__init__(path_type=Path, **options)
+        self._stdout = stdout
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         """Return the path; a usage error for an empty text."""
         if value == "":
             self.fail("an empty text names no file", parameter, context)
+        if value == STREAM and self._stdout:
+            return None
+        if value == STREAM and self.file_okay:
+            self.fail("`-` is no file; write `./-` for one of that name", parameter, context)
         return super().convert(value, parameter, context)
 
 
@@ -153,7 +163,8 @@ def sources_of(options: dict[str, Any]) -> Sequence[str]:
     """Return the inventory's sources: those of `-i`, else $TFPROV_INVENTORY, else ./inventory.yml."""
     sources: Sequence[str] = options["sources"] or (os.environ.get("TFPROV_INVENTORY") or INVENTORY,)
     if not all(source.strip() for source in sources):
-        raise click.UsageError(f"`-i` names no file; for example `-i {INVENTORY}`")
+        where = "`-i`" if options["sources"] else "`$TFPROV_INVENTORY`"
+        raise click.UsageError(f"{where} names no file; for example `-i {INVENTORY}`")
     return sources
 
 

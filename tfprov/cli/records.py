@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 from tfprov.cli.escape_sequences import Screened, json_screened
-from tfprov.cli.options import json_option
+from tfprov.cli.options import STREAM, json_option
 from tfprov.cli.output import table
 from tfprov.cli.printing.live_line import LiveLine
 from tfprov.cli.shells import values
-from tfprov.errors import TfprovError, one_line
+from tfprov.errors import TfprovError, Usage, one_line
 from tfprov.planning.plan_text import format_count, format_size, format_span
 from tfprov.tfrecord.errors import DamagedFile
 from tfprov.tfrecord.extra import load
@@ -73,7 +73,7 @@ def cat_command(**options: Any) -> None:
 @decode_options
 def head_command(count: int, **options: Any) -> None:
     """Print the first records as lines of JSON."""
-    for line in islice(_lines(**options), count):
+    for line in islice(_lines(**options), min(count, sys.maxsize)):
         click.echo(line)
 
 
@@ -159,6 +159,8 @@ def convert_command(sources: tuple[str, ...], columns: str | None, salvage: bool
 
     Formats: tfrecord, parquet, csv, json, numpy, images. A directory of images has a directory for each class.
     """
+    if options["destination"] == STREAM:
+        raise Usage("`-` is no file", "`tfprov records cat` prints records; write `./-` for a file of that name")
     names = columns.split(",") if columns is not None else None
     with _live_progress() as progress:
         convert = load("converting.convert").convert

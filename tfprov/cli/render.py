@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     shell_complete=values.target_settings,
     help="An option of the target.",
 )
-@click.option("-o", "--output", type=OutputPath(), metavar="FILE|DIR", help="Where to; default: stdout.")
+@click.option(
+    "-o", "--output", type=OutputPath(stdout=True), metavar="FILE|DIR", help="Where to; default, and `-`: stdout."
+)
 @source_options
 def render_command(
     target: str | None,

@@ -19,6 +19,10 @@ def default_forks(hosts: int, cores: int | None = None) -> int:
     return max(1, min(hosts, MAX_FORKS, max(MIN_FORKS, _FORKS_PER_CORE * cores)))
 
 
+LOOK = 0.5
+"""Seconds between two looks for Ctrl-C: a signal that comes just before the main thread sleeps does not wake it."""
+
+
 class Clock:
     """The machine's clock and threads; tests replace it, so that no time limit depends on their speed."""
 

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 
 from tfprov.engine.checkpoints.resume import known_run, restoring, resuming
+from tfprov.engine.concurrency import LOOK
 from tfprov.engine.context import Context
 from tfprov.engine.run_ids import new_run
 from tfprov.errors import HangUp, TfprovError, combine_errors
@@ -18,8 +19,6 @@ from tfprov.model.state import Observation
 
 DEFAULT_GRACE = 30.0
 """Seconds to stop a task that is not in the inventory any more, and so has no `stop_grace`."""
-_LOOK = 0.5
-"""Seconds between two looks for Ctrl-C: a signal that comes just before the main thread sleeps does not wake it."""
 
 
 @dataclass
@@ -136,14 +135,15 @@ class _Execution:
         except HangUp:
             self._let_go()
             if not self._ended.cancel():
-                wait([self._ended])
+                while wait([self._ended], LOOK).not_done:
+                    pass
             raise
         return interrupted
 
     def _result(self) -> None:
         while not self._ended.done():
             with suppress(TimeoutError, CancelledError):
-                self._ended.exception(_LOOK)
+                self._ended.exception(LOOK)
         if not self._ended.cancelled():
             self._ended.result()
 

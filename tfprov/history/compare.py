@@ -1,7 +1,9 @@
 """Compares runs: the settings and versions that differ, and the final figures. Pure."""
 
+from bisect import bisect
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from tfprov.history.reader import RunRecord
@@ -103,11 +105,21 @@ def _figures(record: RunRecord) -> Figures:
 
 
 def _mean_rate(record: RunRecord) -> float | None:
-    """Return the steps per second between the first and the last sample; None without two of them."""
-    samples = record.samples
-    if len(samples) < 2 or samples[-1].at <= samples[0].at or samples[-1].step <= samples[0].step:
-        return None
-    return (samples[-1].step - samples[0].step) / (samples[-1].at - samples[0].at)
+    """Return the steps per second of the time in which the chief trained, without pauses; None if that is not known."""
+    steps, seconds, starts = 0, 0.0, _starts(record)
+    for _, samples in groupby(record.samples, key=lambda sample: bisect(starts, sample.at)):
+        first, *others = samples
+        if others and others[-1].step > first.step:
+            steps, seconds = steps + others[-1].step - first.step, seconds + others[-1].at - first.at
+    return steps / seconds if seconds > 0 else None
+
+
+def _starts(record: RunRecord) -> list[float]:
+    """Return when the chief was started, the first time and after each stop: it does not train before."""
+    chief = record.description.get("chief")
+    started = {"event": "done", "action": "start", "subject": chief}.items()
+    events = (event for event in record.events() if started <= event.items())
+    return sorted(event["at"] for event in events if isinstance(event.get("at"), int | float))
 
 
 def _facts(description: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,9 @@ from tfprov.history.ending import end_before, end_record, fill_logs, keep_beside
 from tfprov.history.event_json import progress_json
 from tfprov.history.json_lines import Appender, last_line
 from tfprov.history.recorder import Recorder
-from tfprov.history.run_dir import RunDir
+from tfprov.history.run_dir import RunDir, run_dirs
+from tfprov.history.summary import INTERRUPTED as INTERRUPTED_RUN
+from tfprov.history.summary import summarize
 from tfprov.model.state import Observation
 from tfprov.notify.message import ending_of
 from tfprov.notify.notifier import Notifier
@@ -172,6 +174,27 @@ def chief_run(context: Context, observation: Observation) -> str:
     """Return the run of the chief's container in an observation; empty without one."""
     chief = context.chief(observation)
     return chief.run if chief is not None else ""
+
+
+def run_to_end(context: Context, observation: Observation) -> str:
+    """Return the run that a `down` ends: the chief's or another task's; else one whose controller was killed, or empty."""
+    runs = (chief_run(context, observation), *(one.run for one in observation.containers()), _interrupted(context))
+    return next(filter(None, runs), "")
+
+
+def close_interrupted(context: Context) -> None:
+    """Record the end of a run whose controller was killed, and of which a `down` has seen nothing on any host."""
+    if context.hosts is None and (run := _interrupted(context)):
+        with recording(context, "down", run):
+            pass
+
+
+def _interrupted(context: Context) -> str:
+    """Return the newest run of the cluster if its controller was killed; else empty."""
+    with suppress(PermissionError):
+        runs = run_dirs(context.history) if context.history is not None else []
+        return runs[-1].id if runs and summarize(runs[-1]).outcome == INTERRUPTED_RUN else ""
+    return ""
 
 
 def add_progress(context: Context, run: str, progress: EventProgress, steps: int | None) -> None:

@@ -8,8 +8,12 @@ from typing import Any
 
 from tfprov.errors import HostError, Unreachable, printable
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.paths import image_path
 from tfprov.hosts.docker.engine_errors import explain
 from tfprov.images.oci_spec import OciImage
+
+_AT_ONCE = 50
+"""Images of an engine that are asked about together: a host of many builds has hundreds."""
 
 
 def inspect_image(engine: Engine, name: str) -> dict[str, Any] | None:
@@ -41,18 +45,25 @@ def count_shared_layers(engine: Engine, diff_ids: Sequence[str], enough: int | N
     The search ends once it has `enough` layers.
     """
     with engine.errors():
-        images = engine.api.images()
+        images = [str(image["Id"]) for image in engine.api.images()]
     longest, enough = 0, len(diff_ids) if enough is None else enough
-    for image in images:
-        longest = max(longest, _common_prefix(_layers(engine, image["Id"]), diff_ids))
+    for number in range(0, len(images), _AT_ONCE):
+        layers = _layers(engine, images[number : number + _AT_ONCE])
+        longest = max([longest, *(_common_prefix(one, diff_ids) for one in layers)])
         if longest >= enough:
             break
     return longest
 
 
-def _layers(engine: Engine, image_id: str) -> Sequence[str]:
-    facts = inspect_image(engine, image_id) or {}  # it may have been removed since it was listed
-    return (facts.get("RootFS") or {}).get("Layers") or ()
+def _layers(engine: Engine, images: Sequence[str]) -> list[Sequence[str]]:
+    """Return the layers of those of the `images` that have not been removed since they were listed, in one trip."""
+    try:
+        facts = engine.ask_each(*map(image_path, images))
+    except Unreachable:
+        raise
+    except HostError:  # the engine cannot describe one of them, such as a damaged one: all others count
+        facts = [inspect_image(engine, image) or {} for image in images]
+    return [(one.get("RootFS") or {}).get("Layers") or () for one in facts]
 
 
 def _common_prefix(first: Sequence[str], second: Sequence[str]) -> int:

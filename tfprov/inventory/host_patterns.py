@@ -161,4 +161,5 @@ def _compile_matcher(word: str) -> Callable[[str], object]:
 def _suggest(inventory: Inventory, word: str) -> str:
     if word in _LOCALHOST:
         return "tfprov knows only the hosts of the inventory: add it there"
-    return suggest(word, [*inventory.groups, *inventory.hosts], "see `hosts:` and `children:` in the inventory")
+    groups = [name for name in inventory.groups if name != "ungrouped" or inventory.groups[name].hosts]
+    return suggest(word, [*groups, *inventory.hosts], "see `hosts:` and `children:` in the inventory")

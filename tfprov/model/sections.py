@@ -63,7 +63,8 @@ PathTexts = Annotated[
 
 def _require_time_unit(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        raise validators.InvalidValue(f"must be a number and `s`, `m`, `h` or `d`, such as `{value}s`, not {value}")
+        example = f"{value}s" if isinstance(value, int) and 0 < value < 10**6 else "10m"
+        raise validators.InvalidValue(f"must be a number and `s`, `m`, `h` or `d`, such as `{example}`, not {value}")
     return value
 
 

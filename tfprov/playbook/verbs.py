@@ -124,20 +124,21 @@ def run_result(context: Context, run: str, begun: float) -> RunResult:
 
 def down(context: Context, *, discard: bool) -> DownResult:
     """Gather, stop and remove everything; with nothing there, remove what hosts still keep of the cluster."""
-    from tfprov.history.session import chief_run, recording  # noqa: PLC0415
+    from tfprov.history.session import close_interrupted, recording, run_to_end  # noqa: PLC0415
     from tfprov.playbook.player import PlayOptions  # noqa: PLC0415
     from tfprov.playbook.run import play_shipped  # noqa: PLC0415
 
     name, observation = context.cluster.name, observe(context)
     tasks = tuple(container.task for container in observation.containers())
     if tasks:
-        with recording(context, "down", chief_run(context, observation) or _a_run(observation)) as session:
+        with recording(context, "down", run_to_end(context, observation)) as session:
             session.context.report.observed(observation.containers())
             play_shipped(session.context, PlayOptions("down", discard=discard))
         return DownResult(name, tasks)
     _clean_all(context, observation, discard=discard)
     if errors := missing(context):
         raise combine_errors(errors)
+    close_interrupted(context)
     context.report.note(f"{NOTHING}: {name} is not there")
     return DownResult(name, ())
 
@@ -239,11 +240,6 @@ def _record(context: Context, result: "Status") -> None:
         from tfprov.history.session import add_progress  # noqa: PLC0415
 
         add_progress(context, result.run, result.progress, result.steps)
-
-
-def _a_run(observation: Observation) -> str:
-    """Return the run of some task: the chief is gone."""
-    return next((one.run for one in observation.containers() if one.run), "")
 
 
 def _clean_all(context: Context, observation: Observation, *, discard: bool) -> None:

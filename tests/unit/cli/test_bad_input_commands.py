@@ -124,6 +124,9 @@ def test_an_inventory_that_the_environment_names(
     monkeypatch.setenv("TFPROV_INVENTORY", "gone.yml")
     line = "gone.yml: error: no such file; check the path after -i"
     assert run_command(capsys, "plan") == CommandResult(2, (line,))
+    monkeypatch.setenv("TFPROV_INVENTORY", " ")
+    line = "error: `$TFPROV_INVENTORY` names no file; for example `-i inventory.yml`"
+    assert run_command(capsys, "plan") == CommandResult(2, (line,))
 
 
 def test_a_directory_without_an_inventory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

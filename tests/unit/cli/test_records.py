@@ -23,6 +23,9 @@ def test_records_are_printed_as_lines_of_json() -> None:
         {"int": -5, "text": "é 0", "blobs": []},
         {"int": 995, "text": "é 1", "blobs": ["//////8="]},
     ]
+    assert len(records("head", "-n", str(10**20), PLAIN).stdout.splitlines()) == len(
+        records("cat", PLAIN).stdout.splitlines()
+    )
     cat = records("cat", "--record-type", "SequenceExample", str(FOLDER / "sequence.tfrecord"))
     assert [json.loads(line) for line in cat.stdout.splitlines()] == LISTS
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.permissions import forbidden
 from tests.support.run_history import progress, record_run, run_id, scripted
+from tfprov.engine.events import ActionDone
 from tfprov.errors import Usage
 from tfprov.file_locks import open_lock, take_lock
 from tfprov.history.compare import compare
@@ -26,6 +27,7 @@ from tfprov.history.removal import remove, to_prune
 from tfprov.history.run_dir import RunDir
 from tfprov.history.show import row, show_lines
 from tfprov.history.summary import RunSummary
+from tfprov.model.plan import Action, ActionKind
 
 
 @pytest.fixture
@@ -173,6 +175,14 @@ def test_a_comparison_has_what_differs_the_figures_and_the_curves(runs: Path) ->
     svg = page[page.index("<svg") : page.index("</svg>") + 6]
     assert len(ElementTree.fromstring(svg).findall(".//polyline")) == 2
     HTMLParser().feed(page)
+
+
+def test_the_speed_of_a_resumed_run_leaves_out_the_pause(runs: Path) -> None:
+    start = ActionDone(Action(ActionKind.START, "h1", "worker/0", ("not there",)))
+    for steps in ((100, 150, 200), (180, 230)):  # a sample each second; half an hour lies between the two
+        record_run(runs, 1, iter([start, *map(progress, steps)]), end={})
+    (figures,) = compare([history(runs).load(run_id(1))]).figures
+    assert figures.rate == 50.0
 
 
 def test_a_difference_that_all_roles_have_in_common_is_one_row(runs: Path) -> None:

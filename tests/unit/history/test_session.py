@@ -31,6 +31,7 @@ from tfprov.history.summary import RunSummary
 from tfprov.hosts.machine import Machine
 from tfprov.hosts.memory import MemoryHosts
 from tfprov.model.state import Observed, State
+from tfprov.paths import clusters_directory
 from tfprov.playbook import verbs
 from tfprov.playbook.gathering import gather_newest
 from tfprov.playbook.supervise import SupervisedRun, supervise
@@ -186,6 +187,20 @@ def test_a_container_of_an_earlier_version_gets_a_record_when_it_is_taken_down(
     hosts["h2"].puts(Observed("worker/0", "h2", State.RUNNING, {}, run=run, started_at=1.0))
     cluster.down()
     assert [(one.run, one.outcome) for one in runs()] == [(run, "stopped")]
+
+
+@pytest.mark.parametrize("left", [[], [Observed("ps/0", "h1", State.CREATED, {})]])
+def test_down_ends_a_run_whose_controller_was_killed_before_its_first_task_ran(
+    cluster: tfprov.Cluster, hosts: MemoryHosts, left: list[Observed]
+) -> None:
+    cluster.prepare()
+    killed = record_run(clusters_directory() / "lab" / "runs", 1, iter([]))
+    killed.events.write_text('{"event": "verb_started"}\n')
+    for one in left:
+        hosts["h1"].puts(one)
+    assert [(one.run, one.outcome) for one in runs()] == [(killed.id, "interrupted")]
+    cluster.down()
+    assert [(one.run, one.outcome) for one in runs()] == [(killed.id, "stopped")]
 
 
 def test_a_played_playbook_is_recorded(cluster: tfprov.Cluster) -> None:

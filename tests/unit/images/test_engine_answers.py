@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import docker.errors
 import pytest
@@ -219,21 +220,34 @@ def test_shared_layers_are_counted_from_the_lowest_on() -> None:
         "two": {"RootFS": {"Layers": ["a", "b"]}},
         "more": {"RootFS": {"Layers": ["a", "b", "c", "d"]}},
     }
-    inspected = []
+    trips = []
 
     def inspect(name: str) -> Any:
-        inspected.append(name)
         if images[name] is None:
             raise docker.errors.ImageNotFound("no such image")
+        if images[name] == "damaged":
+            raise docker.errors.APIError("a layer is missing")
         return images[name]
 
+    def ask_each(*paths: str) -> list[Any]:
+        names = [unquote(path).removeprefix("/images/").removesuffix("/json") for path in paths]
+        trips.append(len(names))
+        if "damaged" in map(images.get, names):
+            raise HostError("h1", "a layer is missing")
+        return [images[name] for name in names if images[name] is not None]
+
     fake_engine = engine(images=lambda: [{"Id": name} for name in images], inspect_image=inspect)
-    assert count_shared_layers(fake_engine, ["a", "b", "c"]) == 3
-    inspected.clear()
-    assert count_shared_layers(fake_engine, ["a", "b", "c"], enough=1) == 1
-    assert inspected == ["none", "gone", "no layers", "other", "one"], "no more is asked about than is needed"
-    assert count_shared_layers(fake_engine, ["a", "b", "c", "e"]) == 3
-    assert count_shared_layers(fake_engine, ["y"]) == 0
+    fake_engine.ask_each = ask_each
+    for diff_ids, number in ((["a", "b", "c"], 3), (["a", "b", "c", "e"], 3), (["y"], 0)):
+        assert count_shared_layers(fake_engine, diff_ids) == number
+    assert trips == [len(images)] * 3, "all are asked about in one trip"
+    images |= {f"other {number}": images["other"] for number in range(50)} | {"last": {"RootFS": {"Layers": ["y"]}}}
+    trips.clear()
+    assert count_shared_layers(fake_engine, ["a", "b", "c"], enough=1) == 3
+    assert trips == [50], "no more is asked about than is needed"
+    assert count_shared_layers(fake_engine, ["y"]) == 1
+    images["damaged"] = "damaged"
+    assert count_shared_layers(fake_engine, ["y"]) == 1
 
 
 def test_a_name_is_split_at_its_last_colon() -> None:

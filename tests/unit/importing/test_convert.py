@@ -430,6 +430,7 @@ def test_the_inventory_is_written_to_the_output_file(capsys: pytest.CaptureFixtu
     }
     printed = run_command(capsys, "import", str(FILES / "reference.yml"))
     assert printed.out.startswith("# A TensorFlow cluster, imported from reference.yml.\nall:\n")
+    assert run_command(capsys, "import", str(FILES / "reference.yml"), "-o", "-") == printed
 
 
 @pytest.mark.usefixtures("working_directory")

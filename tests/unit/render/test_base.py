@@ -237,6 +237,7 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_rendered_text_goes_to_stdout_or_to_a_file(working_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     printed = run_command(capsys, "render", "kubernetes", *SET)
     assert printed.code == 0
+    assert run_command(capsys, "render", "kubernetes", *SET, "-o", "-").out == printed.out
     assert run_command(capsys, "render", "kubernetes", *SET, "-o", "one.yml").lines == ("wrote one.yml",)
     assert run_command(capsys, "render", "kubernetes", *SET, "-o", ".").lines == ("wrote kubernetes.yml",)
     assert (

@@ -242,6 +242,7 @@ def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(t
     (tmp_path / "deep.jsonl").write_text('{"a": ' + "[" * 100_000)
     (tmp_path / "nested.jsonl").write_text('{"a": {"b": 1}}\n')
     (tmp_path / "mixed.jsonl").write_text('{"a": 1}\n{"a": "x"}\n')
+    (tmp_path / "huge.jsonl").write_text('{"a": 99999999999999999999}\n')
     (tmp_path / "bad.csv").write_text("")
     (tmp_path / "latin.csv").write_bytes(b"a\n\xe9\n")
     (tmp_path / "header.csv").write_bytes(b"\xe9\n1\n")
@@ -291,6 +292,12 @@ def test_what_cannot_be_converted_is_one_error_and_leaves_everything_as_it_was(t
         ("half.jsonl", "o.tfrecord", {}, "half.jsonl: line 2: it is no JSON: .*surrogates not allowed"),
         ("deep.jsonl", "o.tfrecord", {}, "deep.jsonl: line 1: it is no JSON: maximum recursion depth"),
         ("mixed.jsonl", "o.tfrecord", {}, "mixed.jsonl: lines 1 to 2: `a` has values of several types"),
+        (
+            "huge.jsonl",
+            "o.tfrecord",
+            {},
+            "huge.jsonl: lines 1 to 1: `a` has a number of more than 64 bits; write it as",
+        ),
         ("bad.csv", "o.tfrecord", {}, "bad.csv: it is no CSV file with a header: Empty CSV file"),
         ("latin.csv", "o.tfrecord", {}, "latin.csv: column `a` has text that is not UTF-8; convert the file to UTF-8"),
         (

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from tfprov.cli.options import cluster_of, inventory_options
+from tfprov.cli.options import STREAM, cluster_of, inventory_options
 from tfprov.cli.output import Printer
 from tfprov.cli.shells import values
 from tfprov.errors import Usage
@@ -25,6 +25,8 @@ def cp_command(source: str, target: str, **options: Any) -> None:
     """
     if not (source and target):  # an unset variable of a script would be the working directory
         raise Usage("an empty text names no file", _FIX)
+    if STREAM in (source, target):
+        raise Usage("`-` is no file", "write `./-` for one of that name, or use `tfprov exec TASK -- cat PATH`")
     here, there = _TASK_PATH.fullmatch(source), _TASK_PATH.fullmatch(target)
     if (here is None) == (there is None):
         what = "neither path is of a task" if here is None else "both paths are of tasks"

@@ -184,7 +184,8 @@ class _Training:
         wanted = self.context.cluster.chief
         chief = self.context.chief(self.seen)
         if chief is None and wanted.host in self.seen.hosts:
-            raise TfprovError(f"{wanted.name} is gone: the cluster was taken down meanwhile")
+            what = f"{wanted.name} is gone: the cluster was taken down meanwhile"
+            raise TfprovError(what, "`tfprov runs` has how its training ended")
         if chief is None:
             self.watch.check(wanted.host, self.patience)
         return chief

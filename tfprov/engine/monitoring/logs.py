@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from tfprov.engine.concurrency import LOOK
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.failures import own_paths
 from tfprov.engine.monitoring.kept_logs import Kept, kept_logs, lines_of
@@ -137,7 +138,10 @@ def log_lines(  # noqa: PLR0913  what is read, and what ends it
     left = len(containers)
     try:
         while left:
-            task, line = lines.get()
+            try:
+                task, line = lines.get(timeout=LOOK)
+            except queue.Empty:
+                continue
             if line is not None:
                 yield task, line
             else:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from tfprov.errors import HostError
+from tfprov.errors import HostError, printable
 from tfprov.formats.checkpoint import CACHES
 from tfprov.hosts.base import File, OutsideFile, Pick, Tree
 from tfprov.hosts.process.task_dir import TaskDir, os_errors
@@ -84,13 +84,13 @@ class ProcessOutsideFiles:
         work = self._task_dir(task).work
         top = os.path.normpath(work / path)
         if not Path(os.path.realpath(top)).is_relative_to(os.path.realpath(work)):
-            raise HostError(self.host, f"{path} is not in the working directory of {task}", f"copy {top} yourself")
+            what = f"{printable(path)} is not in the working directory of {task}"
+            raise HostError(self.host, what, f"copy {printable(top)} yourself")
         if not os.path.lexists(top):
-            entries = (
-                ", ".join(sorted(entry.name for entry in work.iterdir())[:_MAX_NAMED_ENTRIES]) if work.is_dir() else ""
-            )
-            fix = f"there is {entries}" if entries else "it is empty"
-            raise HostError(self.host, f"no such file or directory in the working directory of {task}: {path}", fix)
+            names = sorted(entry.name for entry in work.iterdir()) if work.is_dir() else []
+            fix = f"there is {', '.join(map(printable, names[:_MAX_NAMED_ENTRIES]))}" if names else "it is empty"
+            what = f"no such file or directory in the working directory of {task}: {printable(path)}"
+            raise HostError(self.host, what, fix)
         return Tree(posixpath.relpath(top, work), self._files(top))
 
     def _files(self, top: str) -> Iterator[tuple[str, File, BinaryIO]]:

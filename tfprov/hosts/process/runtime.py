@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tfprov.atomic_write import copy_files, private_directory
-from tfprov.errors import HostError
+from tfprov.errors import HostError, printable
 from tfprov.hosts import held_checkpoints
 from tfprov.hosts.base import NO_FILES, File, OnProgress, Prefix, ignore_progress, read_then_list
 from tfprov.hosts.data_download import FetchProgress, missing_data_error
@@ -285,7 +285,8 @@ class ProcessRuntime:
         try:
             return process_exec.run(argv, order["env"], directory.work, mode)
         except FileNotFoundError:
-            raise HostError(self.host, f"no such command: {argv[0]}") from None
+            what = f"no such command: {printable(argv[0])}"
+            raise HostError(self.host, what, "correct the command behind `--`") from None
 
     @os_errors
     def put(self, task: str, path: str, source: Path) -> str:

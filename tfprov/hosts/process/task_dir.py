@@ -14,6 +14,7 @@
 Small, standard library only: the supervisor imports it.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -188,6 +189,15 @@ def _link_runtime(directory: Path) -> None:
     link.symlink_to(_PACKAGE, target_is_directory=True)
 
 
+_FIXES = {
+    errno.EACCES: "give this user access to it",
+    errno.EPERM: "give this user access to it",
+    errno.ENOSPC: "free some there",
+    errno.EDQUOT: "free some there",
+    errno.ENOTDIR: "move the file that is in its way, or set XDG_STATE_HOME",
+    errno.EROFS: "set XDG_STATE_HOME to a directory that can be written",
+}
+"""What helps against an error of the operating system, by its number."""
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -200,10 +210,11 @@ def os_errors(method: Method) -> Method:
             return method(self, *args, **kwargs)
         except shutil.Error as error:  # of copytree(): source, target and reason for every file, as text
             _, target, reason = error.args[0][0]
-            raise HostError(self.host, f"{reason.partition('] ')[2].partition(': ')[0] or reason}: {target}") from error
+            number, _, text = reason.removeprefix("[Errno ").partition("] ")
+            fix = _FIXES.get(int(number), "") if number.isdecimal() else ""
+            raise HostError(self.host, f"{text.partition(': ')[0] or reason}: {target}", fix) from error
         except OSError as error:
             where = f": {error.filename}" if error.filename else ""
-            fix = "give this user access to it" if isinstance(error, PermissionError) else ""
-            raise HostError(self.host, f"{error.strerror or error}{where}", fix) from error
+            raise HostError(self.host, f"{error.strerror or error}{where}", _FIXES.get(error.errno or 0, "")) from error
 
     return call  # type: ignore[return-value]

@@ -4,12 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from tfprov.errors import HostError, Unreachable, printable
 from tfprov.hosts.base import OnProgress
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.answers import list_of, object_of, optional, read_int, read_name, read_text
+from tfprov.hosts.docker.engine_api.paths import image_path
 from tfprov.hosts.machine import Machine
 from tfprov.hosts.ssh.errors import ForwardingForbidden
 from tfprov.images.engine_images import tag, untag
@@ -78,22 +78,18 @@ def _examine(engine: Engine, facts: Facts, layout: Layout) -> _Image:
         raise WholeImageNeeded
     stored = stored_layers(images)
     with engine.errors():
-        history = _HISTORY(engine.ask(f"{_path(facts['Id'])}/history")[0], "")[::-1]
+        history = _HISTORY(engine.ask(image_path(facts["Id"], "history"))[0], "")[::-1]
     missing = missing_layers(diff_ids, history, stored)
     if missing is None:
         raise WholeImageNeeded
     ids = {str(step.get("Id")) for step in history} - {UNKNOWN, str(facts["Id"])}
-    steps = {str(it["Id"]): it for it in engine.ask_each(*(f"{_path(image_id)}/json" for image_id in sorted(ids)))}
+    steps = {str(it["Id"]): it for it in engine.ask_each(*map(image_path, sorted(ids)))}
     config = engine_config(facts, history, steps, [layout.blobs.read(it.config) for it in images.values()])
     parent = steps.get(str(facts.get("Parent")), {})
     # Untagging removes an image without another name, unless it has children; and its last step only adds a label.
     if config is None or (parent.get("RootFS") or {}).get("Layers") != diff_ids:
         raise WholeImageNeeded
     return _Image(facts, str(parent["Id"]), missing, stored, config)
-
-
-def _path(image_id: str) -> str:
-    return f"/images/{quote(image_id, safe='')}"
 
 
 def _push(machine: Machine, image_id: str, registry: UploadRegistry) -> None:

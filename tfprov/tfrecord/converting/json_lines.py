@@ -63,7 +63,11 @@ def _with_types(schema: pa.Schema, objects: list[dict[str, Any]], file: str, lin
     for name in dict.fromkeys(name for each in objects for name in each):
         try:
             own.append((name, pa.array([each.get(name) for each in objects]).type))
-        except (pa.ArrowException, OverflowError) as error:
+        except OverflowError:
+            raise SchemaError(
+                f"{where}: `{one_line(name)}` has a number of more than 64 bits", "write it as text"
+            ) from None
+        except pa.ArrowException as error:
             what = f"{where}: `{one_line(name)}` has values of several types: {one_line(str(error))[:120]}"
             raise SchemaError(what, "write all of them in one type") from error
     try:

@@ -314,5 +314,10 @@ def test_the_home_directory_is_searched_as_far_as_its_files_stay_there(tmp_path:
         }
         with pytest.raises(HostError, match=r"is not in the working directory of worker/0; copy .*new\.h5 yourself"):
             bench.runtime.outside.tree("worker/0", str(tmp_path / "home/out/new.h5"))
+        bench.write("worker/0", "a\nb", b"")
+        with pytest.raises(HostError, match=r": no\\npe; there is a\\nb, .*new\.npz$"):  # on one line
+            bench.runtime.outside.tree("worker/0", "no\npe")
+        with pytest.raises(HostError, match=r"^h: no such command: nope; correct the command behind `--`$"):
+            bench.runtime.execute("worker/0", ["nope"])
     finally:
         bench.close()

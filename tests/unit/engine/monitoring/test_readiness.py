@@ -1,6 +1,8 @@
 """When a cluster has come up, the error when it does not, and what following a training bears."""
 
 import re
+import signal
+import sys
 import threading
 from collections.abc import Generator, Iterator
 from dataclasses import replace
@@ -389,7 +391,7 @@ def test_a_cluster_that_was_taken_down_meanwhile_is_gone() -> None:
     memory_lab = MemoryLab()
     memory_lab.hosts["h2"].stop("worker/0", 1)
     memory_lab.hosts["h2"].remove("worker/0")
-    with pytest.raises(TfprovError, match="worker/0 is gone: the cluster was taken down meanwhile"):
+    with pytest.raises(TfprovError, match="was taken down meanwhile; `tfprov runs` has how its training ended"):
         follow(memory_lab.context, 60, with_logs=False)
 
 
@@ -431,6 +433,32 @@ def test_logs_that_are_not_read_to_their_end_leave_no_thread() -> None:
     until(lambda: len(read) > 10_000, "the threads wait for room")
     lines.close()
     until(lambda: threading.active_count() <= before, "they have ended", seconds=30)
+
+
+def test_a_signal_that_comes_just_before_the_main_thread_sleeps_ends_the_logs() -> None:
+    main, noticed, is_noticed = threading.get_ident(), threading.Event(), list[bool]()
+    places: list[tuple[str, int]] = []
+
+    def sleeps() -> bool:
+        frame = sys._current_frames()[main]  # noqa: SLF001
+        places.append((frame.f_code.co_name, frame.f_lasti))
+        return places[-3:] == [("wait", frame.f_lasti)] * 3
+
+    class Silent(MemoryRuntime):
+        def logs(self, *_arguments: object, **_options: object) -> Iterator[str]:
+            until(sleeps, "the main thread")
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # which does not wake the main thread
+            is_noticed.append(noticed.wait(20))
+            yield from ()
+
+    memory_lab = MemoryLab()
+    containers = [c for c in observe(memory_lab.context).containers() if c.task == "worker/0"]
+    context = replace(memory_lab.context, runtimes={"h2": Silent("h2")})
+    with pytest.raises(KeyboardInterrupt):
+        list(log_lines(context, containers, tail=None))
+    noticed.set()
+    until(lambda: is_noticed)
+    assert is_noticed == [True], "before the log goes on"
 
 
 def test_a_chief_that_has_ended_is_heard_to_its_end() -> None:

@@ -1,5 +1,6 @@
 """A supervisor lives on, and records the end of its task, while the disk is full."""
 
+import errno
 import os
 import re
 import shutil
@@ -67,6 +68,25 @@ def test_a_program_that_does_not_fit_on_the_disk_is_one_short_error(tmp_path: Pa
     with pytest.raises(HostError) as caught, full_disk(10):
         Copies().copy(tmp_path / "code", tmp_path / "work")
     assert re.fullmatch(rf"h1: File too large: {tmp_path}/work/\d+\.py", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device", "work/1.py"),
+        shutil.Error([("code/1.py", "work/1.py", "[Errno 28] No space left on device: 'work/1.py'")]),
+    ],
+)
+def test_an_error_of_the_disk_has_its_fix(error: OSError) -> None:
+    class Fails:
+        host = "h1"
+
+        @os_errors
+        def start(self) -> None:
+            raise error
+
+    with pytest.raises(HostError, match=r"^h1: No space left on device: work/1\.py; free some there$"):
+        Fails().start()
 
 
 def supervise(directory: TaskDir) -> None:

@@ -36,6 +36,11 @@ def images_path(reference: str) -> str:
     return _with_filters("/images/json", {"reference": [reference]})
 
 
+def image_path(image: str, question: str = "json") -> str:
+    """Return the path for the details of an image, or for its `history`."""
+    return f"/images/{quote(image, safe='')}/{question}"
+
+
 def volumes_path(**filters: Sequence[str]) -> str:
     """Return the path for a list of volumes that pass every filter."""
     return _with_filters("/volumes", filters)

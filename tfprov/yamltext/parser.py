@@ -35,7 +35,7 @@ _ENCRYPTED = ("!vault", "!vault-encrypted")
 _BLANK_LOOKALIKE = re.compile(r"[\u00a0\u2007\u200b\u202f\u2060\u3000]")
 
 
-def _invalid(at: Position, what: str, fix: str = "") -> InvalidInput:
+def _invalid(at: Position, what: str, fix: str) -> InvalidInput:
     return InvalidInput([Problem(at, what, fix)])
 
 

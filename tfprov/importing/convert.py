@@ -210,7 +210,7 @@ def _assign_hosts(roles: Sequence[Role], hosts: Sequence[TargetHost], notes: Not
 
 def _drop_invalid(draft: InventoryDraft, notes: Notes) -> Conversion:
     """Drop invalid settings, with a note each; InvalidInput when a required setting is invalid."""
-    for _ in range(1 + sum(len(role.settings) for role in draft.roles) + 200):
+    while True:
         lines = draft.lines()
         text = "".join(f"{line.text}\n" for line in lines)
         problems = _problems(text)
@@ -227,7 +227,6 @@ def _drop_invalid(draft: InventoryDraft, notes: Notes) -> Conversion:
             notes.add(line.at or Position(draft.source), f"{line.text.strip()} is not carried over: {problem.what}")
         for key in sorted({line.key for line in faulty if line.key}, reverse=True):
             _remove(draft, key)
-    raise InvalidInput(problems)
 
 
 def _problems(text: str) -> Sequence[Problem]:

@@ -68,7 +68,7 @@ def _unclosed(
     problem: str, lines: list[str], place: LineColumn, start: LineColumn
 ) -> tuple[LineColumn, str, str] | None:
     if "expected node content" in problem and not _line_at(lines, place)[place[1] :].strip():
-        last = max((number for number, text in enumerate(lines) if text.strip()), default=0)
+        last = max(number for number, text in enumerate(lines) if text.strip())
         return (last, len(lines[last].rstrip())), "the file ends within brackets", "close them"
     if any(end in problem for end in _UNCLOSED):
         return start, "a quote that is never closed", "close it"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_output import CommandResult, run_command
-from tfprov.editing.document import parse_file
+from tfprov.editing.document import parse_file, unified_diff
 from tfprov.editing.host_edits import find_groups
 from tfprov.editing.operations import NOT_MADE, new_problems, written_lines
 from tfprov.editing.semantic_diff import merged_mappings
@@ -199,6 +199,8 @@ REFUSED = {
         ("i.yml:11:9: error: this cannot be changed without changing more of the text: "
         "there is a key without a value; edit the file by hand"),
     ),
+    "a host beside an invalid range": (with_range("n[5:1]"), ["remove-host", "n3"],
+                                       "error: no host `n3` in the inventory; see `tfprov inventory graph`"),
     "no such host": (BASE + WORKERS, ["set", "--host", "h3x", "z", "1"],
                      "error: no host `h3x` in the inventory; see `tfprov inventory graph`"),
     "a mistaken host": (BASE + WORKERS, ["set", "--host", "h22", "z", "1"],
@@ -222,6 +224,25 @@ def test_a_refused_edit_names_the_reason(
     path.write_text(before)
     assert run_command(capsys, "inventory", argv[0], "-i", str(path), *argv[1:]) == CommandResult(2, (line,), "")
     assert path.read_text() == before
+
+
+def test_a_host_of_an_ini_file_is_not_edited_though_its_variables_are_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("hosts").write_text("[worker]\nh1\n")
+    Path("host_vars").mkdir()
+    Path("host_vars/h1.yml").write_text("a: 1\n")
+    line = "error: hosts is no YAML file, and tfprov edits no others; edit it by hand"
+    for argv in (["remove-host", "h1"], ["move-host", "h1", "h2"], ["add-host", "h2", "-g", "worker"]):
+        assert run_command(capsys, "inventory", argv[0], "-i", "hosts", *argv[1:]) == CommandResult(2, (line,), "")
+    assert run_command(capsys, "inventory", "set", "-i", "hosts", "--host", "h1", "a", "2").code == 0
+    assert Path("host_vars/h1.yml").read_text() == "a: 2\n"
+
+
+def test_a_diff_hides_passwords_and_shows_where_a_last_line_has_no_end() -> None:
+    before = "a: 1\r\nansible_password: x\nb:\nc:\nd:\ne:\nf:\n"
+    assert unified_diff("i.yml", before, before.replace(": x", ": y").removesuffix("\n") + " \x1b") == [
+        "--- i.yml (before)", "+++ i.yml (after)", "@@ -1,7 +1,7 @@", " a: 1", "-ansible_password…", "+ansible_password…",
+        " b:", " c:", " d:", " e:", "-f:", "+f: \ufffd", "\\ No newline at end of file",
+    ]  # fmt: skip
 
 
 def test_a_mention_has_the_position_of_its_group() -> None:

@@ -128,6 +128,9 @@ def test_an_error_is_reported_in_words(text: str, message: str) -> None:
         ("{{ [nope | default('-inf' | float), 1] | min }}", float("-inf")),
         ("{{ {'a': 'nan' | float}['a'] is nan }}", True),
         ("{{ 'x' | ansible.builtin.quote }}", "x"),
+        ("{{ l | map('upper') | to_json }}", '["B", "A", "B"]'),
+        ("{{ ['b64encode', 'ansible.builtin.quote', 'upper', 'nope'] | reject('filter') }}", ["nope"]),
+        ("{{ ['superset', 'ansible.builtin.match', 'odd', 'nope'] | reject('test') }}", ["nope"]),
     ],
 )
 def test_a_filter_or_test_returns(text: str, value: Any) -> None:
@@ -222,14 +225,15 @@ def test_no_text_is_padded_to_more_than_a_million_characters(how: str) -> None:
 
 
 INVENTORY = """
-all: {vars: {tfprov: {cluster: lab, command: [python]}}}
+all: {hosts: {10.0.0.256: }, vars: {tfprov: {cluster: lab, command: [python]}}}
 ps: {hosts: {gpu1.example.com: }}
 worker: {hosts: {10.0.0.7: , 10.0.0.x: }}
 """
 
 
 @pytest.mark.parametrize(
-    ("host", "short"), [("gpu1.example.com", "gpu1"), ("10.0.0.7", "10.0.0.7"), ("10.0.0.x", "10")]
+    ("host", "short"),
+    [("gpu1.example.com", "gpu1"), ("10.0.0.7", "10.0.0.7"), ("10.0.0.x", "10"), ("10.0.0.256", "10")],
 )
 def test_the_short_name_of_a_host_ends_at_its_first_dot_unless_it_is_an_address(host: str, short: str) -> None:
     inventory = read_groups(parse(INVENTORY, "i.yml"), "i.yml")
@@ -239,7 +243,7 @@ def test_the_short_name_of_a_host_ends_at_its_first_dot_unless_it_is_an_address(
     assert plain(render_node("{{ 'gpu1.example.com' in hostvars, 'gpu2' in hostvars }}", names, AT)) == [True, False]
     assert plain(render_node("{{ groups.keys() | sort, hostvars | length }}", names, AT)) == [
         ["all", "ps", "ungrouped", "worker"],
-        3,
+        4,
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.fast_yaml import read_yaml
 from tfprov.errors import InvalidInput, Position
 from tfprov.importing.convert import convert
-from tfprov.importing.identify import Notes, Setting, SourceText
+from tfprov.importing.identify import Notes, Setting, SourceText, TargetHost
 from tfprov.importing.tracked_mapping import cpus, docker_memory, kubernetes_memory, quantity, seconds
 
 AT = Position("f.yml", 3, 5)
@@ -572,3 +572,67 @@ def test_the_restart_policy_of_the_replicas_wins_over_that_of_their_pods(policy:
 def test_the_name_of_a_service_is_that_of_its_role(services: tuple[str, ...], roles: set[str]) -> None:
     lines = [f"  {service}: {{image: x, command: python a.py}}\n" for service in services]
     assert set(convert_text(f"services:\n{''.join(lines)}")[0]["children"]) == roles
+
+
+ON_HOSTS = """\
+services:
+  w0:
+    image: x
+    command: python x.py --job_name=worker --task_index=0 --ps_hosts=p:1 --worker_hosts=w0:1,w1:1 --rate=0.5 --name={a}
+    environment: {TFPROV_FLAGS: '1:2', A: !vault x, B: 1}
+    volumes: [/srv/d:/data:ro]
+  w1:
+    image: x
+    command: python x.py --job_name=worker --task_index=1 --ps_hosts=p:1 --worker_hosts=w0:1,w1:1 --rate=0.5 --name={a}
+    environment: {A: '', B: 1}
+    volumes: [/srv/d:/data:ro]
+  p: {image: x, command: "python x.py --job_name=ps --task_index=0 --ps_hosts=p:1 --worker_hosts=w0:1,w1:1"}
+  tensorboard: {image: x, command: tensorboard --logdir=/c}
+"""
+
+
+def test_the_whole_inventory_of_tasks_that_are_distributed_over_hosts() -> None:
+    hosts = [TargetHost("a", "me", 2201), TargetHost("b", port=22), TargetHost("c", "you"), TargetHost("10.0.0.7")]
+    conversion = convert(ON_HOSTS.encode(), "f.yml", Path("/home/me/My Lab_2"), hosts)
+    assert conversion.notes == ()
+    assert (
+        conversion.text
+        == """\
+# A TensorFlow cluster, imported from f.yml.
+all:
+  vars:
+    tfprov:
+      cluster: my-lab-2
+      image: {name: x}
+  children:
+    ps:
+      hosts:
+        10.0.0.7:
+      vars:
+        tfprov:
+          command: [python, x.py]
+          port: 1
+    worker:
+      hosts:
+        a: {ansible_user: me, ansible_port: 2201}
+        b: {ansible_port: 22}
+      vars:
+        tfprov:
+          command: [python, x.py]
+          flags:
+            rate: 0.5
+            name: "{a}"
+          env:
+            A: ""
+            B: "1"
+          mounts:
+            - {source: /srv/d, target: /data, read_only: true}
+          port: 1
+    tensorboard:
+      hosts:
+        a: {ansible_user: me, ansible_port: 2201}
+      vars:
+        tfprov:
+          checkpoints: {dir: /c}
+"""
+    )

@@ -191,6 +191,9 @@ def test_a_symlink_out_of_the_code_directory_is_refused(
         ("a: [1}\n", ":1:6: error: a `,` or `]` is missing here; add it, or quote the whole value"),
         ("a: {x: 1]\n", ":1:9: error: a `,` or `}` is missing here; add it, or quote the whole value"),
         ("a: 'x' y\n", ":1:8: error: text behind the end of a value; quote the whole value"),
+        ("a: &m {x: 1}\nb: {*m : 2}\n", ":2:5: error: a key that is not a single value; write a name"),
+        ("a: &k x\nb: {x: 1, *k : 2}\n", ":2:11: error: `x` is set twice (first on line 2); keep one of them"),
+        ("a: &s !env X\nb: {*s : 1}\n", ":2:5: error: a secret as a name; write the name itself"),
         ("a: *x\n", ":1:4: error: unknown alias `*x`; define the anchor before its use"),
         (
             "a: !<tag:x y\n",

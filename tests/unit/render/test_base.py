@@ -139,14 +139,15 @@ def test_a_users_template_is_used(tmp_path: Path) -> None:
         ("a\n{% for %}", 2, "Expected"),
         ("{{ x | jsom }}", 1, "No filter named"),
         ("{{ x.y.z | json }}", 1, "has no attribute `y`"),
+        ("a\n{% include 'none.j2' %}", 2, "there is no template `none.j2`"),
     ],
-    ids=["undefined", "text", "joined", "list", "syntax", "filter", "attribute"],
+    ids=["undefined", "text", "joined", "list", "syntax", "filter", "attribute", "include"],
 )
 def test_an_error_in_a_template_names_its_line(tmp_path: Path, template: str, line: int, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         filled(tmp_path, template, x="text")
     (problem,) = caught.value.problems
-    assert (problem.at.file, problem.at.line) == (str(tmp_path / "kubernetes.yml.j2"), line)
+    assert str(problem.at) == f"{tmp_path / 'kubernetes.yml.j2'}:{line}"
     assert message in problem.what
     assert problem.fix == "correct the template"
 

@@ -1,5 +1,6 @@
 """The messages of filters, tests and names in templates, and their limits."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
@@ -295,3 +296,55 @@ def test_the_value_of_a_template_has_a_limited_depth_and_size() -> None:
         with pytest.raises(InvalidInput, match="a list or mapping that is too large or too deep; make it smaller"):
             render_value("{{ value }}", value=value)
     assert len(render_value("{{ large }}", large=[0] * 100_000)) == 100_000
+
+
+LARGEST = [
+    ("{{ ('a' * 1000000) | length }}", "{{ ('a' * 1000001) | length }}"),
+    ("{{ (1000000 * 'a') | length }}", "{{ (1000001 * 'a') | length }}"),
+    ("{{ ([0] * 1000000) | length }}", "{{ ([0] * 1000001) | length }}"),
+    ("{{ (2 ** 512) is number }}", "{{ (2 ** 513) is number }}"),
+    ("{{ ((2 ** 511) * (2 ** 511)) is number }}", "{{ ((2 ** 512) * (2 ** 511)) is number }}"),
+    ("{{ (('a' * 500000) + ('b' * 500000)) | length }}", "{{ (('a' * 500000) + ('b' * 500001)) | length }}"),
+    ("{{ ('a' * 500000 ~ 'b' * 500000) | length }}", "{{ ('a' * 500000 ~ 'b' * 500001) | length }}"),
+    ("{{ 'a' * 500000 }}{{ 'b' * 500000 }}", "{{ 'a' * 500000 }}{{ 'b' * 500001 }}"),
+    ("x{{ [0] * 333332 }}", "x{{ [0] * 333333 }}x"),
+    ("{{ ('%999999d' % 1) | length }}", "{{ ('%1000000d' % 1) | length }}"),
+    ("{{ '{:{}}'.format(1, 999000) | length }}", "{{ '{:{}}'.format(1, 1000001) | length }}"),
+    (
+        "{{ ('a' * 1000) | replace('a', 'b' * 1000) | length }}",
+        "{{ ('a' * 1000) | replace('a', 'b' * 1001) | length }}",
+    ),
+    ("{{ ('a' * 1000).replace('a', 'b' * 1000) | length }}", "{{ ('a' * 1000).replace('a', 'b' * 1001) | length }}"),
+    (
+        "{{ ('a' * 1000).translate({97: 'b' * 1000}) | length }}",
+        "{{ ('a' * 1000).translate({97: 'b' * 1001}) | length }}",
+    ),
+    (
+        "{{ ('\n' * 9999) | indent(100, true, true) | length }}",
+        "{{ ('\n' * 10000) | indent(100, true, true) | length }}",
+    ),
+    ("{{ 1.5 | round(1000) }}", "{{ 1.5 | round(1001) }}"),
+    ("{{ [1] | tojson(indent=100) | length }}", "{{ [1] | tojson(indent=101) | length }}"),
+    ("{{ [1] | to_json(indent=100) | length }}", "{{ [1] | to_json(indent=101) | length }}"),
+    ("{{ [[1]] | to_nice_yaml(indent=100) | length }}", "{{ [[1]] | to_nice_yaml(indent=101) | length }}"),
+    (
+        "{{ ['a' * 500000, 'b' * 500000] | sum(start='') | length }}",
+        "{{ ['a' * 500000, 'b' * 500001] | sum(start='') | length }}",
+    ),
+    (
+        "{{ ['a' * 500000, 'b' * 499998] | join('-') | length }}",
+        "{{ ['a' * 500000, 'b' * 499999] | join('-') | length }}",
+    ),
+    ("{{ '-'.join(['a' * 500000, 'b' * 499998]) | length }}", "{{ '-'.join(['a' * 500000, 'b' * 499999]) | length }}"),
+    ("{{ ([0] * 333333) | regex_search('x') == none }}", "{{ ([0] * 333334) | regex_search('x') == none }}"),
+    ("{{ ('a' * 100000).rfind('a' * 10000) }}", "{{ ('a' * 100000).rfind('a' * 10001) }}"),
+    ("{{ ([1] | batch(1000000) | list) | length }}", "{{ ([1] | batch(1000001) | list) | length }}"),
+    ("{{ range(1000000) | length }}", "{{ range(1000001) | length }}"),
+]
+"""Templates whose values are as large as they may be, and the same with the next larger number."""
+
+
+@pytest.mark.parametrize(("largest", "larger"), LARGEST, ids=range(len(LARGEST)))
+def test_a_value_may_have_the_whole_limit_and_no_more(largest: str, larger: str) -> None:
+    render_value(largest)
+    assert re.search(r"more than 1,000,000 characters or elements|a text of that length from the end", error_of(larger))

@@ -31,6 +31,11 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 EDITS = {
+    "an anchored value below a tag": (
+        BASE + WORKERS + "      vars:\n        u: !unsafe x\n        n: &y   1 # c\n        m: *y\n",
+        ["set", "--group", "worker", "n", "2"],
+        BASE + WORKERS + "      vars:\n        u: !unsafe x\n        n: &y   2 # c\n        m: *y\n",
+    ),
     "a host in a group that is only named": (
         BASE + "    worker: {hosts: {h2: }}\n    spare:\n",
         ["add-host", "h9", "-g", "spare"],
@@ -198,6 +203,14 @@ REFUSED = {
         ["set", "--group", "spare", "m", "- 1\n- 2"],
         ("i.yml:11:9: error: this cannot be changed without changing more of the text: "
         "there is a key without a value; edit the file by hand"),
+    ),
+    "an anchor in use": (
+        BASE + WORKERS + "      vars:\n        a: {b: &x 1}\n        m: *x\n", ["set", "--group", "worker", "a", "2"],
+        "i.yml:10:16: error: `&x` is defined here, and line 11 needs it; replace `*x` on line 11 first",
+    ),
+    "an anchor in use that goes": (
+        BASE + WORKERS + "      vars:\n        a: {b: &x 1}\n        m: *x\n", ["unset", "--group", "worker", "a"],
+        "i.yml:10:16: error: `&x` is defined here, and line 11 needs it; replace `*x` on line 11 first",
     ),
     "a host beside an invalid range": (with_range("n[5:1]"), ["remove-host", "n3"],
                                        "error: no host `n3` in the inventory; see `tfprov inventory graph`"),

@@ -13,8 +13,9 @@ from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.yaml_node import Mapping, plain
 from tfprov.settings.resolve import resolve
 from tfprov.templating.host_values import Variables
+from tfprov.templating.limits import LimitExceeded, Limits, T
 from tfprov.templating.magic_vars import HostVars
-from tfprov.templating.render import render_node
+from tfprov.templating.render import render_node, render_text
 from tfprov.yamltext.load import parse
 
 AT = Position("i.yml", 3, 5)
@@ -348,3 +349,29 @@ LARGEST = [
 def test_a_value_may_have_the_whole_limit_and_no_more(largest: str, larger: str) -> None:
     render_value(largest)
     assert re.search(r"more than 1,000,000 characters or elements|a text of that length from the end", error_of(larger))
+
+
+class Exhausted(Limits):
+    """Limits that every rendering exceeds."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+    def within(self, function: Callable[..., T], *arguments: Any) -> T:
+        raise self.error
+
+
+def test_a_rendering_beyond_its_limits_is_one_error_with_a_fix() -> None:
+    variables = Variables(Mapping(), {})
+    messages = set()
+    for render, error in (
+        (render_text, MemoryError()),
+        (render_text, LimitExceeded("takes more than 1024 MiB of memory")),
+        (render_node, LimitExceeded("takes more than 1024 MiB of memory")),
+    ):
+        with pytest.raises(InvalidInput) as raised:
+            render("{{ 1 }}", variables, AT, Exhausted(error))
+        messages.add(str(raised.value))
+    fix = "make it simpler, or give its value with `-e`"
+    assert messages == {f"i.yml:3:5: error: the template takes more than 1024 MiB of memory; {fix}"}

@@ -131,6 +131,7 @@ def test_an_error_is_reported_in_words(text: str, message: str) -> None:
         ("{{ {'a': 'nan' | float}['a'] is nan }}", True),
         ("{{ 'x' | ansible.builtin.quote }}", "x"),
         ("{{ l | map('upper') | to_json }}", '["B", "A", "B"]'),
+        ("{{ l | map('upper') | tojson }}", '["B", "A", "B"]'),
         ("{{ ['b64encode', 'ansible.builtin.quote', 'upper', 'nope'] | reject('filter') }}", ["nope"]),
         ("{{ ['superset', 'ansible.builtin.match', 'odd', 'nope'] | reject('test') }}", ["nope"]),
     ],

@@ -636,3 +636,70 @@ all:
           checkpoints: {dir: /c}
 """
     )
+
+
+JOB_OBJECT = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {generateName: trainer-worker-0, labels: {app.kubernetes.io/instance: My_Lab, odd: 1}}
+spec:
+  parallelism: 2
+  completions: 1
+  template:
+    metadata: {labels: {task: "3"}}
+    spec:
+      nodeSelector: {kubernetes.io/hostname: gpu7}
+      volumes:
+        - {name: data, hostPath: {path: /srv/mnist}}
+        - {name: scratch, emptyDir: {}}
+        - {name: keys, secret: {secretName: s}}
+        - {hostPath: {path: /srv/unnamed}}
+      initContainers:
+        - {name: prepare, image: "i:1"}
+      containers:
+        - {name: sidecar, image: "s:1"}
+        - name: tensorflow
+          image: "x:1"
+          command: [python, x.py, --job_name=worker, --task_index=0, "--worker_hosts=w0:2222"]
+          args: [--rate=$(RATE), "--home=$$HOME", --none=$(NONE), --own=$(TFPROV_X)]
+          env: [{name: RATE, value: "0.5"}, {name: EMPTY}, {name: URL, value: "$(RATE)/$(RATE)"}]
+          resources: {requests: {cpu: 1}, limits: {memory: 1Gi, cpu: "2", nvidia.com/gpu: 2}}
+          volumeMounts:
+            - {name: data, mountPath: /data, subPath: digits, readOnly: true}
+            - {name: data, mountPath: /all, readOnly: false}
+            - {name: scratch, mountPath: /scratch, subPath: a}
+            - {name: keys, mountPath: /keys}
+            - {name: data}
+"""
+
+
+def test_the_whole_inventory_of_a_job_with_volumes_references_and_further_containers() -> None:
+    inventory, notes = convert_text(JOB_OBJECT)
+    assert inventory == {
+        "vars": {
+            "tfprov": {
+                "cluster": "my-lab",
+                "image": {"name": "x:1"},
+                "command": ["python", "x.py"],
+                "flags": {"rate": 0.5, "home": "$HOME", "none": "$(NONE)", "own": "$(TFPROV_X)"},
+                "env": {"RATE": "0.5", "URL": "0.5/0.5"},
+                "mounts": [
+                    {"source": "/srv/mnist/digits", "target": "/data", "read_only": True},
+                    {"source": "/srv/mnist", "target": "/all", "read_only": False},
+                ],
+                "memory": "1g",
+                "cpus": 2,
+                "gpus": 2,
+                "port": 2222,
+            }
+        },
+        "children": {"worker": {"hosts": {"gpu7": None}}},
+    }
+    secret = "secrets are not copied; put the values into `env`, encrypted with ansible-vault"
+    assert notes == [
+        f"f.yml:14:11: `volumes.keys` is not carried over: {secret}",
+        "f.yml:17:11: a further container is not carried over: a task has one container",
+        "f.yml:19:11: a further container is not carried over: a task has one container",
+        "f.yml:23:51: `$(NONE)` stays as it is: its value is not in the file",
+        "f.yml:29:42: the storage at /scratch is not carried over: mount a directory of the host, with `mounts`",
+    ]

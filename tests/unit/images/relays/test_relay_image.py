@@ -1,6 +1,7 @@
 """The relay's image: Python and its libraries out of the layers of an image, and what is refused."""
 
 import gzip
+import io
 import json
 import os
 import re
@@ -249,3 +250,66 @@ def test_what_an_elf_file_of_any_machine_needs(order: str, wide: bool) -> None:
         read_dynamic(program[:cut])
     assert read_dynamic(b"#!" + program[2:]) is None
     assert read_dynamic(program[:4] + b"\3" + program[5:]) is None
+
+
+def library(*needed: str, path: str = "", loader: str = "") -> bytes:
+    return elf("<", wide=True, entries=[*((NEEDED, name) for name in needed), (RUNPATH, path)], loader=loader)
+
+
+NEEDED_FILES: Mapping[str, bytes | tarfile.TarInfo] = {
+    "usr/bin/python3.11": library("liba.so.1", loader="/lib64/ld.so"),
+    "usr/bin/python3": link("python3.11"),
+    "lib64/ld.so": library(),
+    "usr/lib/liba.so.1": library("libb.so", path="$ORIGIN/deep"),
+    "usr/lib/deep/libb.so": library("liba.so.1"),
+    "usr/lib/python3.11/os.py": b"",
+    "usr/lib/python3.11/ssl.py": b"",
+    "usr/lib/python3.11/json/__init__.py": b"",
+    "usr/lib/python3.11/lib-dynload/_ssl.so": library("liba.so.1"),
+}
+OTHER_FILES: Mapping[str, bytes | tarfile.TarInfo] = {
+    "usr/lib/libc.so": b"",
+    "usr/lib/python3.11/test/x.py": b"",
+    "usr/lib/python3.11/lib-dynload/_other.so": library("libgone.so"),
+}
+
+
+def test_the_relay_has_what_its_python_needs_and_nothing_else(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "images")
+    relay = relay_image(layout, image_of(layout, [tar({**NEEDED_FILES, **OTHER_FILES})]))
+    with tarfile.open(fileobj=io.BytesIO(layout.blobs.read(relay.layers[0]))) as archive:
+        members = {member.name: (oct(member.mode), member.uid) for member in archive if member.isreg()}
+        owned = {
+            member.name: (oct(member.mode), member.uid, member.gid) for member in archive if member.name == "relay"
+        }
+    assert {name: mode for name, mode in members.items() if "relays/program" not in name} == dict.fromkeys(
+        [
+            "lib64/ld.so", "libs/liba.so.1", "libs/libb.so", "usr/bin/python3.11", "usr/lib/python3.11/json/__init__.py",
+            "usr/lib/python3.11/lib-dynload/_ssl.so", "usr/lib/python3.11/os.py", "usr/lib/python3.11/ssl.py",
+        ],
+        ("0o755", 0),
+    )  # fmt: skip
+    assert owned == {"relay": ("0o755", 65534, 65534)}
+    program = (
+        "import sys; sys.path.insert(0, '/relay'); from tfprov.images.relays.program.main import main; main('/relay')"
+    )
+    assert json.loads(layout.blobs.read(relay.config))["config"] == {
+        "Entrypoint": [
+            "/usr/bin/python3.11",
+            "-I",
+            "-S",
+            "-B",
+            "-c",
+            program,
+        ],
+        "Env": ["LD_LIBRARY_PATH=/libs", "PATH=/"],
+        "User": "65534:65534",
+    }
+
+
+@pytest.mark.parametrize("lacking", NEEDED_FILES)
+def test_without_one_file_that_its_python_needs_there_is_no_relay(lacking: str, tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "images")
+    files = {name: content for name, content in NEEDED_FILES.items() if name != lacking}
+    with pytest.raises(DeliveryError, match=r"^the image has no Python 3 with `ssl`$"):
+        relay_image(layout, image_of(layout, [tar(files)]))

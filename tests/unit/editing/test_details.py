@@ -315,3 +315,47 @@ def test_after_a_fix_only_problems_on_written_lines_are_new() -> None:
     texts = {"i.yml": ("a\nb\nc\nd\ne\n", "a\nX\nY\nd\ne\n")}
     light = [problem(number, f"after {number}") for number in range(1, 6)] + [problem(2, "elsewhere", file="j.yml")]
     assert [problem.what for problem in new_problems(before, light, texts)] == ["after 2", "after 3"]
+
+
+SECTIONS = """\
+all:
+  vars:
+    tfprov: {cluster: lab, image: {name: "x:1"}, command: [python, x.py]}
+    hosts:
+      one: 1
+  children:
+    ps: {hosts: {h1: }}
+    worker:
+      hosts:
+        h2:
+          a: 1
+      vars:
+        b: 1
+      children:
+        more:
+          hosts:
+            h3:
+"""
+
+
+def test_only_sections_and_groups_of_an_inventory_become_empty_and_variables_become_empty_mappings(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("i.yml").write_text(SECTIONS)
+    Path("group_vars").mkdir()
+    Path("group_vars/worker.yml").write_text("hosts:\n  a: 1\nchildren:\n  c: {}\n")
+    for argv in (
+        ["set", "--group", "worker", "children.b.vars.x", "2"],
+        ["unset", "--group", "worker", "hosts.a"],
+        ["unset", "--host", "h2", "a"],
+        ["unset", "--group", "worker", "b"],
+        ["unset", "all.vars.hosts.one"],
+        ["unset", "all.children.worker.children.more"],
+    ):
+        assert run_command(capsys, "inventory", argv[0], "-i", "i.yml", *argv[1:]).code == 0, argv
+    text = "hosts: {}\nchildren:\n  c: {}\n  b:\n    vars:\n      x: 2\n"
+    assert Path("group_vars/worker.yml").read_text() == text, "these are variables, whatever their names are"
+    assert Path("i.yml").read_text() == SECTIONS.partition("    hosts:\n")[0] + (
+        "    hosts: {}\n  children:\n    ps: {hosts: {h1: }}\n"
+        "    worker:\n      hosts:\n        h2:\n      vars:\n      children:\n"
+    )

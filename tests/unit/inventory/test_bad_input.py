@@ -7,10 +7,12 @@ import pytest
 
 from tests.support.bad_files import INVENTORIES, PLAYBOOKS, expected
 from tests.support.command_output import CommandResult, run_command
+from tfprov.errors import InvalidInput
 from tfprov.inventory.yaml_source import SETTINGS
 from tfprov.model.settings import Settings
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
+from tfprov.yamltext.load import parse
 
 GOOD = """\
 all:
@@ -209,6 +211,40 @@ def test_a_yaml_syntax_error_has_a_position_and_a_fix(
     text: str, line: str, workdir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert plan_result(text, capsys) == CommandResult(2, (line,))
+
+
+DEEP = "nested more than 32 levels deep"
+VALUES = f"a: &a [{', '.join('0' * 998)}]\nb: [{'*a, ' * 199}"
+"""A value of 999 counts itself and its items; keys count, too."""
+
+
+@pytest.mark.parametrize(
+    ("largest", "larger", "message"),
+    [
+        ("[" * 32 + "]" * 32, "[" * 33 + "]" * 33, f"f:1:33: error: {DEEP}; flatten it"),
+        (
+            f"a: &a {'{x: ' * 30}1{'}' * 30}\nb: {{c: *a}}",
+            f"a: &a {'{x: ' * 31}1{'}' * 31}\nb: {{c: *a}}",
+            f"f:1:4: error: {DEEP} once aliases are expanded; flatten it",
+        ),
+        (
+            f"{VALUES}{', '.join('1' * 196)}]",
+            f"{VALUES}{', '.join('1' * 197)}]",
+            "f:2:4: error: more than 200,000 values once aliases are expanded; write fewer aliases",
+        ),
+        (
+            f"a: {'x' * 999_997}",
+            f"a: {'x' * 999_998}",
+            "f: error: larger than 1,000,000 bytes; split it into several files",
+        ),
+    ],
+    ids=["levels", "levels by aliases", "values", "bytes"],
+)
+def test_a_file_may_have_all_of_a_limit_and_no_more(largest: str, larger: str, message: str) -> None:
+    parse(largest, "f")
+    with pytest.raises(InvalidInput) as raised:
+        parse(larger, "f")
+    assert str(raised.value) == message
 
 
 def test_an_import_without_a_path_is_refused(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:

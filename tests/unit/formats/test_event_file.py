@@ -147,6 +147,9 @@ def test_epochs_between_batches_as_keras_writes_them_are_no_steps() -> None:
     iterations = event(15, 4, {"evaluation_loss_vs_iterations": 3})
     stream = file_of(graph, *first, *second)
     assert progress(stream) == EventProgress(step=4, wall_time=14, steps_per_second=1, loss=6.5)
+    assert progress(file_of(first[0], first[2])) == EventProgress(step=1, wall_time=10, steps_per_second=None, loss=8.5)
+    late = event(12, 5, {"epoch_loss": 8.5})
+    assert progress(file_of(first[0], late)) == EventProgress(step=5, wall_time=12, steps_per_second=2, loss=8.5)
     assert last_step_drop(stream, since=0) is None
     assert last_step_drop(file_of(*second, *first), since=0) == (4, 1)
     epochs = file_of(graph, first[2], second[2], iterations)
@@ -173,6 +176,19 @@ def test_a_loss_that_is_not_a_number_is_returned() -> None:
     assert latest
     assert latest.loss is not None
     assert math.isnan(latest.loss)
+
+
+@pytest.mark.parametrize(
+    ("step", "rate", "steps", "left"),
+    [
+        (10, 2.0, 30, 10.0), (1, 2.0, 2, 0.5), (0, 2.0, 30, None), (30, 2.0, 30, None), (31, 2.0, 30, None),
+        (10, None, 30, None), (10, 0.0, 30, None), (10, 2.0, None, None), (-1, 2.0, 30, None),
+    ],
+)  # fmt: skip
+def test_the_time_that_is_left_at_the_current_rate(
+    step: int, rate: float | None, steps: int, left: float | None
+) -> None:
+    assert EventProgress(step, 1.0, rate, None).seconds_left(steps) == left
 
 
 def test_an_empty_file_has_no_progress() -> None:

@@ -185,8 +185,8 @@ def test_a_damaged_index_says_what_is_wrong_with_it(prefix: Path) -> None:
     assert list(messages.values()) == [f"{INDEX}: {message}" for message in damaged.values()]
 
 
-def table(*blocks: bytes) -> io.BytesIO:
-    """Return a table file of these blocks: those of data, an empty one, and the list of the blocks is added."""
+def table(*blocks: bytes, unlisted: bytes = b"") -> io.BytesIO:
+    """Return a table file of these blocks of data, behind one that no list has; the other two kinds are added."""
     content, handles = b"", []
 
     def add(block: bytes) -> bytes:
@@ -195,6 +195,8 @@ def table(*blocks: bytes) -> io.BytesIO:
         content += block + struct.pack("<BI", 0, mask_crc(google_crc32c.value(block + b"\0")))
         return handle
 
+    if unlisted:
+        add(unlisted)
     handles = [add(block) for block in blocks]
     footer = add(keys())
     footer += add(keys(*((0, b"%03d" % number, handle) for number, handle in enumerate(handles))))
@@ -235,6 +237,11 @@ def test_the_keys_of_a_block_share_their_beginnings(blocks: list[bytes], expecte
     except CheckpointError as error:
         read = str(error)
     assert read == expected
+
+
+def test_a_block_that_no_list_has_is_an_error() -> None:
+    with pytest.raises(CheckpointError, match=r"^no block begins at byte 0$"):
+        list(entries(table(keys((0, b"a", b"1")), unlisted=keys()), google_crc32c.extend))
 
 
 def test_a_footer_has_the_shortest_form_of_each_number() -> None:

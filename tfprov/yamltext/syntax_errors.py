@@ -113,8 +113,8 @@ def _nested_mapping(before: str) -> tuple[str, str]:
 
 
 def _text_after_document(lines: list[str]) -> tuple[str, str]:
-    if next((line for line in lines if line.strip() and line[0] not in "#;"), "").startswith("["):
-        return "an inventory in INI form", "write it as YAML: `ansible-inventory -i FILE --list --yaml`"
+    if next((line for line in lines if line.strip() and line[0] != "#"), "").startswith("["):
+        return "INI, where YAML is read", "write `name: value`"
     return "a line that is indented less than the first", "align the names of the groups"
 
 

@@ -31,6 +31,21 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 EDITS = {
+    "an empty item": (
+        BASE + WORKERS + "      vars:\n        l:\n          -   # c\n          - b\n",
+        ["set", "--group", "worker", "l[0]", "x"],
+        BASE + WORKERS + "      vars:\n        l:\n          - x   # c\n          - b\n",
+    ),
+    "a value above a comment that is not deeper": (
+        BASE + WORKERS + "      vars:\n        a: 1\n          # of a\n        # of b\n        b: 2\n",
+        ["unset", "--group", "worker", "a"],
+        BASE + WORKERS + "      vars:\n        # of b\n        b: 2\n",
+    ),
+    "a new value before a comment that is not deeper": (
+        BASE + WORKERS + "      vars:\n        a: 1\n          # of a\n        # the end\n",
+        ["set", "--group", "worker", "b", "2"],
+        BASE + WORKERS + "      vars:\n        a: 1\n          # of a\n        b: 2\n        # the end\n",
+    ),
     "an anchored value below a tag": (
         BASE + WORKERS + "      vars:\n        u: !unsafe x\n        n: &y   1 # c\n        m: *y\n",
         ["set", "--group", "worker", "n", "2"],
@@ -241,11 +256,14 @@ def test_a_refused_edit_names_the_reason(
 
 def test_a_host_of_an_ini_file_is_not_edited_though_its_variables_are_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     Path("hosts").write_text("[worker]\nh1\n")
+    Path("more").write_text("[ps]\nh0\n")
     Path("host_vars").mkdir()
     Path("host_vars/h1.yml").write_text("a: 1\n")
     line = "error: hosts is no YAML file, and tfprov edits no others; edit it by hand"
     for argv in (["remove-host", "h1"], ["move-host", "h1", "h2"], ["add-host", "h2", "-g", "worker"]):
-        assert run_command(capsys, "inventory", argv[0], "-i", "hosts", *argv[1:]) == CommandResult(2, (line,), "")
+        assert run_command(capsys, "inventory", argv[0], "-i", "hosts", "-i", "more", *argv[1:]) == CommandResult(
+            2, (line,), ""
+        )
     assert run_command(capsys, "inventory", "set", "-i", "hosts", "--host", "h1", "a", "2").code == 0
     assert Path("host_vars/h1.yml").read_text() == "a: 2\n"
 

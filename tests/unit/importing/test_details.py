@@ -703,3 +703,15 @@ def test_the_whole_inventory_of_a_job_with_volumes_references_and_further_contai
         "f.yml:23:51: `$(NONE)` stays as it is: its value is not in the file",
         "f.yml:29:42: the storage at /scratch is not carried over: mount a directory of the host, with `mounts`",
     ]
+
+
+def test_a_flag_with_the_checkpoint_directory_becomes_a_template() -> None:
+    flags = "--train_dir=/c/ --log_dir=/c --model_dir=/c/x --other_dir=/c"
+    inventory, notes = convert_text(
+        f"services: {{w0: {{{SERVICE} {flags}, environment: {{TFPROV_CHECKPOINT_DIR: /c}}, volumes: ['v:/c']}}}}"
+    )
+    template = "{{ checkpoint_dir }}"
+    assert inventory["vars"]["tfprov"]["flags"] == {
+        "train_dir": template, "log_dir": template, "model_dir": "/c/x", "other_dir": "/c"
+    }  # fmt: skip
+    assert notes == []

@@ -213,6 +213,14 @@ def test_a_yaml_syntax_error_has_a_position_and_a_fix(
     assert plan_result(text, capsys) == CommandResult(2, (line,))
 
 
+def test_ini_where_yaml_is_read_is_named() -> None:
+    for text in ("# c\n\n[ps]\nh1\n", "[ps]\nh1\n"):
+        with pytest.raises(InvalidInput) as raised:
+            parse(text, "group_vars/ps.yml")
+        line = text.count("\n")
+        assert str(raised.value) == f"group_vars/ps.yml:{line}:1: error: INI, where YAML is read; write `name: value`"
+
+
 DEEP = "nested more than 32 levels deep"
 VALUES = f"a: &a [{', '.join('0' * 998)}]\nb: [{'*a, ' * 199}"
 """A value of 999 counts itself and its items; keys count, too."""

@@ -192,6 +192,15 @@ REFUSED = {
                    f"{AT}n1m1 is one of `n[1:2]m[1:2]`; write its hosts one by one, then remove it"),
     "no path": (BASE + WORKERS, ["set", "tfprov..x", "1"],
                 "error: `tfprov..x` is not a path; for example `tfprov.flags.train_steps` or `tfprov.command[0]`"),
+    "a path that begins with a dot": (
+        BASE + WORKERS, ["set", ".tfprov.x", "1"],
+        "error: `.tfprov.x` is not a path; for example `tfprov.flags.train_steps` or `tfprov.command[0]`",
+    ),
+    "a role where `children` is an alias": (
+        "x: {children: &c {ps: }}\n" + BASE.partition("  children:")[0] + "  children: *c\n",
+        ["add-host", "h9", "-g", "evaluator"],
+        "i.yml:5:13: error: `children` is an alias, `*c`; add it where the alias is defined",
+    ),
     "an empty path": (BASE + WORKERS, ["set", "", "1"], "error: `` is not a path; for example `tfprov.flags.train_steps`"),
     "a long path": (BASE + WORKERS, ["set", ".".join("a" * 33), "1"],
                     f"error: `{'a.' * 28}a...` is not a path; for example `tfprov.flags.train_steps`"),

@@ -112,6 +112,11 @@ CHANGED = {
     "JSON keeps letters": ('{"a": 1}\n', (0,), "grün", '{"a": "grün"}\n'),
     "an empty item": ("a:\n  -\n  - b\n", (0, 0), "x", "a:\n  - x\n  - b\n"),
     "a text of lines on the last line": ("a: |\n  t", (0,), "x", "a: x"),
+    "a text that keeps its blank lines": ("a: |+\n  x\n\n\nb: 1\n", (0,), "y", "a: y\nb: 1\n"),
+    "a text that keeps blank lines at the end": ("a: |+\n  x\n\n", (0,), "y", "a: y\n"),
+    "a text that keeps blank lines and has none": ("a: |+\n  x", (0,), "y", "a: y"),
+    "an empty text that keeps blank lines": ("a: |+", (0,), "y", "a: y"),
+    "a text whose comment has a plus": ("a: | # +\n  x\n\nb: 1\n", (0,), "y", "a: y\n\nb: 1\n"),
 }  # fmt: skip
 
 

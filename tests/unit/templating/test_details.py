@@ -243,6 +243,8 @@ def test_the_short_name_of_a_host_ends_at_its_first_dot_unless_it_is_an_address(
     resolve(inventory)
     names = HostVars(inventory)[host]
     assert plain(render_node("{{ inventory_hostname_short }}", names, AT)) == short
+    here = Path.cwd()
+    assert plain(render_node("{{ inventory_file, inventory_dir }}", names, AT)) == [f"{here}/i.yml", str(here)]
     assert plain(render_node("{{ 'gpu1.example.com' in hostvars, 'gpu2' in hostvars }}", names, AT)) == [True, False]
     assert plain(render_node("{{ groups.keys() | sort, hostvars | length }}", names, AT)) == [
         ["all", "ps", "ungrouped", "worker"],
@@ -294,10 +296,23 @@ def test_the_value_of_a_template_has_a_limited_depth_and_size() -> None:
         return value
 
     assert render_value("{{ deep }}", deep=nested(32)) == nested(32)
-    for value in (nested(33), [0] * 100_001):
+    assert render_value("{{ deep }}", deep={"a": nested(31)}) == {"a": nested(31)}
+    for value in (nested(33), {"a": nested(32)}, [0] * 100_001):
         with pytest.raises(InvalidInput, match="a list or mapping that is too large or too deep; make it smaller"):
             render_value("{{ value }}", value=value)
     assert len(render_value("{{ large }}", large=[0] * 100_000)) == 100_000
+
+
+def test_an_unsafe_value_that_a_template_reads_is_not_rendered() -> None:
+    names = "{u: !unsafe '{{ nope }}', m: {v: !unsafe '{% x %}'}}"
+    assert render_value("{{ u }} {{ m.v }}", names) == "{{ nope }} {% x %}"
+    assert render_value("{{ m }}", names) == {"v": "{% x %}"}
+
+
+def test_of_several_merged_mappings_the_last_one_wins() -> None:
+    text = "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: *a, <<: *b, z: 3}\nd: {<<: [*a, *b]}\n"
+    merged = plain(parse(text, "v.yml"))
+    assert (merged["c"], merged["d"]) == ({"x": 1, "y": 2, "z": 3}, {"x": 1, "y": 1, "z": 2})
 
 
 LARGEST = [

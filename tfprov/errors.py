@@ -103,14 +103,14 @@ def _escaped(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A position in a user's file. Line and column count from 1; line 0 is the whole file."""
+    """A position in a user's file. Line and column count from 1; line 0 is the whole file, column 0 the whole line."""
 
     file: str
     line: int = 0
     column: int = 0
 
     def __str__(self) -> str:
-        return _escaped(f"{self.file}:{self.line}:{self.column}" if self.line else self.file)
+        return _escaped(f"{self.file}:{self.line}:{self.column}".removesuffix(":0") if self.line else self.file)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -48,6 +48,11 @@ def cluster_of(inventory: str, target: str, *settings: str) -> Cluster:
     return build_request(roles_of(inventory), chosen, parse_settings(target, options_of(chosen), settings)).cluster
 
 
+def is_dns_1035(name: str) -> bool:
+    """Whether `name` is valid for a Service: at most 63 lower-case letters, digits and `-`, beginning with a letter."""
+    return re.fullmatch(r"(?=.{1,63}\Z)[a-z]([-a-z0-9]*[a-z0-9])?", name) is not None
+
+
 def kinds(objects: Sequence[Json]) -> list[str]:
     return [item["kind"] for item in objects]
 

@@ -23,9 +23,9 @@ class InventoryFiles:
     `others` are the names of files that are not edited: INI, scripts, and files that are encrypted as a whole.
     """
 
-    inventories: tuple[EditableFile, ...] = ()
-    vars_files: tuple[EditableFile, ...] = ()
-    others: tuple[str, ...] = ()
+    inventories: tuple[EditableFile, ...]
+    vars_files: tuple[EditableFile, ...]
+    others: tuple[str, ...]
 
     @property
     def editable(self) -> tuple[EditableFile, ...]:
@@ -50,7 +50,7 @@ class InventoryFiles:
         return next(source for source in self.editable if source.name == name)
 
 
-def open_sources(sources: Sequence[str], skip: Collection[str] = ()) -> InventoryFiles:
+def open_sources(sources: Sequence[str], skip: Collection[str]) -> InventoryFiles:
     """Open the files of the `-i` options `sources`, except those named in `skip`; InvalidInput if YAML is malformed."""
     walker = SourceWalker([], read_ansible_cfg(sources).ignore_extensions)
     files = {
@@ -71,7 +71,7 @@ def open_sources(sources: Sequence[str], skip: Collection[str] = ()) -> Inventor
             inventories.append(parse_file(data, file.path))
         else:
             others.append(file.path)
-    return InventoryFiles(tuple(inventories), others=tuple(others))
+    return InventoryFiles(tuple(inventories), (), tuple(others))
 
 
 def open_vars_files(

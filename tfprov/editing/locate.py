@@ -12,7 +12,7 @@ from tfprov.editing.host_edits import Mention, find_groups, find_hosts, find_ran
 from tfprov.editing.semantic_diff import alias_uses, merged_mappings
 from tfprov.errors import InvalidInput, Usage, closest, printable, suggest
 from tfprov.inventory.builder import ALWAYS
-from tfprov.inventory.host_names import NameKind, split_port
+from tfprov.inventory.host_names import NameKind
 
 _PART = re.compile(r"""\.?(?:"([^"]*)"|'([^']*)'|\[(\d+)\]|([^.\[\]"']+))""")
 _LONGEST = 32
@@ -171,8 +171,7 @@ def locate_host_variable(files: InventoryFiles, host: str, names: Sequence[str])
     """Return the location of a variable of `host`; a host of a range gets an entry of its own beside the range."""
     locations = [*_in_vars_files(files, "host_vars", host, names)]
     for source in files.inventories:
-        mentions = (mention for mention in find_hosts(source) if host in (mention.name, split_port(mention.name)[0]))
-        locations.extend(_in_section(mention, (), names, f"host {host}") for mention in mentions)
+        locations.extend(_in_section(mention, (), names, f"host {host}") for mention in mentions_of(source, host))
     ranges = [mention for source in files.inventories if (mention := find_range(source, host)) and not locations]
     locations.extend(
         Location(resolve_path(mention.source, mention.path[:-1], (host, *names)), names, f"host {host}", 1)

@@ -219,12 +219,11 @@ def _require_known(files: InventoryFiles, inventory: Inventory | None, host: str
 def _build_on_paths(source: EditableFile, host: str) -> list[NodePath]:
     """Return the path of every `image: {build_on: HOST}`."""
     paths: list[NodePath] = []
-    ahead: list[tuple[NodePath, CstNode, str]] = [((), source.document.root, "")]
+    ahead: list[tuple[NodePath, CstNode, str | None]] = [((), source.document.root, None)]
     while ahead:
         path, node, above = ahead.pop()
         for number, entry in enumerate(node.entries):
-            key = entry.key.text if entry.key is not None else ""
-            value = entry.value
+            key, value = entry.key.text if entry.key else None, entry.value
             if (above, key) == ("image", "build_on") and (value.kind, value.text) == (NodeKind.SCALAR, host):
                 paths.append((*path, number))
             ahead.append(((*path, number), value, key))

@@ -124,15 +124,13 @@ def last_line(document: Document, entry: CollectionEntry) -> int:
     """Return an offset in the last line of an entry, with the deeper indented comments below it."""
     column, offset = document.column(entry.start), entry.end
     ahead = document.line_end(offset)[1]
-    while ahead < len(document.text) and ahead > offset:
+    while ahead < len(document.text):
         start, over = document.line_end(ahead)
         line = document.text[ahead:start]
         text = line.lstrip(" \t")
         if text and not (text.startswith("#") and len(line) - len(text) > column):
             break
         offset = ahead if text else offset
-        if over == ahead:
-            break
         ahead = over
     return offset
 

@@ -192,7 +192,7 @@ def _decode_escape(match: re.Match[bytes]) -> bytes:
         return bytes([int(match["hex"], 16)])
     if code := match["u4"] or match["u8"]:
         return chr(int(code, 16)).encode()
-    character = match["char"][0]
+    [character] = match["char"]
     return bytes([_CHARACTERS[character]]) if character in _CHARACTERS else match[0]
 
 

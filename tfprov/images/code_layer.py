@@ -102,11 +102,6 @@ def compose(layout: Layout, base: OciImage, code: Code | None, name: str) -> Oci
         return draft.store(name)
 
 
-def runtime_digest() -> str:
-    """Return the digest of the runtime that `append_runtime` puts on an image: the same with the same tfprov."""
-    return runtime().digest
-
-
 def code_archive(code: Code) -> bytes:
     """Return the runtime and `code` as a tar to extract at `/` of a container whose image has neither.
 

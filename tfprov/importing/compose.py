@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeGuard
 
 from tfprov.errors import Position, printable
 from tfprov.importing.identify import ForeignTask, Notes, Setting, SourceText, Volume
@@ -35,18 +36,17 @@ _DROPPED = {
 }
 
 
-def is_compose(document: Node) -> bool:
+def is_compose(document: Node) -> TypeGuard[Mapping]:
     """Whether a document is a Compose file."""
     return isinstance(document, Mapping) and "services" in document.entries
 
 
-def read_compose(document: Node, notes: Notes, home: Path) -> Iterator[ForeignTask]:
+def read_compose(document: Mapping, notes: Notes, home: Path) -> Iterator[ForeignTask]:
     """Yield the services of a Compose file; `home` is its directory."""
     with Fields(document, "", notes, document.at) as fields:
         fields.ignore("version", "networks", "volumes")
         project = fields.text("name")
-        for key in [key for key, _ in getattr(document, "entries", {}).items() if key.startswith("x-")]:
-            fields.ignore(key)
+        fields.ignore(*(key for key in document.entries if key.startswith("x-")))
         fields.drop(
             {
                 "include": "tfprov does not read that file",

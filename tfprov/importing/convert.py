@@ -90,7 +90,6 @@ def _list_items(document: Node) -> list[Node]:
 LOCALHOST = TargetHost("localhost")
 _REQUIRED = ("image", "command", "wiring", "strategy", "cluster")
 """Settings that cannot be dropped: without them the inventory would describe another cluster."""
-_SHARED = ("image", "wiring", "strategy")
 
 
 @dataclass(frozen=True)
@@ -134,16 +133,15 @@ def convert(data: bytes, name: str, home: Path, hosts: Sequence[TargetHost] = ()
     return _drop_invalid(draft, notes)
 
 
-def _read_tasks(nodes: Sequence[object], name: str, notes: Notes, home: Path) -> list[ForeignTask]:
+def _read_tasks(nodes: Sequence[Node], name: str, notes: Notes, home: Path) -> list[ForeignTask]:
     tasks: list[ForeignTask] = []
     for node in nodes:
-        if is_compose(node):  # type: ignore[arg-type]
-            tasks.extend(read_compose(node, notes, home))  # type: ignore[arg-type]
-        elif is_kubernetes(node):  # type: ignore[arg-type]
-            tasks.extend(read_kubernetes(node, notes))  # type: ignore[arg-type]
+        if is_compose(node):
+            tasks.extend(read_compose(node, notes, home))
+        elif is_kubernetes(node):
+            tasks.extend(read_kubernetes(node, notes))
         else:
-            at = getattr(node, "at", Position(name))
-            notes.refuse(at, "neither a Compose file nor a Kubernetes object", "give one of these, or a TFJob")
+            notes.refuse(node.at, "neither a Compose file nor a Kubernetes object", "give one of these, or a TFJob")
     if not nodes:
         notes.refuse(Position(name), "empty", "give a Compose file, a TFJob or Kubernetes objects")
     return tasks
@@ -212,7 +210,7 @@ def _assign_hosts(roles: Sequence[Role], hosts: Sequence[TargetHost], notes: Not
 
 def _drop_invalid(draft: InventoryDraft, notes: Notes) -> Conversion:
     """Drop invalid settings, with a note each; InvalidInput when a required setting is invalid."""
-    for _ in range(1 + sum(len(role.settings) for role in draft.roles) + 200):
+    while True:
         lines = draft.lines()
         text = "".join(f"{line.text}\n" for line in lines)
         problems = _problems(text)
@@ -229,7 +227,6 @@ def _drop_invalid(draft: InventoryDraft, notes: Notes) -> Conversion:
             notes.add(line.at or Position(draft.source), f"{line.text.strip()} is not carried over: {problem.what}")
         for key in sorted({line.key for line in faulty if line.key}, reverse=True):
             _remove(draft, key)
-    raise InvalidInput(problems)
 
 
 def _problems(text: str) -> Sequence[Problem]:

@@ -135,10 +135,6 @@ class IdentifiedTask:
     env: Mapping[str, SourceText]
     own_env: Mapping[str, str]
 
-    def setting(self, name: str) -> Setting | None:
-        """Return a setting by name."""
-        return self.source.settings.get(name)
-
 
 def identify(task: ForeignTask, notes: Notes) -> IdentifiedTask | None:
     """Identify the task of a service or an object; None, with a note, when it is no task."""

@@ -75,11 +75,10 @@ def _home(member: Member) -> Mapping[str, str]:
     return {"HOME": "/tmp"} if member.read_only and "HOME" not in member.secrets else {}  # noqa: S108  a tmpfs of its own
 
 
-def _build(request: RenderRequest, task: Task) -> Mapping[str, object] | None:
+def _build(request: RenderRequest, task: Task) -> Mapping[str, object]:
     """Return the build section for a task whose image is built from a directory of this machine."""
     role = request.role(task)
-    if role.values.image is None or role.values.image.build is None:
-        return None
+    assert role.values.image is not None, "a cluster without an image is refused"
     context = str(resolve_path(role, "image", "build").absolute())
     build_args = {name: str(value) for name, value in role.values.image.build_args.items()}
     args = {"args": build_args} if build_args else {}

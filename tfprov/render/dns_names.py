@@ -10,17 +10,11 @@ from tfprov.settings.role_settings import RoleSettings
 LONGEST = 63
 """Maximum characters of a DNS label, and of a Service's name."""
 
-_DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
-def is_dns_1035(name: str) -> bool:
-    """Whether `name` is valid for a Service: at most 63 lower-case letters, digits and `-`, beginning with a letter."""
-    return len(name) <= LONGEST and _DNS_1035.fullmatch(name) is not None
-
-
 def is_dns_1123(name: str) -> bool:
-    """Whether `name` is valid as a label of a host name: as DNS-1035, and it may begin with a digit."""
+    """Whether `name` is valid as a label of a host name: at most 63 lower-case letters, digits and inner `-`."""
     return len(name) <= LONGEST and _DNS_1123.fullmatch(name) is not None
 
 

@@ -13,7 +13,7 @@ from jinja2 import ChoiceLoader, FileSystemLoader, StrictUndefined, TemplateErro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
-from tfprov.errors import InvalidInput, Position, Problem, Usage, one_line
+from tfprov.errors import InvalidInput, Position, Problem, Usage, one_line, printable
 
 
 class Unquoted(ValueError):
@@ -188,8 +188,6 @@ def _error_position(error: Exception, name: str, override: Path | None) -> Posit
     """Return the position of an error in a template, as far as Jinja2 reports it."""
     if isinstance(error, TemplateSyntaxError):
         return Position(error.filename or error.name or name, error.lineno)
-    if isinstance(error, TemplateNotFound):
-        return Position(name)
     return _last_template_line(error.__traceback__, override) or Position(name)
 
 
@@ -206,4 +204,6 @@ def _last_template_line(trace: TracebackType | None, override: Path | None) -> P
 
 
 def _message(error: Exception) -> str:
+    if isinstance(error, TemplateNotFound):
+        return f"there is no template `{printable(str(error.name))}`"
     return one_line(str(error) or type(error).__name__)

@@ -35,7 +35,7 @@ class RoleSettings:
     address: str
     connection: ConnectionSettings
     group: Position
-    unread: tuple[Problem, ...] = ()
+    unread: tuple[Problem, ...]
 
     @property
     def local(self) -> bool:

@@ -69,7 +69,7 @@ def hashed_with_other_key(left: object, right: object) -> bool:
 SECRETS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password")
 """Ansible's variables for SSH passwords."""
 
-_NAMED = re.compile(r"(?:pass|secret|token|api_?key|access_?key)\w*", re.IGNORECASE)
+_NAMED = re.compile(r"(?:pass|secret|token|api[_-]?key|access[_-]?key)\w*", re.IGNORECASE)
 
 
 def mentions_secret(text: str) -> bool:

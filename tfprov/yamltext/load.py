@@ -135,7 +135,7 @@ def _position_after(before: str, name: str, start: int) -> Position:
     return Position(name, len(lines) - 1 + start, len(lines[-1]) + 1)
 
 
-def _invalid(at: Position, what: str, fix: str = "") -> InvalidInput:
+def _invalid(at: Position, what: str, fix: str) -> InvalidInput:
     return InvalidInput([Problem(at, what, fix)])
 
 

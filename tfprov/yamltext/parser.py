@@ -6,7 +6,7 @@ alias bomb and a duplicate key are errors with a line.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -35,7 +35,7 @@ _ENCRYPTED = ("!vault", "!vault-encrypted")
 _BLANK_LOOKALIKE = re.compile(r"[\u00a0\u2007\u200b\u202f\u2060\u3000]")
 
 
-def _invalid(at: Position, what: str, fix: str = "") -> InvalidInput:
+def _invalid(at: Position, what: str, fix: str) -> InvalidInput:
     return InvalidInput([Problem(at, what, fix)])
 
 
@@ -99,7 +99,17 @@ class _Composer:
         if event.anchor not in self.anchors:
             what = f"unknown alias {self.quoted(f'*{event.anchor}')}"
             raise _invalid(self.at(event), what, "define the anchor before its use")
-        self.add(*self.anchors[event.anchor], None)
+        node, size, height = self.anchors[event.anchor]
+        if self.stack and self.stack[-1].awaits_key:
+            node = self.aliased_key(node, self.at(event))
+        self.add(node, size, height, None)
+
+    def aliased_key(self, node: Node, at: Position) -> Scalar:
+        if not isinstance(node, Scalar):
+            raise _invalid(at, "a key that is not a single value", "write a name")
+        if node.secret:
+            raise _invalid(at, "a secret as a name", "write the name itself")
+        return replace(node, at=at)
 
     def begin(self, event: Any) -> None:
         if self.document is not None:
@@ -214,8 +224,7 @@ class _Composer:
             parent.key = None
 
     def key(self, parent: _OpenCollection, node: Node) -> Scalar:
-        if not isinstance(node, Scalar):
-            raise _invalid(node.at, "a key that is not a single value", "write a name")
+        assert isinstance(node, Scalar), "others are refused where they begin"
         if not node.quoted and (lookalike := _BLANK_LOOKALIKE.search(node.text)):
             what = f"a key with the character U+{ord(lookalike[0]):04X}, which only looks like a blank"
             raise _invalid(node.at, what, "write blanks there")

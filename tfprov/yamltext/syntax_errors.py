@@ -68,7 +68,7 @@ def _unclosed(
     problem: str, lines: list[str], place: LineColumn, start: LineColumn
 ) -> tuple[LineColumn, str, str] | None:
     if "expected node content" in problem and not _line_at(lines, place)[place[1] :].strip():
-        last = max((number for number, text in enumerate(lines) if text.strip()), default=0)
+        last = max(number for number, text in enumerate(lines) if text.strip())
         return (last, len(lines[last].rstrip())), "the file ends within brackets", "close them"
     if any(end in problem for end in _UNCLOSED):
         return start, "a quote that is never closed", "close it"
@@ -113,8 +113,8 @@ def _nested_mapping(before: str) -> tuple[str, str]:
 
 
 def _text_after_document(lines: list[str]) -> tuple[str, str]:
-    if next((line for line in lines if line.strip() and line[0] not in "#;"), "").startswith("["):
-        return "an inventory in INI form", "write it as YAML: `ansible-inventory -i FILE --list --yaml`"
+    if next((line for line in lines if line.strip() and line[0] != "#"), "").startswith("["):
+        return "INI, where YAML is read", "write `name: value`"
     return "a line that is indented less than the first", "align the names of the groups"
 
 

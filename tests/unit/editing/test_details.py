@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_output import CommandResult, run_command
-from tfprov.editing.document import parse_file
+from tfprov.editing.document import parse_file, unified_diff
 from tfprov.editing.host_edits import find_groups
 from tfprov.editing.operations import NOT_MADE, new_problems, written_lines
 from tfprov.editing.semantic_diff import merged_mappings
@@ -31,6 +31,26 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 EDITS = {
+    "an empty item": (
+        BASE + WORKERS + "      vars:\n        l:\n          -   # c\n          - b\n",
+        ["set", "--group", "worker", "l[0]", "x"],
+        BASE + WORKERS + "      vars:\n        l:\n          - x   # c\n          - b\n",
+    ),
+    "a value above a comment that is not deeper": (
+        BASE + WORKERS + "      vars:\n        a: 1\n          # of a\n        # of b\n        b: 2\n",
+        ["unset", "--group", "worker", "a"],
+        BASE + WORKERS + "      vars:\n        # of b\n        b: 2\n",
+    ),
+    "a new value before a comment that is not deeper": (
+        BASE + WORKERS + "      vars:\n        a: 1\n          # of a\n        # the end\n",
+        ["set", "--group", "worker", "b", "2"],
+        BASE + WORKERS + "      vars:\n        a: 1\n          # of a\n        b: 2\n        # the end\n",
+    ),
+    "an anchored value below a tag": (
+        BASE + WORKERS + "      vars:\n        u: !unsafe x\n        n: &y   1 # c\n        m: *y\n",
+        ["set", "--group", "worker", "n", "2"],
+        BASE + WORKERS + "      vars:\n        u: !unsafe x\n        n: &y   2 # c\n        m: *y\n",
+    ),
     "a host in a group that is only named": (
         BASE + "    worker: {hosts: {h2: }}\n    spare:\n",
         ["add-host", "h9", "-g", "spare"],
@@ -172,6 +192,15 @@ REFUSED = {
                    f"{AT}n1m1 is one of `n[1:2]m[1:2]`; write its hosts one by one, then remove it"),
     "no path": (BASE + WORKERS, ["set", "tfprov..x", "1"],
                 "error: `tfprov..x` is not a path; for example `tfprov.flags.train_steps` or `tfprov.command[0]`"),
+    "a path that begins with a dot": (
+        BASE + WORKERS, ["set", ".tfprov.x", "1"],
+        "error: `.tfprov.x` is not a path; for example `tfprov.flags.train_steps` or `tfprov.command[0]`",
+    ),
+    "a role where `children` is an alias": (
+        "x: {children: &c {ps: }}\n" + BASE.partition("  children:")[0] + "  children: *c\n",
+        ["add-host", "h9", "-g", "evaluator"],
+        "i.yml:5:13: error: `children` is an alias, `*c`; add it where the alias is defined",
+    ),
     "an empty path": (BASE + WORKERS, ["set", "", "1"], "error: `` is not a path; for example `tfprov.flags.train_steps`"),
     "a long path": (BASE + WORKERS, ["set", ".".join("a" * 33), "1"],
                     f"error: `{'a.' * 28}a...` is not a path; for example `tfprov.flags.train_steps`"),
@@ -199,6 +228,16 @@ REFUSED = {
         ("i.yml:11:9: error: this cannot be changed without changing more of the text: "
         "there is a key without a value; edit the file by hand"),
     ),
+    "an anchor in use": (
+        BASE + WORKERS + "      vars:\n        a: {b: &x 1}\n        m: *x\n", ["set", "--group", "worker", "a", "2"],
+        "i.yml:10:16: error: `&x` is defined here, and line 11 needs it; replace `*x` on line 11 first",
+    ),
+    "an anchor in use that goes": (
+        BASE + WORKERS + "      vars:\n        a: {b: &x 1}\n        m: *x\n", ["unset", "--group", "worker", "a"],
+        "i.yml:10:16: error: `&x` is defined here, and line 11 needs it; replace `*x` on line 11 first",
+    ),
+    "a host beside an invalid range": (with_range("n[5:1]"), ["remove-host", "n3"],
+                                       "error: no host `n3` in the inventory; see `tfprov inventory graph`"),
     "no such host": (BASE + WORKERS, ["set", "--host", "h3x", "z", "1"],
                      "error: no host `h3x` in the inventory; see `tfprov inventory graph`"),
     "a mistaken host": (BASE + WORKERS, ["set", "--host", "h22", "z", "1"],
@@ -222,6 +261,28 @@ def test_a_refused_edit_names_the_reason(
     path.write_text(before)
     assert run_command(capsys, "inventory", argv[0], "-i", str(path), *argv[1:]) == CommandResult(2, (line,), "")
     assert path.read_text() == before
+
+
+def test_a_host_of_an_ini_file_is_not_edited_though_its_variables_are_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("hosts").write_text("[worker]\nh1\n")
+    Path("more").write_text("[ps]\nh0\n")
+    Path("host_vars").mkdir()
+    Path("host_vars/h1.yml").write_text("a: 1\n")
+    line = "error: hosts is no YAML file, and tfprov edits no others; edit it by hand"
+    for argv in (["remove-host", "h1"], ["move-host", "h1", "h2"], ["add-host", "h2", "-g", "worker"]):
+        assert run_command(capsys, "inventory", argv[0], "-i", "hosts", "-i", "more", *argv[1:]) == CommandResult(
+            2, (line,), ""
+        )
+    assert run_command(capsys, "inventory", "set", "-i", "hosts", "--host", "h1", "a", "2").code == 0
+    assert Path("host_vars/h1.yml").read_text() == "a: 2\n"
+
+
+def test_a_diff_hides_passwords_and_shows_where_a_last_line_has_no_end() -> None:
+    before = "a: 1\r\nansible_password: x\nb:\nc:\nd:\ne:\nf:\n"
+    assert unified_diff("i.yml", before, before.replace(": x", ": y").removesuffix("\n") + " \x1b") == [
+        "--- i.yml (before)", "+++ i.yml (after)", "@@ -1,7 +1,7 @@", " a: 1", "-ansible_password…", "+ansible_password…",
+        " b:", " c:", " d:", " e:", "-f:", "+f: \ufffd", "\\ No newline at end of file",
+    ]  # fmt: skip
 
 
 def test_a_mention_has_the_position_of_its_group() -> None:
@@ -281,3 +342,47 @@ def test_after_a_fix_only_problems_on_written_lines_are_new() -> None:
     texts = {"i.yml": ("a\nb\nc\nd\ne\n", "a\nX\nY\nd\ne\n")}
     light = [problem(number, f"after {number}") for number in range(1, 6)] + [problem(2, "elsewhere", file="j.yml")]
     assert [problem.what for problem in new_problems(before, light, texts)] == ["after 2", "after 3"]
+
+
+SECTIONS = """\
+all:
+  vars:
+    tfprov: {cluster: lab, image: {name: "x:1"}, command: [python, x.py]}
+    hosts:
+      one: 1
+  children:
+    ps: {hosts: {h1: }}
+    worker:
+      hosts:
+        h2:
+          a: 1
+      vars:
+        b: 1
+      children:
+        more:
+          hosts:
+            h3:
+"""
+
+
+def test_only_sections_and_groups_of_an_inventory_become_empty_and_variables_become_empty_mappings(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("i.yml").write_text(SECTIONS)
+    Path("group_vars").mkdir()
+    Path("group_vars/worker.yml").write_text("hosts:\n  a: 1\nchildren:\n  c: {}\n")
+    for argv in (
+        ["set", "--group", "worker", "children.b.vars.x", "2"],
+        ["unset", "--group", "worker", "hosts.a"],
+        ["unset", "--host", "h2", "a"],
+        ["unset", "--group", "worker", "b"],
+        ["unset", "all.vars.hosts.one"],
+        ["unset", "all.children.worker.children.more"],
+    ):
+        assert run_command(capsys, "inventory", argv[0], "-i", "i.yml", *argv[1:]).code == 0, argv
+    text = "hosts: {}\nchildren:\n  c: {}\n  b:\n    vars:\n      x: 2\n"
+    assert Path("group_vars/worker.yml").read_text() == text, "these are variables, whatever their names are"
+    assert Path("i.yml").read_text() == SECTIONS.partition("    hosts:\n")[0] + (
+        "    hosts: {}\n  children:\n    ps: {hosts: {h1: }}\n"
+        "    worker:\n      hosts:\n        h2:\n      vars:\n      children:\n"
+    )

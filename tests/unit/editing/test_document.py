@@ -6,6 +6,7 @@ import pytest
 
 from tfprov.editing.document import add_entry, parse_file, remove_entry, rename_key, replace_value
 from tfprov.editing.scalar_emitter import parse_value
+from tfprov.errors import InvalidInput
 
 FOUR = """\
 a:
@@ -111,6 +112,11 @@ CHANGED = {
     "JSON keeps letters": ('{"a": 1}\n', (0,), "grün", '{"a": "grün"}\n'),
     "an empty item": ("a:\n  -\n  - b\n", (0, 0), "x", "a:\n  - x\n  - b\n"),
     "a text of lines on the last line": ("a: |\n  t", (0,), "x", "a: x"),
+    "a text that keeps its blank lines": ("a: |+\n  x\n\n\nb: 1\n", (0,), "y", "a: y\nb: 1\n"),
+    "a text that keeps blank lines at the end": ("a: |+\n  x\n\n", (0,), "y", "a: y\n"),
+    "a text that keeps blank lines and has none": ("a: |+\n  x", (0,), "y", "a: y"),
+    "an empty text that keeps blank lines": ("a: |+", (0,), "y", "a: y"),
+    "a text whose comment has a plus": ("a: | # +\n  x\n\nb: 1\n", (0,), "y", "a: y\n\nb: 1\n"),
 }  # fmt: skip
 
 
@@ -156,3 +162,99 @@ def test_json_with_surrogate_pairs_keeps_them_in_an_edit() -> None:
 def test_a_key_is_quoted_only_if_necessary(before: str, name: str, after: str) -> None:
     source = parse_file(before.encode(), "i.json" if before.startswith('{"') else "i.yml")
     assert rename_key(source, (0,), name).source.text == after
+
+
+@pytest.mark.parametrize(
+    ("before", "path", "names", "value", "after"),
+    [
+        ("{a: }\n", (0,), ["b"], "1", "{a: {b: 1}}\n"), ("a: []\n", (0,), [], "x", "a: [x]\n"),
+        ("a: { }\n", (0,), ["b"], "1", "a: { b: 1 }\n"), ("a: [ ]\n", (0,), [], "1", "a: [ 1 ]\n"),
+        ("a: &k\nb: *k\n", (0,), ["c"], "1", "a: &k\n  c: 1\nb: *k\n"), ("a: ~\n", (0,), ["b"], "1", "a:\n  b: 1\n"),
+        ("a: &k ~ # c\nb: 1\n", (0,), ["b"], "1", "a: &k # c\n  b: 1\nb: 1\n"),
+        ("a:\n  b: 1", (0,), ["c"], "2", "a:\n  b: 1\n  c: 2"),
+        ("a: # c\nb: 1\n", (0,), ["c"], "2", "a: # c\n  c: 2\nb: 1\n"),
+        ('{"a": {}}', (0,), ["b", "c"], "1", '{"a": {"b": {"c": 1}}}'),
+        ("a:\r\n  b: 1\r\n", (0,), ["c", "d"], "2", "a:\r\n  b: 1\r\n  c:\r\n    d: 2\r\n"),
+        ("a:\n  'b': 1\n", (0,), ["c"], "2", "a:\n  'b': 1\n  'c': 2\n"),
+        ('a: {"b": 1}\n', (0,), ["c"], "2", 'a: {"b": 1, "c": 2}\n'),
+        ("a:\n  b: 1\n", (0,), ["c"], "d: 1\ne: 2\n", "a:\n  b: 1\n  c:\n    d: 1\n    e: 2\n"),
+        ("a:\n  b: 1\n", (0,), ["c"], "|\n  one\n  two\n", "a:\n  b: 1\n  c: |\n    one\n    two\n"),
+        ("a:\n  b: 1\n", (0,), ["c"], "- 1\n- 2\n", "a:\n  b: 1\n  c:\n    - 1\n    - 2\n"),
+        ("a: {b: 1}\n", (0,), ["c"], "d: 1\ne: 2\n", "a: {b: 1, c: {d: 1, e: 2}}\n"),
+        ("a: [1]\n", (0,), [], "d: 1\ne: 2\n", "a: [1, {d: 1, e: 2}]\n"),
+        ("- a: 1\n", (0,), ["b"], "2", "- a: 1\n  b: 2\n"),
+        ("a:\n  - b: 1\n    c: 2\n  # d\n", (0, 0), ["e"], "3", "a:\n  - b: 1\n    c: 2\n    e: 3\n  # d\n"),
+        ("a:\n  b:\n\n    c: 1\n\n\nd: 1\n", (0, 0), ["e"], "1", "a:\n  b:\n\n    c: 1\n    e: 1\n\n\nd: 1\n"),
+        ("{a: 1}", (), ["b"], "2", "{a: 1, b: 2}"), ("a: 1", (), ["b"], "2", "a: 1\nb: 2"),
+        ("a: {b: 1, }\n", (0,), ["c"], "2", "a: {b: 1, c: 2, }\n"), ("a: {b: }\n", (0,), ["c"], "2", "a: {b: , c: 2}\n"),
+        ("a: [{b: 1}]\n", (0, 0), ["c"], "2", "a: [{b: 1, c: 2}]\n"),
+    ],
+)  # fmt: skip
+def test_an_entry_is_added_and_all_else_stays(
+    before: str, path: tuple[int, ...], names: list[str], value: str, after: str
+) -> None:
+    source = parse_file(before.encode(), "i.json" if before.startswith('{"') else "i.yml")
+    assert add_entry(source, path, names, parse_value(value, "V")).source.text == after
+
+
+@pytest.mark.parametrize(
+    ("before", "path", "after"),
+    [
+        ("a: {b: 1,}\n", (0, 0), "a: {}\n"), ("a: { b: 1 }\n", (0, 0), "a: { }\n"), ("a: [ 1, ]\n", (0, 0), "a: [ ]\n"),
+        ("a: [1, 2,]\n", (0, 1), "a: [1,]\n"), ("a: [1, 2, ]\n", (0, 1), "a: [1, ]\n"),
+        ("a: [1, 2]\n", (0, 1), "a: [1]\n"), ("a: [\n  1\n]\n", (0, 0), "a: [\n]\n"),
+        ("a: [\n  1,\n  2\n]\n", (0, 1), "a: [\n  1\n]\n"),
+        ("a: [\n  1, # c\n  2 # d\n]\n", (0, 1), "a: [\n  1 # c\n]\n"), ("a: {b: , c: }\n", (0, 0), "a: {c: }\n"),
+        ("a: {b: , c: }\n", (0, 1), "a: {b: }\n"), ("a:\n  b: 1", (0, 0), "a: {}"), ("a: 1\nb: 2", (1,), "a: 1"),
+        ("a: 1 # c\nb: 2\n", (0,), "b: 2\n"), ("a: 1\r\nb: 2\r\n", (0,), "b: 2\r\n"), ("a: 1\r\nb: 2", (1,), "a: 1"),
+        ("a:\n  b: 1\n    # deep\n  # same\nc: 1\n", (0, 0), "a: {}\n  # same\nc: 1\n"),
+        ("a: [x, y,\n  z]\n", (0, 2), "a: [x, y]\n"), ("a: {b: 1, c: 2, d: 3}\n", (0, 2), "a: {b: 1, c: 2}\n"),
+        ("- - a\n  - b\n", (0, 1), "- - a\n"), ("a:\n  - b\n  - c: 1\n    d: 2\n", (0, 1, 0), "a:\n  - b\n  - d: 2\n"),
+        ("a:\n  - b\n  - c: 1\n    d: 2\n", (0, 1), "a:\n  - b\n"), ('{"a": 1, "b": [1]}', (1, 0), '{"a": 1, "b": []}'),
+        ('{"a": 1, "b": [1]}', (0,), '{"b": [1]}'),
+    ],
+)  # fmt: skip
+def test_an_entry_is_removed_and_all_else_stays(before: str, path: tuple[int, ...], after: str) -> None:
+    source = parse_file(before.encode(), "i.json" if before.startswith('{"') else "i.yml")
+    assert remove_entry(source, path).source.text == after
+
+
+@pytest.mark.parametrize(
+    ("before", "path", "value", "after"),
+    [
+        ('a:\n  "x"\nb: 1\n', (0,), "c: 1\nd: 2\n", "a:\n  c: 1\n  d: 2\nb: 1\n"),
+        ("a:\n  x\n  y\nb: 1\n", (0,), "c: 1\nd: 2\n", "a:\n  c: 1\n  d: 2\nb: 1\n"),
+        ("a: &k\n  x\nb: 1\n", (0,), "c: 1\nd: 2\n", "a: &k\n  c: 1\n  d: 2\nb: 1\n"),
+        ("a:\n  x\nb: 1\n", (0,), "y", "a:\n  y\nb: 1\n"), ("a:\n  &k x\nb: *k\n", (0,), "y", "a:\n  &k y\nb: *k\n"),
+        ("- \n- b\n", (0,), "x", "- x \n- b\n"), ("-   # c\n- b\n", (0,), "x", "- x   # c\n- b\n"),
+        ("a: !!map {b: 1}\n", (0,), "x", "a: x\n"), ("a: 1\n", (0,), "!!map {x: 1,\n  y: 2}\n", "a: {x: 1, y: 2}\n"),
+        ("a: 1\n", (0,), "! {x: 1,\n  y: 2}\n", "a: {x: 1, y: 2}\n"),
+        ("a: 1\n", (0,), "[1,\n  'x: y']\n", "a: [1, 'x: y']\n"), ("? a\n: b\n", (0,), "x", "? a\n: x\n"),
+        ("a: &k # c\n  b: 1\nd: 1\n", (0,), "x", "a: &k x # c\nd: 1\n"),
+        ("a:\n  - 1\n  - 2\nb: 1\n", (0,), "- 3\n- 4\n", "a:\n  - 3\n  - 4\nb: 1\n"),
+        ("a:\n- 1\n- 2\nb: 1\n", (0,), "- 3\n- 4\n", "a:\n- 3\n- 4\nb: 1\n"),
+        ("a:\n- 1\nb: 1\n", (1,), "- 3\n- 4\n", "a:\n- 1\nb:\n- 3\n- 4\n"),
+        ("a: {b: 1}\n", (0,), "|\n  x\n  y\n", "a: |\n  x\n  y\n"),
+        ("a: |\n  x\n  y\nb: 1\n", (0,), "|-\n  z\n", "a: |-\n  z\nb: 1\n"),
+        ("a: |\n  x\n", (0,), ">\n  z\n  y\n", "a: >\n  z\n  y\n"), ("a: x\n", (0,), "!!str 1", 'a: "1"\n'),
+        ("a: x\n", (0,), "!unsafe x", 'a: !unsafe "x"\n'), ("a: x\n", (0,), "'x'", "a: x\n"),
+        ('a: "x"\n', (0,), "x\ty", 'a: "x\\ty"\n'), ("a: 'x'\n", (0,), "it's", "a: 'it''s'\n"),
+        ("a: x\n", (0,), '"a\\"b"', 'a: a"b\n'), ("a: x\n", (0,), "null", "a: null\n"),
+        ("a: x\n", (0,), "{{ b }}", 'a: "{{ b }}"\n'),
+        ("a: x\r\nb: 1\r\n", (0,), "c: 1\nd: 2\n", "a:\r\n  c: 1\r\n  d: 2\r\nb: 1\r\n"),
+        ("a:\n  b: 1\n  c: 2\n\nd: 1\n", (0,), "e: 1\nf: 2\n", "a:\n  e: 1\n  f: 2\n\nd: 1\n"),
+        ("{a: 1,b: 2}\n", (0,), "[1, 2]", "{a: [1, 2],b: 2}\n"),
+        ('{"a": 1}\n', (0,), "[1, {b: null}]", '{"a": [1, {"b": null}]}\n'),
+    ],
+)  # fmt: skip
+def test_a_value_is_replaced_and_all_else_stays(before: str, path: tuple[int, ...], value: str, after: str) -> None:
+    source = parse_file(before.encode(), "i.json" if before.startswith('{"') else "i.yml")
+    assert replace_value(source, path, parse_value(value, "V")).source.text == after
+
+
+def test_an_edit_whose_result_would_not_be_valid_is_refused() -> None:
+    for before, name in (("a: 1\nb: 2\n", "b"), ("{a: 1, b: 2}\n", "b")):
+        with pytest.raises(
+            InvalidInput, match=r"^i.yml:1:[12]: error: this cannot be changed without changing more of the text; "
+        ):
+            rename_key(parse_file(before.encode(), "i.yml"), (0,), name)

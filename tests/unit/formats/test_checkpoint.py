@@ -12,7 +12,12 @@ from tfprov.formats.checkpoint import (
     CheckpointFiles,
     checkpoint_state,
     checkpoints,
+    final_models,
+    is_leftover,
+    is_within,
     last_component,
+    model_files,
+    model_roots,
     newest_whole,
     parse_state,
     step_of,
@@ -107,10 +112,11 @@ def test_missing_shards_of_two_saves_are_named() -> None:
     assert (checkpoint.conflict, checkpoint.missing) == ("shards of 1 and of 2", ("ckpt-5.data-00001-of-00002",))
 
 
-def test_a_shard_beyond_the_number_of_shards_is_a_conflict() -> None:
-    (checkpoint,) = checkpoints([*files("ckpt-5", 2), "ckpt-5.data-00003-of-00002"])
+@pytest.mark.parametrize("shard", [2, 3])
+def test_a_shard_beyond_the_number_of_shards_is_a_conflict(shard: int) -> None:
+    (checkpoint,) = checkpoints([*files("ckpt-5", 2), f"ckpt-5.data-0000{shard}-of-00002"])
 
-    assert (checkpoint.conflict, checkpoint.whole) == ("shard 3 of only 2", False)
+    assert (checkpoint.conflict, checkpoint.whole) == (f"shard {shard} of only 2", False)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +138,57 @@ def test_a_shard_beyond_the_number_of_shards_is_a_conflict() -> None:
 def test_leftovers_are_not_checkpoints(name: str) -> None:
     assert newest_whole([*files("ckpt-5"), name]) == "ckpt-5"
     assert len(checkpoints([*files("ckpt-5"), name])) == 1
+
+
+LEFTOVERS = [
+    "a.index.tempstate12", "a/ckpt-6.data-00000-of-00001.tempstate1", "ckpt-6_temp", "ckpt-6_temp/x", "a/ckpt-6_temp_0f/x",
+    "x_temp/part-00000", "x_temp_0f/part-1", "a.part", "a.part/x",
+]  # fmt: skip
+"""What a killed save or a transfer leaves."""
+KEPT = [
+    "a",
+    "ckpt-6.index",
+    "cpu_temp/events",
+    "cpu_temp/part-x",
+    "room-a_temp",
+    "ckpt-6_temps",
+    "a.parts",
+    "part",
+    "a_part",
+]
+
+
+def test_what_a_killed_save_left_is_known_by_its_name() -> None:
+    assert [path for path in (*KEPT, *LEFTOVERS) if is_leftover(path)] == LEFTOVERS
+
+
+def test_what_is_within_a_directory() -> None:
+    inside = [("a", "a"), ("a/b", "a"), ("a/b/c", "a/b"), ("a", "."), ("/a", "/"), ("/a/b", "/a"), ("/a/b", "/a/")]
+    outside = [("ab", "a"), ("a", "a/b"), ("/a", "."), ("b", "a"), ("b/a", "a")]
+    assert [pair for pair in (*inside, *outside) if is_within(*pair)] == inside
+
+
+def test_models_are_known_by_their_names_and_gathered_by_their_directories() -> None:
+    models = [
+        "/ck/checkpoint", "/ck/m-1.data-00000-of-00001", "/ck/m-1.index", "/m.keras", "a/b/saved_model.pb", "a/b/x.pth",
+        "best.weights.h5", "o/_CHECKPOINT_METADATA", "o/manifest.ocdbt", "saved/saved_model.pbtxt",
+    ]  # fmt: skip
+    others = [
+        "a.index",
+        "a.txt",
+        "keras",
+        ".keras/a.keras",
+        "x/.cache/m.h5",
+        "x/.venv/m.h5",
+        "m.ckpt.data-0-of-1",
+        "saved_model",
+    ]
+    assert model_files([*reversed(models), *others]) == models
+    assert model_roots(models) == ["/ck", "/m.keras", "a/b", "best.weights.h5", "o", "saved"]
+    assert model_roots(["/checkpoint", "/m.h5"]) == ["/"]
+    assert model_roots(["checkpoint", "a/m.h5", "m.h5"]) == ["."]
+    assert final_models(models) == ["/m.keras", "a/b/saved_model.pb", "a/b/x.pth", "saved/saved_model.pbtxt"]
+    assert final_models(["saved_model.pb", "m.h5", "/m.h5"]) == ["saved_model.pb", "m.h5"]
 
 
 def test_a_prefix_may_have_temp_in_its_name() -> None:

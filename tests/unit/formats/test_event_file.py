@@ -75,6 +75,10 @@ def test_a_tag_that_is_not_utf8_is_read() -> None:
     assert read(event(1.5, 2, rest=sized(5, sized(1, value)))) == [EventScalar(1.5, 2, "a\ufffd", 3.0)]
 
 
+def test_missing_fields_have_the_defaults_of_protobuf() -> None:
+    assert read(sized(5, sized(1, b"\x15" + struct.pack("<f", 3.0)))) == [EventScalar(0.0, 0, "", 3.0)]
+
+
 def test_unknown_fields_are_skipped() -> None:
     unknown = b"\xf8\x7f\x05" + b"\xf9\x7f" + bytes(8) + b"\xfd\x7f" + bytes(4) + sized(2047, b"later")
 
@@ -143,6 +147,9 @@ def test_epochs_between_batches_as_keras_writes_them_are_no_steps() -> None:
     iterations = event(15, 4, {"evaluation_loss_vs_iterations": 3})
     stream = file_of(graph, *first, *second)
     assert progress(stream) == EventProgress(step=4, wall_time=14, steps_per_second=1, loss=6.5)
+    assert progress(file_of(first[0], first[2])) == EventProgress(step=1, wall_time=10, steps_per_second=None, loss=8.5)
+    late = event(12, 5, {"epoch_loss": 8.5})
+    assert progress(file_of(first[0], late)) == EventProgress(step=5, wall_time=12, steps_per_second=2, loss=8.5)
     assert last_step_drop(stream, since=0) is None
     assert last_step_drop(file_of(*second, *first), since=0) == (4, 1)
     epochs = file_of(graph, first[2], second[2], iterations)
@@ -171,6 +178,19 @@ def test_a_loss_that_is_not_a_number_is_returned() -> None:
     assert math.isnan(latest.loss)
 
 
+@pytest.mark.parametrize(
+    ("step", "rate", "steps", "left"),
+    [
+        (10, 2.0, 30, 10.0), (1, 2.0, 2, 0.5), (0, 2.0, 30, None), (30, 2.0, 30, None), (31, 2.0, 30, None),
+        (10, None, 30, None), (10, 0.0, 30, None), (10, 2.0, None, None), (-1, 2.0, 30, None),
+    ],
+)  # fmt: skip
+def test_the_time_that_is_left_at_the_current_rate(
+    step: int, rate: float | None, steps: int, left: float | None
+) -> None:
+    assert EventProgress(step, 1.0, rate, None).seconds_left(steps) == left
+
+
 def test_an_empty_file_has_no_progress() -> None:
     assert progress(io.BytesIO()) is None
     assert progress(file_of()) is None
@@ -195,6 +215,30 @@ def test_of_a_large_file_only_the_tail_is_read() -> None:
         19_999, 19_999.0, 1.0, struct.unpack("<f", struct.pack("<f", 1 / 19_999))[0]
     )
     assert stream.total < len(stream.getvalue()) / 4
+
+
+TAIL = 1 << 16
+"""Bytes that are read from the end of a file at first."""
+
+
+@pytest.mark.parametrize(
+    ("number", "size", "tag", "limit", "reads_all"),
+    [
+        (1500, 16, "x", None, False),
+        (200, 300, "x", None, True),
+        (200, 300, "x", 1, False),
+        (200, 300, "loss", None, False),
+    ],
+    ids=["more records than are looked at", "fewer", "a limit", "a loss"],
+)
+def test_all_of_a_file_is_read_only_while_a_value_is_missing(
+    number: int, size: int, tag: str, limit: int | None, reads_all: bool
+) -> None:
+    events = (event(step, step, {tag: 1.0}, rest=sized(200, b"x" * size)) for step in range(1, number + 1))
+    stream = Counting(file_of(*events).getvalue())
+    latest = progress(stream) if limit is None else progress(stream, limit)
+    assert latest == EventProgress(number, number, 1.0, 1.0 if tag == "loss" else None)
+    assert stream.total == TAIL + len(stream.getvalue()) * reads_all
 
 
 @pytest.mark.parametrize("size", [300_000, 3_000_000])

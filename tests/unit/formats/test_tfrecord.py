@@ -166,6 +166,15 @@ def test_the_last_records_are_found_from_any_place_in_the_file() -> None:
         assert bodies == records[sum(begin < start for begin in starts) :]
 
 
+def test_a_record_that_is_cut_off_is_none_of_the_last() -> None:
+    records = [b"", b"first", b"the second", bytes(40)]
+    content = written(records)
+    ends = [len(written(records[:count])) for count in range(1, len(records) + 1)]
+    for cut in range(len(content) + 1):
+        bodies = [content[body][:-4] for body in last_records(content[:cut], 1024, aligned=True)]
+        assert bodies == records[: sum(end <= cut for end in ends)]
+
+
 def test_no_more_than_the_last_records_are_found() -> None:
     content = written([b"one", b"two", b"three"]) + b"\x05\0\0"
 

@@ -189,6 +189,12 @@ def test_names_may_begin_with_a_dot_as_in_tar(layout: Layout) -> None:
     assert layer_contents(layout, tar({f"./{name}": it for name, it in ONE.items()}))
 
 
+def test_directories_in_an_archive_count_for_nothing(layout: Layout) -> None:
+    folder = tarfile.TarInfo()
+    folder.type = tarfile.DIRTYPE
+    assert layer_contents(layout, tar({"a": folder, "b/c": folder, **ONE})) == layer_contents(layout, tar(ONE))
+
+
 # Damage and malice
 
 
@@ -362,6 +368,16 @@ def test_gzip_content_is_hashed_however_the_bytes_arrive(parts: list[bytes], ste
     for start in range(0, len(packed), step):
         inside.write(packed[start : start + step])
     assert inside.digest == digest_of(b"".join(parts))
+
+
+def test_a_damaged_gzip_stream_has_no_digest_whatever_follows() -> None:
+    whole = gzip.compress(b"content")
+    for data in (whole[:-1], whole[:-8] + b"damaged!", whole + b"x" * 20, b"x" * 20):
+        inside = UncompressedDigest()
+        inside.write(data)
+        assert inside.digest is None
+        inside.write(whole if data != whole[:-1] else b"x")
+        assert inside.digest is None
 
 
 def test_many_zeros_in_few_bytes_are_hashed_in_little_memory() -> None:

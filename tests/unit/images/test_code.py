@@ -186,7 +186,7 @@ def test_a_pattern_that_is_none_is_an_error_at_its_line(tmp_path: Path, pattern:
     (tmp_path / ".dockerignore").write_text(f"# caches\n{pattern}\n")
     with pytest.raises(InvalidInput) as caught:
         pack(tmp_path, AT)
-    assert str(caught.value).startswith(f"{tmp_path}/.dockerignore:2:0: error: `{pattern}` is no pattern: ")
+    assert str(caught.value).startswith(f"{tmp_path}/.dockerignore:2: error: `{pattern}` is no pattern: ")
 
 
 @pytest.mark.filterwarnings("error")

@@ -41,7 +41,6 @@ from tfprov.images.code_layer import (
     code_archive,
     compose,
     runtime,
-    runtime_digest,
 )
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import (
@@ -288,12 +287,12 @@ def test_the_runtime_is_imported_where_nothing_else_is_installed(layout: Layout,
 PACK = """
 import os, sys
 os.umask(int(sys.argv[1], 8))
-from tfprov.images.code_layer import append_runtime, runtime_digest
+from tfprov.images.code_layer import append_runtime, runtime
 from tfprov.images.oci_layout import Layout
 from pathlib import Path
 from tests.support.delivery_images import load_image
 layout = Layout(Path(sys.argv[2]))
-print(runtime_digest(), append_runtime(layout, load_image(layout), "top").id)
+print(runtime().digest, append_runtime(layout, load_image(layout), "top").id)
 """
 
 
@@ -316,7 +315,7 @@ def test_the_runtime_is_the_same_from_every_installation(tmp_path: Path) -> None
         )
         digests.add(done.stdout)
     image = append_runtime(layout := Layout(tmp_path / "here"), load_image(layout), "top")
-    assert digests == {f"{runtime_digest()} {image.id}\n"}
+    assert digests == {f"{runtime().digest} {image.id}\n"}
 
 
 def test_the_runtime_has_its_own_directory_on_pythonpath(layout: Layout) -> None:
@@ -328,7 +327,7 @@ def test_the_runtime_has_its_own_directory_on_pythonpath(layout: Layout) -> None
     config = settings(layout, image)
     assert config["config"]["Env"] == ["PATH=/bin", "PYTHONPATH=/tfprov"]
     assert config["config"]["WorkingDir"] == ""
-    assert image.labels == {RUNTIME_LABEL: runtime_digest()}
+    assert image.labels == {RUNTIME_LABEL: runtime().digest}
 
 
 @pytest.mark.parametrize(
@@ -389,7 +388,7 @@ def test_base_runtime_and_code_in_this_order(layout: Layout) -> None:
     image = compose(layout, base, PROGRAM, "whole")
     assert image.layers[:-2] == base.layers
     assert [next(iter(layer_files(layout, image, number))) for number in (-2, -1)] == ["tfprov", "code"]
-    assert image.labels == {RUNTIME_LABEL: runtime_digest(), LABEL: PROGRAM.digest}
+    assert image.labels == {RUNTIME_LABEL: runtime().digest, LABEL: PROGRAM.digest}
     assert image == append(layout, append_runtime(layout, base, "runtime"), PROGRAM, "code")
     assert compose(layout, image, PROGRAM, "again") == image
     assert compose(layout, image, None, "code stays") == image

@@ -9,7 +9,7 @@ import pytest
 from tests.support.fast_yaml import read_yaml
 from tfprov.errors import InvalidInput, Position
 from tfprov.importing.convert import convert
-from tfprov.importing.identify import Notes, Setting, SourceText
+from tfprov.importing.identify import Notes, Setting, SourceText, TargetHost
 from tfprov.importing.tracked_mapping import cpus, docker_memory, kubernetes_memory, quantity, seconds
 
 AT = Position("f.yml", 3, 5)
@@ -572,3 +572,146 @@ def test_the_restart_policy_of_the_replicas_wins_over_that_of_their_pods(policy:
 def test_the_name_of_a_service_is_that_of_its_role(services: tuple[str, ...], roles: set[str]) -> None:
     lines = [f"  {service}: {{image: x, command: python a.py}}\n" for service in services]
     assert set(convert_text(f"services:\n{''.join(lines)}")[0]["children"]) == roles
+
+
+ON_HOSTS = """\
+services:
+  w0:
+    image: x
+    command: python x.py --job_name=worker --task_index=0 --ps_hosts=p:1 --worker_hosts=w0:1,w1:1 --rate=0.5 --name={a}
+    environment: {TFPROV_FLAGS: '1:2', A: !vault x, B: 1}
+    volumes: [/srv/d:/data:ro]
+  w1:
+    image: x
+    command: python x.py --job_name=worker --task_index=1 --ps_hosts=p:1 --worker_hosts=w0:1,w1:1 --rate=0.5 --name={a}
+    environment: {A: '', B: 1}
+    volumes: [/srv/d:/data:ro]
+  p: {image: x, command: "python x.py --job_name=ps --task_index=0 --ps_hosts=p:1 --worker_hosts=w0:1,w1:1"}
+  tensorboard: {image: x, command: tensorboard --logdir=/c}
+"""
+
+
+def test_the_whole_inventory_of_tasks_that_are_distributed_over_hosts() -> None:
+    hosts = [TargetHost("a", "me", 2201), TargetHost("b", port=22), TargetHost("c", "you"), TargetHost("10.0.0.7")]
+    conversion = convert(ON_HOSTS.encode(), "f.yml", Path("/home/me/My Lab_2"), hosts)
+    assert conversion.notes == ()
+    assert (
+        conversion.text
+        == """\
+# A TensorFlow cluster, imported from f.yml.
+all:
+  vars:
+    tfprov:
+      cluster: my-lab-2
+      image: {name: x}
+  children:
+    ps:
+      hosts:
+        10.0.0.7:
+      vars:
+        tfprov:
+          command: [python, x.py]
+          port: 1
+    worker:
+      hosts:
+        a: {ansible_user: me, ansible_port: 2201}
+        b: {ansible_port: 22}
+      vars:
+        tfprov:
+          command: [python, x.py]
+          flags:
+            rate: 0.5
+            name: "{a}"
+          env:
+            A: ""
+            B: "1"
+          mounts:
+            - {source: /srv/d, target: /data, read_only: true}
+          port: 1
+    tensorboard:
+      hosts:
+        a: {ansible_user: me, ansible_port: 2201}
+      vars:
+        tfprov:
+          checkpoints: {dir: /c}
+"""
+    )
+
+
+JOB_OBJECT = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {generateName: trainer-worker-0, labels: {app.kubernetes.io/instance: My_Lab, odd: 1}}
+spec:
+  parallelism: 2
+  completions: 1
+  template:
+    metadata: {labels: {task: "3"}}
+    spec:
+      nodeSelector: {kubernetes.io/hostname: gpu7}
+      volumes:
+        - {name: data, hostPath: {path: /srv/mnist}}
+        - {name: scratch, emptyDir: {}}
+        - {name: keys, secret: {secretName: s}}
+        - {hostPath: {path: /srv/unnamed}}
+      initContainers:
+        - {name: prepare, image: "i:1"}
+      containers:
+        - {name: sidecar, image: "s:1"}
+        - name: tensorflow
+          image: "x:1"
+          command: [python, x.py, --job_name=worker, --task_index=0, "--worker_hosts=w0:2222"]
+          args: [--rate=$(RATE), "--home=$$HOME", --none=$(NONE), --own=$(TFPROV_X)]
+          env: [{name: RATE, value: "0.5"}, {name: EMPTY}, {name: URL, value: "$(RATE)/$(RATE)"}]
+          resources: {requests: {cpu: 1}, limits: {memory: 1Gi, cpu: "2", nvidia.com/gpu: 2}}
+          volumeMounts:
+            - {name: data, mountPath: /data, subPath: digits, readOnly: true}
+            - {name: data, mountPath: /all, readOnly: false}
+            - {name: scratch, mountPath: /scratch, subPath: a}
+            - {name: keys, mountPath: /keys}
+            - {name: data}
+"""
+
+
+def test_the_whole_inventory_of_a_job_with_volumes_references_and_further_containers() -> None:
+    inventory, notes = convert_text(JOB_OBJECT)
+    assert inventory == {
+        "vars": {
+            "tfprov": {
+                "cluster": "my-lab",
+                "image": {"name": "x:1"},
+                "command": ["python", "x.py"],
+                "flags": {"rate": 0.5, "home": "$HOME", "none": "$(NONE)", "own": "$(TFPROV_X)"},
+                "env": {"RATE": "0.5", "URL": "0.5/0.5"},
+                "mounts": [
+                    {"source": "/srv/mnist/digits", "target": "/data", "read_only": True},
+                    {"source": "/srv/mnist", "target": "/all", "read_only": False},
+                ],
+                "memory": "1g",
+                "cpus": 2,
+                "gpus": 2,
+                "port": 2222,
+            }
+        },
+        "children": {"worker": {"hosts": {"gpu7": None}}},
+    }
+    secret = "secrets are not copied; put the values into `env`, encrypted with ansible-vault"
+    assert notes == [
+        f"f.yml:14:11: `volumes.keys` is not carried over: {secret}",
+        "f.yml:17:11: a further container is not carried over: a task has one container",
+        "f.yml:19:11: a further container is not carried over: a task has one container",
+        "f.yml:23:51: `$(NONE)` stays as it is: its value is not in the file",
+        "f.yml:29:42: the storage at /scratch is not carried over: mount a directory of the host, with `mounts`",
+    ]
+
+
+def test_a_flag_with_the_checkpoint_directory_becomes_a_template() -> None:
+    flags = "--train_dir=/c/ --log_dir=/c --model_dir=/c/x --other_dir=/c"
+    inventory, notes = convert_text(
+        f"services: {{w0: {{{SERVICE} {flags}, environment: {{TFPROV_CHECKPOINT_DIR: /c}}, volumes: ['v:/c']}}}}"
+    )
+    template = "{{ checkpoint_dir }}"
+    assert inventory["vars"]["tfprov"]["flags"] == {
+        "train_dir": template, "log_dir": template, "model_dir": "/c/x", "other_dir": "/c"
+    }  # fmt: skip
+    assert notes == []

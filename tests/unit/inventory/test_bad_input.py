@@ -7,10 +7,12 @@ import pytest
 
 from tests.support.bad_files import INVENTORIES, PLAYBOOKS, expected
 from tests.support.command_output import CommandResult, run_command
+from tfprov.errors import InvalidInput
 from tfprov.inventory.yaml_source import SETTINGS
 from tfprov.model.settings import Settings
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
+from tfprov.yamltext.load import parse
 
 GOOD = """\
 all:
@@ -191,6 +193,9 @@ def test_a_symlink_out_of_the_code_directory_is_refused(
         ("a: [1}\n", ":1:6: error: a `,` or `]` is missing here; add it, or quote the whole value"),
         ("a: {x: 1]\n", ":1:9: error: a `,` or `}` is missing here; add it, or quote the whole value"),
         ("a: 'x' y\n", ":1:8: error: text behind the end of a value; quote the whole value"),
+        ("a: &m {x: 1}\nb: {*m : 2}\n", ":2:5: error: a key that is not a single value; write a name"),
+        ("a: &k x\nb: {x: 1, *k : 2}\n", ":2:11: error: `x` is set twice (first on line 2); keep one of them"),
+        ("a: &s !env X\nb: {*s : 1}\n", ":2:5: error: a secret as a name; write the name itself"),
         ("a: *x\n", ":1:4: error: unknown alias `*x`; define the anchor before its use"),
         (
             "a: !<tag:x y\n",
@@ -206,6 +211,48 @@ def test_a_yaml_syntax_error_has_a_position_and_a_fix(
     text: str, line: str, workdir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert plan_result(text, capsys) == CommandResult(2, (line,))
+
+
+def test_ini_where_yaml_is_read_is_named() -> None:
+    for text in ("# c\n\n[ps]\nh1\n", "[ps]\nh1\n"):
+        with pytest.raises(InvalidInput) as raised:
+            parse(text, "group_vars/ps.yml")
+        line = text.count("\n")
+        assert str(raised.value) == f"group_vars/ps.yml:{line}:1: error: INI, where YAML is read; write `name: value`"
+
+
+DEEP = "nested more than 32 levels deep"
+VALUES = f"a: &a [{', '.join('0' * 998)}]\nb: [{'*a, ' * 199}"
+"""A value of 999 counts itself and its items; keys count, too."""
+
+
+@pytest.mark.parametrize(
+    ("largest", "larger", "message"),
+    [
+        ("[" * 32 + "]" * 32, "[" * 33 + "]" * 33, f"f:1:33: error: {DEEP}; flatten it"),
+        (
+            f"a: &a {'{x: ' * 30}1{'}' * 30}\nb: {{c: *a}}",
+            f"a: &a {'{x: ' * 31}1{'}' * 31}\nb: {{c: *a}}",
+            f"f:1:4: error: {DEEP} once aliases are expanded; flatten it",
+        ),
+        (
+            f"{VALUES}{', '.join('1' * 196)}]",
+            f"{VALUES}{', '.join('1' * 197)}]",
+            "f:2:4: error: more than 200,000 values once aliases are expanded; write fewer aliases",
+        ),
+        (
+            f"a: {'x' * 999_997}",
+            f"a: {'x' * 999_998}",
+            "f: error: larger than 1,000,000 bytes; split it into several files",
+        ),
+    ],
+    ids=["levels", "levels by aliases", "values", "bytes"],
+)
+def test_a_file_may_have_all_of_a_limit_and_no_more(largest: str, larger: str, message: str) -> None:
+    parse(largest, "f")
+    with pytest.raises(InvalidInput) as raised:
+        parse(larger, "f")
+    assert str(raised.value) == message
 
 
 def test_an_import_without_a_path_is_refused(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:

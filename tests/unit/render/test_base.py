@@ -139,14 +139,15 @@ def test_a_users_template_is_used(tmp_path: Path) -> None:
         ("a\n{% for %}", 2, "Expected"),
         ("{{ x | jsom }}", 1, "No filter named"),
         ("{{ x.y.z | json }}", 1, "has no attribute `y`"),
+        ("a\n{% include 'none.j2' %}", 2, "there is no template `none.j2`"),
     ],
-    ids=["undefined", "text", "joined", "list", "syntax", "filter", "attribute"],
+    ids=["undefined", "text", "joined", "list", "syntax", "filter", "attribute", "include"],
 )
 def test_an_error_in_a_template_names_its_line(tmp_path: Path, template: str, line: int, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         filled(tmp_path, template, x="text")
     (problem,) = caught.value.problems
-    assert (problem.at.file, problem.at.line) == (str(tmp_path / "kubernetes.yml.j2"), line)
+    assert str(problem.at) == f"{tmp_path / 'kubernetes.yml.j2'}:{line}"
     assert message in problem.what
     assert problem.fix == "correct the template"
 
@@ -355,3 +356,52 @@ def test_kubernetes_mounts_fetched_data_from_a_claim() -> None:
     (text,) = files_of(FETCHED, "kubernetes", "data_claim=digits").values()
     assert '"--data_dir=/data"' in text
     assert "claimName" in text
+
+
+LAYOUT = """\
+"yes": 1
+    a.b/c-d_: []
+    "9": {}
+    "x y": null
+    "Null": true
+    fits: [XX33, YY31]
+    longer:
+      - XX33
+      - YY32
+    text: ZZ90
+    map:
+      fits: {"k": VV27, "l": VV27}
+      longer:
+        k: VV27
+        l: VV28
+      one: {"k": VV90}
+    list:
+      - [XX33, YY31]
+      - - XX33
+        - YY32
+      - k: VV27
+        l: {"n": VV28}
+      - k: VV90
+      - "é\\u2028\\u007f\""""
+
+
+def test_the_whole_layout_of_a_block() -> None:
+    x, y, v, z = ("x" * 33, "y" * 31, "v" * 27, "z" * 90)
+    value = {
+        "yes": 1, "a.b/c-d_": [], "9": {}, "x y": None, "Null": True, "fits": [x, y], "longer": (x, f"{y}y"), "text": z,
+        "map": {"fits": {"k": v, "l": v}, "longer": {"k": v, "l": f"{v}v"}, "one": {"k": "v" * 90}},
+        "list": [[x, y], [x, f"{y}y"], {"k": v, "l": {"n": f"{v}v"}}, {"k": "v" * 90}, "é\u2028\x7f"],
+    }  # fmt: skip
+    assert as_block(value, 4) == re.sub(r"([X-ZV])\1([0-9]+)", lambda it: f'"{it[1].lower() * int(it[2])}"', LAYOUT)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("a\nb\n", "|\n  a\n  b"), ("a\n\n b\n", "|\n  a\n\n   b"), ("a", '"a"'), ("", '""'), ("\n", '"\\n"'),
+        ("a\n\n", '"a\\n\\n"'),
+        (" a\n", '" a\\n"'), ("a \nb\n", '"a \\nb\\n"'), ("é\n", '"é\\n"'), ("a\tb\n", '"a\\tb\\n"'),
+    ],
+)  # fmt: skip
+def test_a_text_is_a_literal_block_only_if_it_stays_the_same(text: str, lines: str) -> None:
+    assert as_lines(text, 2) == lines

@@ -87,6 +87,12 @@ def run(mode: str, inventory: str = INVENTORY, tasks: tuple[int, ...] = (1, 2)) 
     return Allocation(Path("bin").absolute(), tasks, job=os.getpid()).run(text)
 
 
+def test_no_path_of_the_job_has_two_slashes() -> None:
+    text = script(INVENTORY, "image=x:1")
+    assert '--bind "$work/code:/code" --bind "$work/tfprov:/tfprov:ro" --pwd "/code"' in text
+    assert "work//" not in text
+
+
 def test_the_job_ends_with_its_chief() -> None:
     code, printed = run("plain")
     assert code == 0, printed

@@ -91,6 +91,10 @@ def test_key_files_and_a_config_file_are_parsed(tmp_path: Path, monkeypatch: pyt
     assert parse(f"-o 'IdentityFile={tmp_path}/two {tmp_path}/none'") == SshArgs(key_files=[tmp_path / "two"])
 
 
+def test_a_quote_within_a_path_is_a_part_of_it() -> None:
+    assert parse('-o "UserKnownHostsFile=/a\'b"').known_hosts == (Path("/a'b"),)
+
+
 def test_no_config_file_equals_an_empty_one() -> None:
     assert parse("-F none").ssh_config == Path("/dev/null")
 

@@ -1,5 +1,6 @@
 """The messages of filters, tests and names in templates, and their limits."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
@@ -12,8 +13,9 @@ from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.yaml_node import Mapping, plain
 from tfprov.settings.resolve import resolve
 from tfprov.templating.host_values import Variables
+from tfprov.templating.limits import LimitExceeded, Limits, T
 from tfprov.templating.magic_vars import HostVars
-from tfprov.templating.render import render_node
+from tfprov.templating.render import render_node, render_text
 from tfprov.yamltext.load import parse
 
 AT = Position("i.yml", 3, 5)
@@ -128,6 +130,10 @@ def test_an_error_is_reported_in_words(text: str, message: str) -> None:
         ("{{ [nope | default('-inf' | float), 1] | min }}", float("-inf")),
         ("{{ {'a': 'nan' | float}['a'] is nan }}", True),
         ("{{ 'x' | ansible.builtin.quote }}", "x"),
+        ("{{ l | map('upper') | to_json }}", '["B", "A", "B"]'),
+        ("{{ l | map('upper') | tojson }}", '["B", "A", "B"]'),
+        ("{{ ['b64encode', 'ansible.builtin.quote', 'upper', 'nope'] | reject('filter') }}", ["nope"]),
+        ("{{ ['superset', 'ansible.builtin.match', 'odd', 'nope'] | reject('test') }}", ["nope"]),
     ],
 )
 def test_a_filter_or_test_returns(text: str, value: Any) -> None:
@@ -222,24 +228,27 @@ def test_no_text_is_padded_to_more_than_a_million_characters(how: str) -> None:
 
 
 INVENTORY = """
-all: {vars: {tfprov: {cluster: lab, command: [python]}}}
+all: {hosts: {10.0.0.256: }, vars: {tfprov: {cluster: lab, command: [python]}}}
 ps: {hosts: {gpu1.example.com: }}
 worker: {hosts: {10.0.0.7: , 10.0.0.x: }}
 """
 
 
 @pytest.mark.parametrize(
-    ("host", "short"), [("gpu1.example.com", "gpu1"), ("10.0.0.7", "10.0.0.7"), ("10.0.0.x", "10")]
+    ("host", "short"),
+    [("gpu1.example.com", "gpu1"), ("10.0.0.7", "10.0.0.7"), ("10.0.0.x", "10"), ("10.0.0.256", "10")],
 )
 def test_the_short_name_of_a_host_ends_at_its_first_dot_unless_it_is_an_address(host: str, short: str) -> None:
     inventory = read_groups(parse(INVENTORY, "i.yml"), "i.yml")
     resolve(inventory)
     names = HostVars(inventory)[host]
     assert plain(render_node("{{ inventory_hostname_short }}", names, AT)) == short
+    here = Path.cwd()
+    assert plain(render_node("{{ inventory_file, inventory_dir }}", names, AT)) == [f"{here}/i.yml", str(here)]
     assert plain(render_node("{{ 'gpu1.example.com' in hostvars, 'gpu2' in hostvars }}", names, AT)) == [True, False]
     assert plain(render_node("{{ groups.keys() | sort, hostvars | length }}", names, AT)) == [
         ["all", "ps", "ungrouped", "worker"],
-        3,
+        4,
     ]
 
 
@@ -287,7 +296,98 @@ def test_the_value_of_a_template_has_a_limited_depth_and_size() -> None:
         return value
 
     assert render_value("{{ deep }}", deep=nested(32)) == nested(32)
-    for value in (nested(33), [0] * 100_001):
+    assert render_value("{{ deep }}", deep={"a": nested(31)}) == {"a": nested(31)}
+    for value in (nested(33), {"a": nested(32)}, [0] * 100_001):
         with pytest.raises(InvalidInput, match="a list or mapping that is too large or too deep; make it smaller"):
             render_value("{{ value }}", value=value)
     assert len(render_value("{{ large }}", large=[0] * 100_000)) == 100_000
+
+
+def test_an_unsafe_value_that_a_template_reads_is_not_rendered() -> None:
+    names = "{u: !unsafe '{{ nope }}', m: {v: !unsafe '{% x %}'}}"
+    assert render_value("{{ u }} {{ m.v }}", names) == "{{ nope }} {% x %}"
+    assert render_value("{{ m }}", names) == {"v": "{% x %}"}
+
+
+def test_of_several_merged_mappings_the_last_one_wins() -> None:
+    text = "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: *a, <<: *b, z: 3}\nd: {<<: [*a, *b]}\n"
+    merged = plain(parse(text, "v.yml"))
+    assert (merged["c"], merged["d"]) == ({"x": 1, "y": 2, "z": 3}, {"x": 1, "y": 1, "z": 2})
+
+
+LARGEST = [
+    ("{{ ('a' * 1000000) | length }}", "{{ ('a' * 1000001) | length }}"),
+    ("{{ (1000000 * 'a') | length }}", "{{ (1000001 * 'a') | length }}"),
+    ("{{ ([0] * 1000000) | length }}", "{{ ([0] * 1000001) | length }}"),
+    ("{{ (2 ** 512) is number }}", "{{ (2 ** 513) is number }}"),
+    ("{{ ((2 ** 511) * (2 ** 511)) is number }}", "{{ ((2 ** 512) * (2 ** 511)) is number }}"),
+    ("{{ (('a' * 500000) + ('b' * 500000)) | length }}", "{{ (('a' * 500000) + ('b' * 500001)) | length }}"),
+    ("{{ ('a' * 500000 ~ 'b' * 500000) | length }}", "{{ ('a' * 500000 ~ 'b' * 500001) | length }}"),
+    ("{{ 'a' * 500000 }}{{ 'b' * 500000 }}", "{{ 'a' * 500000 }}{{ 'b' * 500001 }}"),
+    ("x{{ [0] * 333332 }}", "x{{ [0] * 333333 }}x"),
+    ("{{ ('%999999d' % 1) | length }}", "{{ ('%1000000d' % 1) | length }}"),
+    ("{{ '{:{}}'.format(1, 999000) | length }}", "{{ '{:{}}'.format(1, 1000001) | length }}"),
+    (
+        "{{ ('a' * 1000) | replace('a', 'b' * 1000) | length }}",
+        "{{ ('a' * 1000) | replace('a', 'b' * 1001) | length }}",
+    ),
+    ("{{ ('a' * 1000).replace('a', 'b' * 1000) | length }}", "{{ ('a' * 1000).replace('a', 'b' * 1001) | length }}"),
+    (
+        "{{ ('a' * 1000).translate({97: 'b' * 1000}) | length }}",
+        "{{ ('a' * 1000).translate({97: 'b' * 1001}) | length }}",
+    ),
+    (
+        "{{ ('\n' * 9999) | indent(100, true, true) | length }}",
+        "{{ ('\n' * 10000) | indent(100, true, true) | length }}",
+    ),
+    ("{{ 1.5 | round(1000) }}", "{{ 1.5 | round(1001) }}"),
+    ("{{ [1] | tojson(indent=100) | length }}", "{{ [1] | tojson(indent=101) | length }}"),
+    ("{{ [1] | to_json(indent=100) | length }}", "{{ [1] | to_json(indent=101) | length }}"),
+    ("{{ [[1]] | to_nice_yaml(indent=100) | length }}", "{{ [[1]] | to_nice_yaml(indent=101) | length }}"),
+    (
+        "{{ ['a' * 500000, 'b' * 500000] | sum(start='') | length }}",
+        "{{ ['a' * 500000, 'b' * 500001] | sum(start='') | length }}",
+    ),
+    (
+        "{{ ['a' * 500000, 'b' * 499998] | join('-') | length }}",
+        "{{ ['a' * 500000, 'b' * 499999] | join('-') | length }}",
+    ),
+    ("{{ '-'.join(['a' * 500000, 'b' * 499998]) | length }}", "{{ '-'.join(['a' * 500000, 'b' * 499999]) | length }}"),
+    ("{{ ([0] * 333333) | regex_search('x') == none }}", "{{ ([0] * 333334) | regex_search('x') == none }}"),
+    ("{{ ('a' * 100000).rfind('a' * 10000) }}", "{{ ('a' * 100000).rfind('a' * 10001) }}"),
+    ("{{ ([1] | batch(1000000) | list) | length }}", "{{ ([1] | batch(1000001) | list) | length }}"),
+    ("{{ range(1000000) | length }}", "{{ range(1000001) | length }}"),
+]
+"""Templates whose values are as large as they may be, and the same with the next larger number."""
+
+
+@pytest.mark.parametrize(("largest", "larger"), LARGEST, ids=range(len(LARGEST)))
+def test_a_value_may_have_the_whole_limit_and_no_more(largest: str, larger: str) -> None:
+    render_value(largest)
+    assert re.search(r"more than 1,000,000 characters or elements|a text of that length from the end", error_of(larger))
+
+
+class Exhausted(Limits):
+    """Limits that every rendering exceeds."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+    def within(self, function: Callable[..., T], *arguments: Any) -> T:
+        raise self.error
+
+
+def test_a_rendering_beyond_its_limits_is_one_error_with_a_fix() -> None:
+    variables = Variables(Mapping(), {})
+    messages = set()
+    for render, error in (
+        (render_text, MemoryError()),
+        (render_text, LimitExceeded("takes more than 1024 MiB of memory")),
+        (render_node, LimitExceeded("takes more than 1024 MiB of memory")),
+    ):
+        with pytest.raises(InvalidInput) as raised:
+            render("{{ 1 }}", variables, AT, Exhausted(error))
+        messages.add(str(raised.value))
+    fix = "make it simpler, or give its value with `-e`"
+    assert messages == {f"i.yml:3:5: error: the template takes more than 1024 MiB of memory; {fix}"}

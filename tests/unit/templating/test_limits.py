@@ -47,6 +47,22 @@ def test_limits_end_their_renderings_after_others_had_the_timer() -> None:
     assert not signal.getitimer(signal.ITIMER_PROF)[0]
 
 
+def test_a_timer_that_has_stopped_leaves_the_signal_to_whoever_had_it() -> None:
+    def handler(_number: int, _frame: object) -> None:
+        pass
+
+    before = signal.signal(signal.SIGPROF, handler)
+    try:
+        limits = Limits(seconds=0.04)
+        for _ in range(2):
+            limits.within(int)
+            assert signal.getsignal(signal.SIGPROF) != handler
+            burn(0.02)
+            assert signal.getsignal(signal.SIGPROF) == handler
+    finally:
+        signal.signal(signal.SIGPROF, before)
+
+
 _ENDS = """
 import time
 from tfprov.templating.limits import Limits

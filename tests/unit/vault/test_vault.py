@@ -1,5 +1,7 @@
 """Values and files that ansible-vault encrypted: decrypted when they are used, and shown nowhere."""
 
+import hashlib
+import hmac
 import json
 import os
 import re
@@ -23,7 +25,15 @@ from tfprov.settings.connection import resolve_connection
 from tfprov.settings.resolve import resolve
 from tfprov.vault.decrypt import MalformedVault, Vault, WrongPassword, decrypt, is_decryption_problem, vault_id
 from tfprov.vault.passwords import Passwords, PasswordSource
-from tfprov.vault.redaction import mark_secrets
+from tfprov.vault.redaction import (
+    is_masked,
+    mark_secrets,
+    mask_value,
+    mentions_secret,
+    redact_line,
+    reveal_value,
+    show_public_env,
+)
 from tfprov.yamltext.load import load_file, parse
 
 PASSWORD = "open sesame"
@@ -555,3 +565,80 @@ def test_in_an_encrypted_file_env_notify_and_own_variables_are_secret_and_other_
                 yield from secrets(below)
 
     assert list(secrets(marked)) == ["own-5f3a9", "pass-5f3a9", "env-5f3a9", "http://hook-5f3a9", "deep-5f3a9"]
+
+
+SECRET_NAMES = [
+    "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "dbPassword", "KEY", "apikey", "ansible_become_pass", "my.key", "token2",
+    "X-Api-Key", "GPG_passphrase", "hf_passwd",
+]  # fmt: skip
+"""Names of variables whose values are masked in every output."""
+PUBLIC_NAMES = [
+    "", "MONKEY", "MAX_TOKENS", "SSL_KEY_FILE", "tokenPath", "passDir", "ansible_user", "ansible_key", "PASSENGER",
+    "ansible_ssh_private_key_file", "keyboard",
+]  # fmt: skip
+MENTIONING = ["ansible_become_pass", "MAX_TOKENS", "PASSENGER", "my_secrets", "x-api-key", "accessKeyId", "Access_Key"]
+"""Names of variables that may well be passwords, and whose values no message repeats."""
+
+
+def test_the_names_of_secrets() -> None:
+    assert [name for name in (*SECRET_NAMES, *PUBLIC_NAMES) if is_masked(name)] == SECRET_NAMES
+    assert [
+        name for name in (*MENTIONING, "key", "ssl_key", "apis_key", "access", "user") if mentions_secret(name)
+    ] == MENTIONING
+    lines = ["a: 1", "password: x", "password", "- {x-api-key: y, a: b}", "my_token_b: z"]
+    assert [*map(redact_line, lines)] == ["a: 1", "password…", "password", "- {x-api-key…", "my_token_b…"]
+
+
+WITH_SECRETS = """\
+plain: 1
+secret_of_none:
+ansible_password: x
+ansible_ssh_pass: "{{ pw }}"
+ansible_become_pass: "{{ pw }}x"
+ansible_ssh_password: "{{ 'literal' }}"
+db: {password: p, user: u, list: [{secret: s, n: 1, token: }], raw: !env TFPROV_NO_SUCH}
+from_env: !env TFPROV_NO_SUCH
+tfprov: {flags: {token: t}, env: {API_KEY: k, LEVEL: v, PUB_TOKEN: p, E: !env TFPROV_NO_SUCH}}
+"""
+
+
+def test_which_values_are_masked_in_an_output() -> None:
+    nodes = parse(WITH_SECRETS, "v.yml")
+    assert isinstance(nodes, Mapping)
+    db = {"password": "******", "user": "u", "list": [{"secret": "******", "n": 1, "token": None}], "raw": "******"}
+    env = {"API_KEY": "******", "LEVEL": "v", "PUB_TOKEN": "******", "E": "******"}
+    assert {name: mask_value((name,), node) for name, node in nodes.entries.items()} == {
+        "plain": 1,
+        "secret_of_none": None,
+        "ansible_password": "******",
+        "ansible_ssh_pass": "{{ pw }}",
+        "ansible_become_pass": "******",
+        "ansible_ssh_password": "******",
+        "db": db,
+        "from_env": "******",
+        "tfprov": {"flags": {"token": "******"}, "env": env},
+    }
+    settings = nodes.entries["tfprov"]
+    assert isinstance(settings, Mapping)
+    flags, variables = settings.entries["flags"], settings.entries["env"]
+    assert isinstance(flags, Mapping)
+    assert isinstance(variables, Mapping)
+    assert mask_value(("tfprov", "flags", "token"), flags.entries["token"]) == "t", "command lines are visible anyway"
+    assert mask_value(("other", "flags", "token"), flags.entries["token"]) == "******"
+    public = frozenset(["PUB_TOKEN", "E"])
+    shown = {
+        name: show_public_env(public, mask_value, ("tfprov", "env", name), node)
+        for name, node in variables.entries.items()
+    }
+    assert shown == env | {"PUB_TOKEN": "p"}
+    assert reveal_value(("db",), nodes.entries["db"]) == db, "as long as one of its secrets cannot be read"
+    assert reveal_value(("x",), flags) == {"token": "t"}
+
+
+def test_plaintext_without_padding_is_damaged() -> None:
+    salt, keys = b"salt", hashlib.pbkdf2_hmac("sha256", b"pw", b"salt", 10_000, 80)
+    body = b"\n".join(
+        part.hex().encode() for part in (salt, hmac.digest(keys[32:64], b"no padding", "sha256"), b"no padding")
+    )
+    with pytest.raises(MalformedVault):
+        decrypt(f"$ANSIBLE_VAULT;1.1;AES256\n{body.hex()}\n", [("", b"pw")])

@@ -243,12 +243,13 @@ def move_host_command(old: str, new: str, **options: Any) -> None:
     """The host is renamed in every group; its variables and comments stay. A range moves whole: `'n[1:3]' 'n[1:4]'`."""
     session = EditSession(options)
     session.open_all_vars_files()
+    edit = move_host(session.files, session.inventory, old, new)
     if left := host_vars_files(session.files, old):
         becomes = new.join(left[0].rsplit(old, 1))
         what = f"{printable(left[0])} holds variables of {printable(old)}, which {printable(new)} would not have"
         raise Usage(what, f"first `mv {printable(left[0])} {printable(becomes)}`")
     session.finish(
-        move_host(session.files, session.inventory, old, new),
+        edit,
         f"moved {printable(old)} to {printable(new)}",
         lambda after: _require_removed(after, old),
     )

@@ -17,13 +17,13 @@ PIECE = 1024 * 1024
 
 _HEADER = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x04\xff"
 """Deflate, no name, no time, the fastest level, an unknown system: nothing of this machine."""
+_SAMPLES, _SAMPLE = 16, 64 * 1024
+"""How many samples of a layer are compressed beforehand, and their bytes."""
 _LAST_BLOCK = b"\x03\x00"
 """An empty block that is the last."""
 
 
-def gzip_pieces(
-    source: BinaryIO, pool: Executor, at_once: int, on_piece: Callable[[bytes], object] = lambda piece: None
-) -> Iterator[bytes]:
+def gzip_pieces(source: BinaryIO, pool: Executor, at_once: int, on_piece: Callable[[bytes], object]) -> Iterator[bytes]:
     """Yield the gzip member of all of `source`; `at_once` pieces are compressed in `pool` at the same time.
 
     `on_piece` is called with each piece before it is compressed, in their order.
@@ -52,12 +52,12 @@ def deflate(piece: bytes) -> bytes:
     return stream.compress(piece) + stream.flush(zlib.Z_FULL_FLUSH)
 
 
-def sample_ratio(source: BinaryIO, size: int, samples: int = 16, length: int = 64 * 1024) -> float:
+def sample_ratio(source: BinaryIO, size: int) -> float:
     """Return the compressed share of a few samples of `source`, which has `size` bytes."""
     total = packed = 0
-    for number in range(samples):
-        source.seek(max(0, size - length) * number // max(1, samples - 1))
-        piece = source.read(length)
+    for number in range(_SAMPLES):
+        source.seek(max(0, size - _SAMPLE) * number // (_SAMPLES - 1))
+        piece = source.read(_SAMPLE)
         total, packed = total + len(piece), packed + len(deflate(piece))
     source.seek(0)
     return packed / max(1, total)

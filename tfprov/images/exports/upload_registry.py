@@ -41,7 +41,7 @@ class UploadRegistry:
         wanted: Sequence[str],
         openings: Openings,
         limit: int,
-        on_received: Callable[[int], None] = lambda size: None,
+        on_received: Callable[[int], None],
     ) -> None:
         self.was_contacted = False
         self.name = random_repository()

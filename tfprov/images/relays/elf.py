@@ -13,9 +13,9 @@ _NEEDED, _STRTAB, _RPATH, _RUNPATH = 1, 5, 15, 29
 class Dynamic:
     """The names of the libraries, the directories to look in first (with `$ORIGIN`), and the program's loader."""
 
-    needed: tuple[str, ...] = ()
-    directories: tuple[str, ...] = ()
-    loader: str = ""
+    needed: tuple[str, ...]
+    directories: tuple[str, ...]
+    loader: str
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def read_dynamic(data: bytes) -> Dynamic | None:
         entries = [entry for it in segments if it.kind == _DYNAMIC for entry in _entries(data, it, order, wide=wide)]
         table = next((value for tag, value in entries if tag == _STRTAB), None)
         if table is None:
-            return Dynamic(loader=loader)
+            return Dynamic((), (), loader)
         start = _file_offset(segments, table)
         names = {
             tag: tuple(_text(data, start + v) for t, v in entries if t == tag) for tag in (_NEEDED, _RPATH, _RUNPATH)

@@ -107,6 +107,6 @@ MIN_MISSING = 24 * 1024 * 1024
 """Bytes that a host must lack for a relay to pay: it takes some 7 MB itself, and a second to start."""
 
 
-def worth_it(missing: int, hosts: int, least: int = MIN_MISSING) -> bool:
+def worth_it(missing: int, hosts: int, least: int) -> bool:
     """Whether one of `hosts` hosts, which lacks `missing` bytes of an image, should get them through a relay."""
     return hosts > 1 and missing >= least

@@ -50,8 +50,7 @@ def human_to_bytes(value: Any, default_unit: str | None = None, isbits: bool = F
     unit = match[2] or default_unit
     if unit is None:
         return round(float(match[1]))
-    wrong = "B" if isbits else "b"
-    if unit[1:2] == wrong or (len(unit) > 1 and not _is_unit(unit, isbits)):
+    if len(unit) > 1 and not _is_unit(unit, isbits):
         raise TemplateRuntimeError(f"`{unit}` is not a unit of {'bits' if isbits else 'bytes'}")
     factor: int = 1024 ** _power(unit)
     return round(float(match[1]) * factor)

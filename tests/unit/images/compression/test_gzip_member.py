@@ -13,8 +13,11 @@ from tfprov.images.oci_spec import digest_of
 
 
 def member(data: bytes, cores: int = 2) -> bytes:
+    pieces: list[bytes] = []
     with ThreadPoolExecutor(cores) as pool:
-        return b"".join(gzip_pieces(io.BytesIO(data), pool, cores))
+        made = b"".join(gzip_pieces(io.BytesIO(data), pool, cores, pieces.append))
+    assert b"".join(pieces) == data
+    return made
 
 
 def content(size: int) -> bytes:
@@ -49,7 +52,7 @@ def test_a_source_that_breaks_ends_it() -> None:
             return super().read(size)
 
     with ThreadPoolExecutor(2) as pool, pytest.raises(OSError, match="broken"):
-        list(gzip_pieces(Broken(bytes(4 * PIECE)), pool, 2))
+        list(gzip_pieces(Broken(bytes(4 * PIECE)), pool, 2, len))
 
 
 @pytest.mark.parametrize(

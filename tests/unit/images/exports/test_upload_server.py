@@ -36,7 +36,9 @@ def layout(tmp_path: Path) -> Layout:
 def serving(layout: Layout, timeout: float = LONG) -> Iterator[tuple[UploadRegistry, Client]]:
     """Yield a registry that wants one layer, and a client with its token; who is silent for `timeout` s is disconnected."""
     stored = layout.blobs.write(STORED, DOCKER_LAYER)
-    registry = UploadRegistry(layout.blobs, [digest_of(WANTED)], Openings(layout.blobs, [stored]), LIMIT)
+    registry = UploadRegistry(
+        layout.blobs, [digest_of(WANTED)], Openings(layout.blobs, [stored]), LIMIT, lambda size: None
+    )
     with LocalMachine("h1").remote_forward(lambda connection: serve(registry, connection, timeout)) as port:
         client = Client(port, registry.name, registry.login)
         try:

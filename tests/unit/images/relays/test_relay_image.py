@@ -1,15 +1,17 @@
 """The relay's image: Python and its libraries out of the layers of an image, and what is refused."""
 
 import gzip
+import io
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 import sysconfig
 import tarfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from tests.support.delivery_images import config, link, tar
 from tfprov.errors import DeliveryError
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, OciImage, write_manifest
-from tfprov.images.relays.elf import read_dynamic
+from tfprov.images.relays.elf import Dynamic, read_dynamic
 from tfprov.images.relays.image_files import ImageFiles
 from tfprov.images.relays.relay_image import relay_image
 
@@ -195,3 +197,119 @@ def test_bytes_that_are_no_program_are_none() -> None:
         read_dynamic(module[:size])
     for at in range(600):
         read_dynamic(module[:at] + b"\xff" + module[at + 1 :])
+
+
+# --- what an ELF file needs --------------------------------------------------------------------------------------------
+
+NEEDED, TABLE, RPATH, RUNPATH = 1, 5, 15, 29
+LOAD, DYNAMIC, INTERPRETER = 1, 2, 3
+ADDRESS = 0x10000
+
+
+def elf(order: str, *, wide: bool, entries: Iterable[tuple[int, str]], loader: str = "", table: int = ADDRESS) -> bytes:
+    """Return an ELF file whose texts are loaded at ADDRESS, behind another segment; `table` is their address in it."""
+    head, width = (64, 56) if wide else (52, 32)
+    texts, written = b"-\0", [(TABLE, table)] if table else []
+    for tag, text in entries:
+        written.append((tag, len(texts)))
+        texts += text.encode() + b"\0"
+    form = f"{order}{'qQ' if wide else 'lL'}"
+    dynamic = b"".join(struct.pack(form, *entry) for entry in [(7, 1 << 20), *written, (0, 0), (NEEDED, 1 << 20)])
+    parts = [(LOAD, 0x1000, b"x" * 50), (LOAD, ADDRESS, texts), (DYNAMIC, 0, dynamic)]
+    parts += [(INTERPRETER, 0, loader.encode() + b"\0")] if loader else []
+    at, segments, content = head + width * len(parts), b"", b""
+    for kind, address, data in parts:
+        place = at + len(content)
+        fields = (
+            [kind, 4, place, address, 0, len(data), 0, 0] if wide else [kind, place, address, 0, len(data), 0, 4, 0]
+        )
+        segments += struct.pack(f"{order}{'LLQQQQQQ' if wide else 'LLLLLLLL'}", *fields)
+        content += data
+    start = b"\x7fELF" + bytes([1 + wide, 1 if order == "<" else 2])
+    start = start.ljust(32 if wide else 28, b"\0") + struct.pack(f"{order}{'Q' if wide else 'L'}", head)
+    start = start.ljust(54 if wide else 42, b"\0") + struct.pack(f"{order}HH", width, len(parts)).ljust(10, b"\0")
+    return start + segments + content
+
+
+LIBRARIES = [(NEEDED, "libc.so.6"), (RUNPATH, "$ORIGIN/../lib"), (NEEDED, "libm.so"), (RPATH, "/a:/b:"), (14, "lib.so")]
+
+
+@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_what_an_elf_file_of_any_machine_needs(order: str, wide: bool) -> None:
+    paths = ("/a", "/b", "$ORIGIN/../lib")
+    program = elf(order, wide=wide, entries=LIBRARIES, loader="/lib/ld.so")
+    assert read_dynamic(program) == Dynamic(("libc.so.6", "libm.so"), paths, "/lib/ld.so")
+    assert read_dynamic(elf(order, wide=wide, entries=LIBRARIES)) == Dynamic(("libc.so.6", "libm.so"), paths, "")
+    assert read_dynamic(elf(order, wide=wide, entries=[])) == Dynamic((), (), "")
+    assert read_dynamic(elf(order, wide=wide, entries=[], loader="/l", table=0)) == Dynamic((), (), "/l")
+    outside = (ADDRESS - 1, ADDRESS + 49, 1 << 30)
+    assert [read_dynamic(elf(order, wide=wide, entries=LIBRARIES, table=address)) for address in outside] == [None] * 3
+    assert {read_dynamic(program[:cut]) for cut in range(60)} == {None}
+    for cut in range(60, len(program)):
+        read_dynamic(program[:cut])
+    assert read_dynamic(b"#!" + program[2:]) is None
+    assert read_dynamic(program[:4] + b"\3" + program[5:]) is None
+
+
+def library(*needed: str, path: str = "", loader: str = "") -> bytes:
+    return elf("<", wide=True, entries=[*((NEEDED, name) for name in needed), (RUNPATH, path)], loader=loader)
+
+
+NEEDED_FILES: Mapping[str, bytes | tarfile.TarInfo] = {
+    "usr/bin/python3.11": library("liba.so.1", loader="/lib64/ld.so"),
+    "usr/bin/python3": link("python3.11"),
+    "lib64/ld.so": library(),
+    "usr/lib/liba.so.1": library("libb.so", path="$ORIGIN/deep"),
+    "usr/lib/deep/libb.so": library("liba.so.1"),
+    "usr/lib/python3.11/os.py": b"",
+    "usr/lib/python3.11/ssl.py": b"",
+    "usr/lib/python3.11/json/__init__.py": b"",
+    "usr/lib/python3.11/lib-dynload/_ssl.so": library("liba.so.1"),
+}
+OTHER_FILES: Mapping[str, bytes | tarfile.TarInfo] = {
+    "usr/lib/libc.so": b"",
+    "usr/lib/python3.11/test/x.py": b"",
+    "usr/lib/python3.11/lib-dynload/_other.so": library("libgone.so"),
+}
+
+
+def test_the_relay_has_what_its_python_needs_and_nothing_else(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "images")
+    relay = relay_image(layout, image_of(layout, [tar({**NEEDED_FILES, **OTHER_FILES})]))
+    with tarfile.open(fileobj=io.BytesIO(layout.blobs.read(relay.layers[0]))) as archive:
+        members = {member.name: (oct(member.mode), member.uid) for member in archive if member.isreg()}
+        owned = {
+            member.name: (oct(member.mode), member.uid, member.gid) for member in archive if member.name == "relay"
+        }
+    assert {name: mode for name, mode in members.items() if "relays/program" not in name} == dict.fromkeys(
+        [
+            "lib64/ld.so", "libs/liba.so.1", "libs/libb.so", "usr/bin/python3.11", "usr/lib/python3.11/json/__init__.py",
+            "usr/lib/python3.11/lib-dynload/_ssl.so", "usr/lib/python3.11/os.py", "usr/lib/python3.11/ssl.py",
+        ],
+        ("0o755", 0),
+    )  # fmt: skip
+    assert owned == {"relay": ("0o755", 65534, 65534)}
+    program = (
+        "import sys; sys.path.insert(0, '/relay'); from tfprov.images.relays.program.main import main; main('/relay')"
+    )
+    assert json.loads(layout.blobs.read(relay.config))["config"] == {
+        "Entrypoint": [
+            "/usr/bin/python3.11",
+            "-I",
+            "-S",
+            "-B",
+            "-c",
+            program,
+        ],
+        "Env": ["LD_LIBRARY_PATH=/libs", "PATH=/"],
+        "User": "65534:65534",
+    }
+
+
+@pytest.mark.parametrize("lacking", NEEDED_FILES)
+def test_without_one_file_that_its_python_needs_there_is_no_relay(lacking: str, tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "images")
+    files = {name: content for name, content in NEEDED_FILES.items() if name != lacking}
+    with pytest.raises(DeliveryError, match=r"^the image has no Python 3 with `ssl`$"):
+        relay_image(layout, image_of(layout, [tar(files)]))

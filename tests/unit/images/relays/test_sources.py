@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfprov.images.relays.sources import FAN_OUT, MAX_FAILURES, Peer, Sources, worth_it
+from tfprov.images.relays.sources import FAN_OUT, MAX_FAILURES, MIN_MISSING, Peer, Sources, worth_it
 
 LAYER, OTHER = "sha256:layer", "sha256:other"
 
@@ -86,4 +86,4 @@ def test_who_asks_again_is_not_counted_twice() -> None:
     ("missing", "hosts", "pays"), [(25, 2, True), (25, 1, False), (24, 100, True), (23, 100, False), (0, 5, False)]
 )
 def test_a_relay_must_pay(missing: int, hosts: int, pays: bool) -> None:
-    assert worth_it(missing * 1024 * 1024, hosts) is pays
+    assert worth_it(missing * 1024 * 1024, hosts, MIN_MISSING) is pays

@@ -3,9 +3,8 @@
 import pytest
 
 from tests.support.kubeflow import BY_FLAGS, CLUSTER
-from tests.support.kubernetes_objects import Json, files_of, kinds, objects_of, of_kind, started_containers
+from tests.support.kubernetes_objects import Json, files_of, is_dns_1035, kinds, objects_of, of_kind, started_containers
 from tfprov.errors import InvalidInput
-from tfprov.render.dns_names import is_dns_1035
 
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 

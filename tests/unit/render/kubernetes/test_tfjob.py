@@ -8,6 +8,7 @@ from tests.support.kubeflow import BY_FLAGS, CLUSTER
 from tests.support.kubernetes_objects import (
     Json,
     files_of,
+    is_dns_1035,
     kinds,
     object_named,
     objects_of,
@@ -16,7 +17,6 @@ from tests.support.kubernetes_objects import (
     started_containers,
 )
 from tfprov.errors import InvalidInput, Usage
-from tfprov.render.dns_names import is_dns_1035
 
 SETTINGS = ("namespace=research", "code=image")
 

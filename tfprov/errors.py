@@ -219,6 +219,10 @@ class DeadlineExceeded(TfprovError):
     exit_code = DEADLINE
 
 
+class TakenDown(TfprovError):
+    """Somebody else took down the cluster whose training is followed: nothing of it is left on any host."""
+
+
 class CombinedError(TfprovError):
     """More than one error, in the order of their messages."""
 

@@ -72,7 +72,8 @@ def outcome_of(chief: Mapping[str, Any], verb: str, outcome: Mapping[str, Any]) 
         return "failed" if code else "succeeded"
     if chief.get("state") in ("exited", "lost"):
         return "failed"
-    return "stopped" if verb == "down" or code in (0, INTERRUPTED, TERMINATED) else "failed"
+    taken_down = verb == "down" or chief.get("state") == "gone"
+    return "stopped" if taken_down or code in (0, INTERRUPTED, TERMINATED) else "failed"
 
 
 def _started(directory: RunDir, default: float) -> float:

@@ -16,6 +16,7 @@ from tfprov.errors import (
     DeadlineExceeded,
     HangUp,
     Locked,
+    TakenDown,
     TaskFailed,
     Terminated,
     TfprovError,
@@ -129,7 +130,8 @@ def _close(session: Session, verb: str, begun: int, error: BaseException | None)
 
 
 def _has_ended(context: Context, recorder: Recorder, verb: str, begun: int, error: BaseException | None) -> bool:
-    if error is None and verb in ("run", "down") and context.hosts is None:
+    taken_down = error is None and verb in ("run", "down") and context.hosts is None
+    if taken_down or _is(error, TakenDown):
         recorder.totals.all_gone()  # nothing is left, whoever has removed it
     if recorder.totals.running or _is(error, Locked):  # the verb that has the lock ends the run, or goes on with it
         return False

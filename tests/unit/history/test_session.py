@@ -327,6 +327,19 @@ def test_a_run_that_goes_on_with_a_chief_that_was_left_behind_has_its_end(hosts:
     assert (one.outcome, one.exit_code) == ("succeeded", 0)
 
 
+def test_a_run_whose_cluster_another_machine_took_down_is_stopped(hosts: MemoryHosts) -> None:
+    def taken_down() -> None:
+        for host in hosts.values():
+            host.places.clear()
+
+    clock = ManualClock()
+    clock.at(60, taken_down)
+    with tfprov.Cluster.load("inventory.yml", factory=hosts) as cluster, pytest.raises(TfprovError, match="taken down"):
+        verbs.run(replace(cluster.prepare(), clock=clock), partial=False, discard=False)
+    (one,) = runs()
+    assert (one.outcome, one.exit_code) == ("stopped", 1)
+
+
 def test_a_verb_that_another_one_has_locked_out_ends_no_run(hosts: MemoryHosts) -> None:
     clock = ManualClock()
     with tfprov.Cluster.load("inventory.yml", factory=hosts) as cluster:

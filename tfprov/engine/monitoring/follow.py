@@ -18,7 +18,7 @@ from tfprov.engine.monitoring.failures import failed_tasks, failure, idle_end
 from tfprov.engine.monitoring.logs import logs
 from tfprov.engine.monitoring.straggler_monitor import StragglerMonitor, report_step_back
 from tfprov.engine.monitoring.watch import Watch
-from tfprov.errors import DeadlineExceeded, HostError, TaskFailed, TfprovError, Usage
+from tfprov.errors import DeadlineExceeded, HostError, TakenDown, TaskFailed, TfprovError, Usage
 from tfprov.formats.event_file import EventProgress
 from tfprov.model.incident import IncidentKind
 from tfprov.model.state import Observation, Observed
@@ -184,8 +184,10 @@ class _Training:
         wanted = self.context.cluster.chief
         chief = self.context.chief(self.seen)
         if chief is None and wanted.host in self.seen.hosts:
+            if self.seen.unreachable or self.seen.containers():
+                raise TfprovError(f"{wanted.name} is gone: somebody removed it", "start it again with `tfprov up`")
             what = f"{wanted.name} is gone: the cluster was taken down meanwhile"
-            raise TfprovError(what, "`tfprov runs` has how its training ended")
+            raise TakenDown(what, "`tfprov runs` has how its training ended")
         if chief is None:
             self.watch.check(wanted.host, self.patience)
         return chief

@@ -20,7 +20,7 @@ from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.logs import log_lines, logs
 from tfprov.engine.monitoring.readiness import Peers, Probe, Probes, awaited, needs_port, wait_serving
 from tfprov.engine.observe import observe
-from tfprov.errors import TaskFailed, TfprovError, Unreachable
+from tfprov.errors import TakenDown, TaskFailed, TfprovError, Unreachable
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Task
@@ -391,7 +391,11 @@ def test_a_cluster_that_was_taken_down_meanwhile_is_gone() -> None:
     memory_lab = MemoryLab()
     memory_lab.hosts["h2"].stop("worker/0", 1)
     memory_lab.hosts["h2"].remove("worker/0")
-    with pytest.raises(TfprovError, match="was taken down meanwhile; `tfprov runs` has how its training ended"):
+    with pytest.raises(TfprovError, match="worker/0 is gone: somebody removed it; start it again with `tfprov up`"):
+        follow(memory_lab.context, 60, with_logs=False)
+    for host in memory_lab.hosts.values():
+        host.places.clear()
+    with pytest.raises(TakenDown, match="was taken down meanwhile; `tfprov runs` has how its training ended"):
         follow(memory_lab.context, 60, with_logs=False)
 
 

@@ -160,24 +160,29 @@ class AnsibleOutput:
             yield from _variable_lines(self.group(group.name), depth + 1)
 
     def _cached(self, node: Node, name: str) -> Any:
-        if isinstance(node, Scalar):
+        if isinstance(node, Scalar) or is_masked(name):  # under another name it is not masked
             return self._plain(node, name)
         known = self._shared.get(id(node))
         return known[1] if known else self._remember(node, self._plain(node, name))
 
     def _plain(self, node: Node, name: str = "", public: frozenset[str] = frozenset()) -> Any:
-        """Return the value of the variable or key `name`; an empty name and the names in `public` are never masked."""
+        """Return the value of the variable or key `name`; an empty name and the names in `public` are never masked.
+
+        What is below the name of a secret is masked, too.
+        """
         if isinstance(node, Mapping):
             below = public_env_names(node) if name == NAMESPACE else frozenset()
             # Flags are visible on command lines.
+            named = {
+                key: "" if name == "flags" or key in public else name if is_masked(name) else key
+                for key in node.entries
+            }
             return {
-                self._key(node, key): self._plain(
-                    value, "" if name == "flags" or key in public else key, below if key == "env" else frozenset()
-                )
+                self._key(node, key): self._plain(value, named[key], below if key == "env" else frozenset())
                 for key, value in node.entries.items()
             }
         if isinstance(node, Items):
-            return [self._plain(item) for item in node.items]
+            return [self._plain(item, name if is_masked(name) else "") for item in node.items]
         if isinstance(node.data, EncryptedValue) and not node.data.variable:
             return self._sealed(node, node.data.ciphertext)
         if not self.show_secrets and (node.secret or self._has_secret_name(node, name)):

@@ -132,11 +132,13 @@ ShowValue = Callable[[KeyPath, Node], Any]
 
 
 def mask_value(path: KeyPath, node: Node) -> Any:
-    """Return `node` for output, with secrets masked, also values that have the name of a password."""
+    """Return `node` for output, with secrets masked, also values that have, or are below, the name of a password."""
     is_program = path[:2] in ((NAMESPACE, "flags"), (NAMESPACE, "command"))  # visible on a command line anyway
-    if path[-1] in SECRETS or (not is_program and _has_secret_name(path[-1], node)):
+    if not is_program and _has_secret_name(path[-1], node):
         return HIDDEN if not _is_plain_template(node) else plain_masked(node)
-    return HIDDEN if isinstance(node, Scalar) and isinstance(node.data, EncryptedValue) else _mask_nested(node)
+    if isinstance(node, Scalar) and isinstance(node.data, EncryptedValue):
+        return HIDDEN
+    return _mask_nested(node, below_secret=not is_program and is_masked(path[-1]))
 
 
 def show_public_env(public: frozenset[str], shows: ShowValue, path: KeyPath, node: Node) -> Any:
@@ -153,14 +155,18 @@ def reveal_value(_path: KeyPath, node: Node) -> Any:
         return _mask_nested(node)
 
 
-def _mask_nested(node: Node) -> Any:
+def _mask_nested(node: Node, *, below_secret: bool = False) -> Any:
+    """Return `node` with secrets masked; with `below_secret`, it is below the name of one."""
     if isinstance(node, Mapping):
         return {
-            key: HIDDEN if _has_secret_name(key, value) else _mask_nested(value) for key, value in node.entries.items()
+            key: HIDDEN
+            if _has_secret_name(key, value)
+            else _mask_nested(value, below_secret=below_secret or is_masked(key))
+            for key, value in node.entries.items()
         }
     if isinstance(node, Items):
-        return [_mask_nested(item) for item in node.items]
-    return HIDDEN if node.secret else node.data
+        return [_mask_nested(item, below_secret=below_secret) for item in node.items]
+    return HIDDEN if node.secret or (below_secret and node.data is not None) else node.data
 
 
 def _has_secret_name(name: str, node: Node) -> bool:

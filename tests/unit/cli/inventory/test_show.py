@@ -127,6 +127,7 @@ all:
     ansible_ssh_private_key_file: ~/.ssh/id
     reference: "{{ ansible_become_pass }}"
     db: {password: plain-nested, port: 5}
+    api_token: [plain-listed, {first: plain-below, second: null}]
     tfprov:
       cluster: lab
       command: [python, t.py]

@@ -58,7 +58,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
             stack.callback(_end, child)
             selector.register(stack.enter_context(reports), selectors.EVENT_READ)
         left.close()
+        budget = session.config.pluginmanager.get_plugin("budget")
         while selector.get_map():
+            if budget:
+                budget.sample()
             for key, _ in selector.select():
                 if not _report(session, key.fileobj, names):  # type: ignore[arg-type]
                     selector.unregister(key.fileobj)

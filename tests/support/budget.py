@@ -3,7 +3,8 @@
 Seconds of the clock say how busy a machine was; CPU seconds say what the tests cost, and creep up unseen. What counts is
 all that the machine did in the meantime but for processes that were there before: tasks outlive the verb that starts
 them, and containers are children of an engine. A slower machine is allowed more, by a piece of work of fixed size that is
-timed on both. A run that had to build images is not compared.
+timed on both: before, afterwards and every ten seconds, as a machine that shares its processors with others can take
+twice as long from one second to the next. A run that had to build images is not compared.
 
     python -m tests.support.budget SECONDS      # commits the figure of a run on a quiet machine, for this machine's speed
 """
@@ -12,6 +13,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,21 +29,46 @@ ENFORCED = "TFPROV_TESTS_BUDGET"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
+_BETWEEN = 10.0
+"""Seconds between two times at which the machine's speed is measured while the tests run."""
+
+
 def speed() -> float:
-    """Return the CPU seconds that a fixed piece of work takes here: the median of five times about 0.05.
+    """Return the CPU seconds that a fixed piece of work takes here: the median of five times about 0.05."""
+    return sorted(_piece_of_work() for _ in range(5))[2]
+
+
+def _piece_of_work() -> float:
+    """Return the CPU seconds that it takes.
 
     The interpreter's own work, as most of the tests' is. A hash takes a quarter of the time where the processor has
     instructions for it.
     """
-    taken = []
-    for _ in range(5):
-        begin = time.process_time()
-        counts: dict[str, int] = {}
-        for number in range(360_000):
-            end = str(number)[-3:]
-            counts[end] = counts.get(end, 0) + len(end)
-        taken.append(time.process_time() - begin)
-    return sorted(taken)[2]
+    begin = time.process_time()
+    counts: dict[str, int] = {}
+    for number in range(360_000):
+        end = str(number)[-3:]
+        counts[end] = counts.get(end, 0) + len(end)
+    return time.process_time() - begin
+
+
+class SpeedSamples:
+    """Measures a machine's speed now and then, with `work`, by a `clock`."""
+
+    def __init__(self, work: Callable[[], float] = _piece_of_work, clock: Callable[[], float] = time.monotonic) -> None:
+        self._work, self._clock = work, clock
+        self._next = clock() + _BETWEEN
+        self._taken: list[float] = []
+
+    def sample(self) -> None:
+        """Measure it, if it is time to."""
+        if self._clock() >= self._next:
+            self._taken.append(self._work())
+            self._next = self._clock() + _BETWEEN
+
+    def mean(self) -> float:
+        """Return the mean of what was measured; 0 for nothing."""
+        return sum(self._taken) / max(1, len(self._taken))
 
 
 @dataclass(frozen=True)
@@ -95,6 +122,12 @@ class Budget:
         # A part of the suite has no budget, and neither has a run that a failure has cut short.
         self.whole = not (config.option.keyword or config.option.file_or_dir or config.option.maxfail)
         self.begin, self.speed = Usage.now(), speed() if self.whole else 0.0
+        self.samples = SpeedSamples()
+
+    def sample(self) -> None:
+        """Measure the machine's speed while the tests run, if it is time to."""
+        if self.whole:
+            self.samples.sample()
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -103,7 +136,7 @@ class Budget:
         self.seconds = Usage.now().since(self.begin, os.getpid())
         self.problem = None
         if self.whole and session.exitstatus == 0 and not self.built and FILE.exists():
-            slower = max(self.speed, speed())
+            slower = max(self.speed, speed(), self.samples.mean())
             self.problem = verdict(self.seconds, slower, json.loads(FILE.read_text()))
             if self.problem and os.environ.get(ENFORCED) == "required":
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -112,7 +145,8 @@ class Budget:
         """Print the figure."""
         note = " (tests/budget.json has no figure: not compared)" if self.whole and not FILE.exists() else ""
         note = f" ({self.built} images were built: not compared)" if self.built else note
-        terminalreporter.write_line(f"CPU seconds: {self.seconds:.0f}{note}")
+        at = f", at a speed of {mean:.3f}" if (mean := self.samples.mean()) else ""
+        terminalreporter.write_line(f"CPU seconds: {self.seconds:.0f}{at}{note}")
         if self.problem:
             terminalreporter.write_line(f"error: {self.problem}", red=True)
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.support.budget import Usage, verdict
+from tests.support.budget import SpeedSamples, Usage, verdict
 
 COMMITTED = {"cpu_seconds": 1000.0, "speed": 0.05}
 
@@ -42,3 +42,13 @@ def test_work_of_a_process_that_outlives_its_parent_counts() -> None:
     subprocess.run([sys.executable, "-c", f"{burn}\nprint('burned')"], check=True, stdout=subprocess.PIPE)
     # Twice as much was burned: the machine's seconds are counted by ticks, those of the others, taken off, more finely.
     assert Usage.now().since(begin, os.getpid()) >= 0.5
+
+
+def test_the_speed_is_measured_every_ten_seconds() -> None:
+    now, speeds = [0.0], iter([0.05, 0.10, 0.15])
+    samples = SpeedSamples(lambda: next(speeds), lambda: now[0])
+    assert samples.mean() == 0
+    for second in range(35):
+        now[0] = float(second)
+        samples.sample()
+    assert samples.mean() == pytest.approx(0.10)

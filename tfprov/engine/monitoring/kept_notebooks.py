@@ -1,12 +1,14 @@
 """The notebooks of Jupyter tasks that are removed, beside their logs: they are nowhere else.
 
-    logs/RUN/notebook-INDEX/     the notebooks, Python files and Markdown files that were written there, by their paths
+    logs/RUN/notebook-INDEX/      the notebooks, Python files and Markdown files that were written there, by their paths
+    logs/RUN/notebook-INDEX.TIME/ those of an earlier container of the task, which were kept at TIME
 
 A task whose notebooks cannot be copied is not removed.
 """
 
 import errno
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
@@ -46,6 +48,8 @@ def keep_notebooks(context: Context, observation: Observation, task: str, host: 
     runtime, to = context.runtimes[host], context.logs / run / task.replace("/", "-")
     try:
         kept = _notebooks(runtime, task)
+        if kept and to.is_dir():  # a new notebook may well have an earlier one's name, such as Untitled.ipynb
+            to.rename(f"{to}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(to.stat().st_mtime))}")
         for path, below in kept.items():
             _make_directories(context.logs, (to / below).parent)
             copy_from(runtime, task, path, to / below)

@@ -78,7 +78,11 @@ def test_an_up_that_replaces_the_notebook_keeps_it_too(lab: Lab) -> None:
     assert lab.play("up", '{"tfprov": {"env": {"NEW": "1"}}}') == ""
     assert "stop notebook/0" in str(lab.host.calls)
     assert lab.kept() == KEPT
-    assert "notebook/0" in lab.host.places
+    lab.host.writes("notebook/0", "a.ipynb", b"a new one of that name")
+    assert lab.play("down") == ""
+    assert lab.kept() == {"a.ipynb": b"a new one of that name"}
+    (aside,) = lab.to.parent.glob("notebook-0.*Z")
+    assert (aside / "a.ipynb").read_bytes() == b"{}"
 
 
 def test_a_notebook_that_cannot_be_kept_is_not_removed(lab: Lab) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import sqlite3
-import time
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -148,14 +147,18 @@ def test_the_index_is_only_a_copy(runs: Path) -> None:
     assert outcomes(runs) == ["failed"]
 
 
-def test_two_hundred_runs_of_forty_tasks_are_listed_at_once(runs: Path) -> None:
+def test_two_hundred_runs_of_forty_tasks_are_listed_without_reading_their_files_again(runs: Path) -> None:
     recorded = record_run(runs, 0, scripted(1, tasks=40), end={}, tasks=40)
     for number in range(1, 200):  # the same files under other ids: recording as many takes twenty times as long
         shutil.copytree(recorded.path, runs / run_id(number), copy_function=os.link)
-    assert [summary.run for summary in history(runs).summaries()] == [run_id(number) for number in range(200)]
-    begin = time.process_time()
-    assert len(history(runs).summaries()) == 200
-    assert time.process_time() - begin < 0.15  # measured: 0.015 s
+    first = history(runs).summaries()
+    assert [summary.run for summary in first] == [run_id(number) for number in range(200)]
+    for file in (recorded.run_file, recorded.end_file):
+        state = file.stat()
+        with file.open("r+b") as content:
+            content.write(b"#" * state.st_size)
+        os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert history(runs).summaries() == first
 
 
 def test_a_comparison_has_what_differs_the_figures_and_the_curves(runs: Path) -> None:

@@ -47,10 +47,10 @@ class MirrorLoop:
         owner: Owner,
         noted: Callable[[str], None],
         pause: Callable[[float], None],
-        patience: float = START_PATIENCE,
+        clock: Callable[[], float] = time.monotonic,
     ) -> MirrorLoop:
-        """Restore, and return the loop, which is not started. Raises RemoteError after `patience` seconds of errors."""
-        end, seconds, reported = time.monotonic() + patience, _FIRST_PAUSE, ""
+        """Restore, and return the loop, which is not started. Raises RemoteError after `START_PATIENCE` of errors."""
+        end, seconds, reported = clock() + START_PATIENCE, _FIRST_PAUSE, ""
         release(directory)
         while True:
             try:
@@ -59,7 +59,7 @@ class MirrorLoop:
             except Refused:
                 raise
             except RemoteError as error:
-                if error.fix or time.monotonic() + seconds > end:
+                if error.fix or clock() + seconds > end:
                     raise
                 if error.message != reported:
                     noted(f"{error.message}; trying again")

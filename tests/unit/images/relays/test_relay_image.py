@@ -173,10 +173,11 @@ def test_a_layer_that_removes_many_files_takes_one_pass(tmp_path: Path) -> None:
     upper = tar({f"usr/lib/.wh.{number}": b"" for number in range(1, 2_000)})
     image = image_of(layout, [lower, upper])
     with ImageFiles(layout) as files:
-        files.add(image.layers[0])
         began = time.process_time()
+        files.add(image.layers[0])
+        middle = time.process_time()
         files.add(image.layers[1])
-        assert time.process_time() - began < 0.4, "a pass for each took 0.8 s"
+        assert time.process_time() - middle < 3 * (middle - began), "a pass for each"
         paths = ("usr/lib/0/a.py", "usr/lib/1/a.py", "usr/lib/10", "usr/lib/1.py", "usr/lib/2000/a.py")
         assert [bool(files.resolve(path)) for path in paths] == [True, False, False, True, True]
 

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,11 +143,11 @@ def test_a_local_directory_that_cannot_be_written_is_one_line(tmp_path: Path) ->
     )
 
 
-def begun(tmp_path: Path, fs: FaultyFileSystem, lines: list[str], patience: float = 5.0) -> MirrorLoop:
-    pauses: list[float] = []
+def begun(tmp_path: Path, fs: FaultyFileSystem, lines: list[str], pauses: list[float] | None = None) -> MirrorLoop:
+    waited = [] if pauses is None else pauses
     owner = Owner("linear", "run-1")
     remote = remote_dir(tmp_path / "far", fs)
-    return MirrorLoop.begin(remote, tmp_path / "local", owner, lines.append, pauses.append, patience)
+    return MirrorLoop.begin(remote, tmp_path / "local", owner, lines.append, waited.append, lambda: sum(waited))
 
 
 def test_an_unreachable_directory_is_told_once_and_again_when_it_is_complete(tmp_path: Path) -> None:
@@ -198,13 +197,11 @@ def test_a_directory_that_was_taken_over_is_one_line_with_what_to_do(tmp_path: P
 
 
 def test_a_directory_that_does_not_answer_at_the_start_ends_the_task_after_a_while(tmp_path: Path) -> None:
-    fs, lines = FaultyFileSystem(cut_at=0), list[str]()
-    began = time.monotonic()
+    fs, lines, pauses = FaultyFileSystem(cut_at=0), list[str](), list[float]()
     with pytest.raises(RemoteError, match="the connection was cut"):
-        begun(tmp_path, fs, lines, patience=3.5)
-    assert lines
-    assert lines[0].endswith("; trying again")
-    assert time.monotonic() - began < 3
+        begun(tmp_path, fs, lines, pauses)
+    assert pauses == [1.0, 2.0, 4.0, 8.0, *[15.0] * 7], "of 120 s"
+    assert [line.partition("; ")[2] for line in lines] == ["trying again"]
 
 
 def test_the_training_never_waits_for_the_directory(tmp_path: Path) -> None:

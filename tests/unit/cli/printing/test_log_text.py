@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_output import SMALLEST, run_command
-from tests.support.growth import growth
+from tests.support.growth import check_growth
 from tests.support.terminal import terminal
 from tfprov.cli.output import Printer
 from tfprov.cli.printing.log_text import LinePattern, level_colour, stamp
@@ -96,7 +96,7 @@ def test_a_line_of_whatever_text_is_judged_at_once() -> None:
             for _ in range(20):
                 level_colour(line)
 
-    assert growth(lambda: judges(1_000), lambda: judges(20_000)) < 5
+    check_growth(lambda: judges(1_000), lambda: judges(20_000), below=5)
 
 
 def test_stamps_have_one_width() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.growth import growth
+from tests.support.growth import check_growth
 from tests.support.remote_dirs import URL, FaultyFileSystem, remote_dir, save
 from tests.support.split_training import INVENTORY, SplitTraining
 from tfprov.engine.checkpoints.forecast import forecast
@@ -208,7 +208,7 @@ def test_the_files_of_ten_thousand_checkpoints_are_collected_once(far: Path) -> 
         for name in files[:count]:
             there.open("worker/0", name).close()
 
-    assert growth(lambda: opens(4), lambda: opens(100)) < 6, "all of them for each take 25 times as long"
+    check_growth(lambda: opens(4), lambda: opens(100), below=6)  # all of them for each: 25
 
 
 def test_down_gathers_what_is_not_mirrored(tmp_path: Path, far: Path) -> None:

@@ -19,7 +19,7 @@ def check_growth(few: Callable[[], object], many: Callable[[], object], below: f
         short, long = min(short, _seconds(few)), min(long, _seconds(many))
         if long < below * max(_SHORTEST, short):
             return
-    raise AssertionError(f"{long / max(_SHORTEST, short):.0f} times as long")
+    raise AssertionError(f"{long / max(_SHORTEST, short):.1f} times as long")
 
 
 def _seconds(work: Callable[[], object]) -> float:

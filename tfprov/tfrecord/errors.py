@@ -8,11 +8,11 @@ SALVAGE = "restore the file, or pass salvage=True (`--salvage`) to read the reco
 class RecordFileError(TfprovError):
     """A record that is damaged, or does not fit the schema. `offset` is in bytes of the uncompressed data.
 
-    `record` is the number of the record in its file, from 0. `reason` is the message without the place.
+    `record` is the number of the record in its file, from 0. `reason` is the message without the place, `fix` its advice.
     """
 
     def __init__(self, file: str, offset: int, record: int, what: str, fix: str = SALVAGE) -> None:
-        self.file, self.offset, self.record, self.reason = file, offset, record, what
+        self.file, self.offset, self.record, self.reason, self.fix = file, offset, record, what, fix
         super().__init__(f"{one_line(file)}: record {record} at byte {offset}: {what}", fix)
 
 

@@ -11,12 +11,13 @@ import numpy as np
 
 from tfprov.errors import one_line
 from tfprov.tfrecord.compression import codec_of
-from tfprov.tfrecord.errors import SchemaError
+from tfprov.tfrecord.errors import SALVAGE, DamagedFile, SchemaError
 from tfprov.tfrecord.files import expand, written
 from tfprov.tfrecord.framing import MAX_RECORD_BYTES, Block
 from tfprov.tfrecord.reading import Paths, blocks
 
 _HEADER, _FRAME = 12, 16
+_CONVERT = "restore the file, or write the records before it into another with `tfprov records convert --salvage`"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,12 @@ def write_index(path_or_paths: Paths, *, every: int = 1, max_record_bytes: int =
     """
     if every < 1:
         raise SchemaError(f"every must be at least 1, not {every}")
-    return [_write(file, every, max_record_bytes) for file in expand(path_or_paths)]
+    try:
+        return [_write(file, every, max_record_bytes) for file in expand(path_or_paths)]
+    except DamagedFile as error:  # an index of a part would leave the rest out silently: nothing is salvaged here
+        if error.fix != SALVAGE:
+            raise
+        raise DamagedFile(error.file, error.offset, error.record, error.reason, _CONVERT) from None
 
 
 def _write(file: str, every: int, max_record_bytes: int) -> Indexed:

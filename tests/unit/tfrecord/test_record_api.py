@@ -31,7 +31,9 @@ def test_shards_hold_every_row_once_and_appear_together(tmp_path: Path) -> None:
     with pytest.raises(tfrecord.DamagedFile):
         tfrecord.read_table(f"{tmp_path}/out/_plain*")
     (tmp_path / "damaged").write_bytes((tmp_path / "out" / "plain").read_bytes()[:-1])
-    with pytest.raises(tfrecord.DamagedFile, match="; restore the file, or write the records before it into another with"):
+    with pytest.raises(
+        tfrecord.DamagedFile, match="; restore the file, or write the records before it into another with"
+    ):
         tfrecord.write_index(tmp_path / "damaged")
     assert not (tmp_path / "_damaged.idx").exists()
     (tmp_path / "out" / "plain").unlink()

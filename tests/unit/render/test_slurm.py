@@ -116,6 +116,29 @@ def test_options_for_tasks_without_the_setting_hold_beside_tasks_with_it() -> No
     assert "--cpus-per-task=1\n#SBATCH --mem-per-cpu=1024M\n" in script(small_ps)
 
 
+def test_tasks_without_containers_run_with_the_python_and_the_data_of_the_nodes() -> None:
+    own = "restart: never\n      python: venv/bin/py\n      data: {path: /data, to: /elsewhere}"
+    python = INVENTORY.replace("restart: never", own).replace("[sh, program.sh]", "[python3, show.py]")
+    text, directory = script(python, "mem=8192"), Path("venv/bin").absolute()
+    assert "#SBATCH --mem-per-cpu=8192M\n" in text
+    assert text.count(f"program=({directory}/py show.py --job_name=") == 3
+    assert text.count(f'environment+=(PATH={directory}:"$PATH")\n') == 3
+    assert text.count("environment+=(TFPROV_DATA_DIR=/data)\n") == 2
+    assert f"{directory}/py" not in script(python.replace("[python3, show.py]", "[sh, program.sh]"))
+
+
+def test_tasks_in_containers_have_the_paths_and_the_python_of_their_image() -> None:
+    own = "env: {PATH: /inside, LD_LIBRARY_PATH: /lib/inside, "
+    inventory = INVENTORY.replace("env: {", own).replace(
+        "[sh, program.sh]", "[python3, show.py]\n      python: venv/bin/py"
+    )
+    text = script(inventory, "image=x:1", f"checkpoints={Path('shared').absolute()}")
+    assert text.count("environment+=(APPTAINERENV_PATH=/inside)\n") == 3
+    assert text.count("environment+=(APPTAINERENV_LD_LIBRARY_PATH=/lib/inside)\n") == 3
+    assert text.count("program=(python3 show.py --job_name=") == 3
+    assert "venv" not in text
+
+
 def test_a_ps_does_not_see_the_gpus_that_slurm_gives_it() -> None:
     text = script(*[SCRIPTS["containers"][0]])
     assert "#SBATCH --gpus-per-task=1" in text

@@ -156,7 +156,9 @@ def test_an_engine_that_does_not_run_is_reported_where_nothing_else_is_wrong(mon
         "all: {vars: {tfprov: {cluster: lab, command: [python, x.py], image: {name: 'x:1'}}}}\n"
         "worker: {hosts: {localhost: }}\n"
     )
-    with pytest.raises(HostError, match=r"^localhost: its Docker engine does not run"):
+    with pytest.raises(
+        HostError, match=r"^localhost: its Docker engine does not run; start it there: `systemctl start docker`$"
+    ):
         assemble(Definition.load(Path("inventory.yml")), Quiet())
 
 
@@ -174,7 +176,9 @@ def test_a_link_in_the_place_of_code_is_refused(tmp_path: Path) -> None:
             assert wanted.link == (link, wanted.checkpoint_dir)
         except InvalidInput as error:
             message = str(error)
-        assert f"the code has {there} in the place of the link; name it in .dockerignore" in message or not there, link
+        what = f"`checkpoints.link`: the code has {there} in the place of the link"
+        fix = "name it in .dockerignore, or choose another name"
+        assert message.partition(": error: ")[2] == (f"{what}; {fix}" if there else ""), link
 
 
 def test_the_python_of_tasks_is_the_settings_else_ansibles(tmp_path: Path) -> None:

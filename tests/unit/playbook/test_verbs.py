@@ -206,13 +206,17 @@ def test_one_file_is_brought_as_it_is(lab: Lab) -> None:
         None,
     )
     assert lab.report.notes[-1] == f"brought to {brought.directory}: 1 file, 5 B, as it is: nothing was verified"
-    with pytest.raises(Usage, match="--path"):
+    with pytest.raises(
+        Usage,
+        match=r"^`--path \.\./x` has `\.\.` in it; name what lies in the chief's working directory, or an "
+        r"absolute path$",
+    ):
         verbs.gather(lab.context, "../x")
 
 
 def test_a_gather_without_a_chief_is_an_error(lab: Lab) -> None:
     for path in (None, "best.keras"):
-        with pytest.raises(Usage, match="worker/0 is not there"):
+        with pytest.raises(Usage, match=r"^worker/0 is not there; start it with `tfprov up`$"):
             verbs.gather(lab.context, path)
 
 
@@ -247,12 +251,16 @@ def test_a_run_returns_its_newest_checkpoint_and_how_long_it_took(lab: Lab) -> N
 
 
 def test_a_wait_returns_the_chief_once_it_serves_or_is_done(lab: Lab) -> None:
-    with pytest.raises(Usage, match="worker/0 is not there"):
+    with pytest.raises(Usage, match=r"^worker/0 is not there; start it with `tfprov up`$"):
         verbs.wait(lab.context, "serving", 5)
     lab.up()
     assert verbs.wait(lab.context, "serving", 5) == CHIEF
     lab.hosts["h1"].silent.add("ps/0")
-    with pytest.raises(TaskFailed, match="ps/0"):
+    with pytest.raises(
+        TaskFailed,
+        match=r"^ps/0: does not serve on h1:2222 after 5 s; a program that serves on no port needs `ready: "
+        r"start`, and one that takes longer to serve a larger `start_timeout`$",
+    ):
         verbs.wait(lab.context, "serving", 5)
     clock = ManualClock()
     clock.at(20.0, lambda: lab.chief.exits(CHIEF, 0))

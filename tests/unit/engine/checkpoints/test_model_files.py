@@ -191,12 +191,14 @@ def test_a_second_time_brings_what_is_there_now_and_nothing_else_is_replaced(tmp
     copy_path(lab.context, "a/m.h5")
     lab.host.writes(CHIEF, "a/m.h5", b"two")
     copy_path(lab.context, "./a/m.h5")
-    with pytest.raises(GatherError, match=r"lab/m\.h5 is there, and was not brought from b/m\.h5; move it away"):
+    with pytest.raises(GatherError, match=r"/lab/m\.h5 is there, and was not brought from b/m\.h5; move it away$"):
         copy_path(lab.context, "b/m.h5")
-    with pytest.raises(HostError, match="no such file or directory: c"):
+    with pytest.raises(HostError, match=r"^h2: no such file or directory: c$"):
         copy_path(lab.context, "c")
     lab.host.writes(CHIEF, "c/checkpoint", b"")
-    with pytest.raises(GatherError, match=r"checkpoint is a name that `gather` needs; bring the directory with"):
+    with pytest.raises(
+        GatherError, match=r"/lab/checkpoint is a name that `gather` needs; bring the directory with c/checkpoint$"
+    ):
         copy_path(lab.context, "c/checkpoint")
     assert (lab.target / "m.h5").read_bytes() == b"two"
     assert sorted(path.name for path in lab.target.iterdir()) == ["m.h5", "manifest.json"]
@@ -224,10 +226,15 @@ def test_an_earlier_run_is_set_aside(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "lab" / "manifest.json").read_text())["paths"] == {"m.h5": "m.h5"}
 
 
-@pytest.mark.parametrize("path", ["../worker-1", "a/../../b", "..", "", " "])
+OUT = "has `..` in it; name what lies in the chief's working directory, or an absolute path"
+NAMELESS = "`--path` names nothing; for example `--path output/model.keras`"
+
+
+@pytest.mark.parametrize("path", ["../worker-1", "a/../../b", "..", "", " ", "a\0b"])
 def test_a_path_that_leads_out_is_refused(path: str) -> None:
-    with pytest.raises(Usage, match="--path"):
+    with pytest.raises(Usage) as caught:
         check_path(path)
+    assert str(caught.value) == (f"`--path {path}` {OUT}" if ".." in path else NAMELESS)
 
 
 def test_a_final_model_beside_gathered_checkpoints_is_brought_before_the_chief_is_removed(tmp_path: Path) -> None:
@@ -312,10 +319,17 @@ def test_the_home_directory_is_searched_as_far_as_its_files_stay_there(tmp_path:
             str(tmp_path / "home/out/new.h5"): True,
             str(tmp_path / "logs/new.pt"): True,
         }
-        with pytest.raises(HostError, match=r"is not in the working directory of worker/0; copy .*new\.h5 yourself"):
+        with pytest.raises(
+            HostError,
+            match=r"^h: .* is not in the working directory of worker/0; copy .* yourself$",
+        ):
             bench.runtime.outside.tree("worker/0", str(tmp_path / "home/out/new.h5"))
         bench.write("worker/0", "a\nb", b"")
-        with pytest.raises(HostError, match=r": no\\npe; there is a\\nb, .*new\.npz$"):  # on one line
+        with pytest.raises(
+            HostError,
+            match=r"^h: no such file or directory in the working directory of worker/0: no\\npe; there is a\\nb, "
+            r"new\.npz$",
+        ):  # on one line
             bench.runtime.outside.tree("worker/0", "no\npe")
         with pytest.raises(HostError, match=r"^h: no such command: nope; correct the command behind `--`$"):
             bench.runtime.execute("worker/0", ["nope"])

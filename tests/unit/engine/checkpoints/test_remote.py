@@ -90,7 +90,11 @@ def test_an_empty_directory_starts_a_new_run(tmp_path: Path, far: Path) -> None:
     split = RemoteSplit(tmp_path, far)
     assert split.forecast() is None
     assert split.run() != "run-7"
-    with pytest.raises(Usage, match="nothing to resume from"):
+    with pytest.raises(
+        Usage,
+        match=r"^nothing to resume from: .*/split has no checkpoint; start without `--resume`, or set "
+        r"`checkpoints\.to` to where one was gathered$",
+    ):
         split.run(resume=True)
 
 
@@ -124,7 +128,8 @@ def test_a_gathered_checkpoint_of_another_training_is_not_mixed_with_the_mirrore
     context = replace(split.context, resume=True)
     with pytest.raises(
         Usage,
-        match="two trainings; start without `--resume`, which goes on from the latter, or choose an empty directory",
+        match=r"/split and s3://bucket/run hold checkpoints of two trainings; start without `--resume`, which "
+        r"goes on from the latter, or choose an empty directory$",
     ):
         resuming(context, observe(context))
 
@@ -182,7 +187,12 @@ def test_gather_refuses_content_that_was_changed_there(tmp_path: Path, far: Path
     path.write_bytes(path.read_bytes()[::-1])
     split = RemoteSplit(tmp_path, far)
     split.context = replace(split.context, home=tmp_path / "home", verify=lambda _: {})
-    with pytest.raises(GatherError, match="is damaged: it has another SHA-256"):
+    with pytest.raises(
+        GatherError,
+        match=r"^worker/0's checkpoint model\.ckpt-100 could not be copied: s3://bucket/run: "
+        r"model\.ckpt-100\.data-00000-of-00001 is damaged: it has another SHA-256 than when it was "
+        r"mirrored$",
+    ):
         gather_mirrored(split.context)
     assert not split.target.exists()
 

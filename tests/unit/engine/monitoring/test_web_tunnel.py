@@ -128,7 +128,12 @@ def test_staying_ends_with_the_task_and_reports_a_lost_host(page: WebServer) -> 
     lab.clock.at(3, lambda: setattr(lab.host, "failure", Unreachable("h1", "no answer")))
     lab.clock.at(9, lambda: setattr(lab.host, "failure", None))
     lab.clock.at(11, lambda: lab.host.exits("tensorboard/0", 1))
-    with open_web_task(lab.context, "tensorboard") as opened, pytest.raises(TaskFailed, match="exited with code 1"):
+    with (
+        open_web_task(lab.context, "tensorboard") as opened,
+        pytest.raises(
+            TaskFailed, match=r"^tensorboard/0: does not run: exited with code 1; start it with `tfprov up`$"
+        ),
+    ):
         stay(lab.context, opened)
     assert lab.clock.time == 12
     assert any("h1" in str(event) and "no answer" in str(event) for event in lab.report.events)

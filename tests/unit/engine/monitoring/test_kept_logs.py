@@ -175,11 +175,14 @@ def test_a_log_that_cannot_be_kept_holds_nothing_up(tmp_path: Path) -> None:
 
 
 def test_a_file_in_the_way_is_reported(lab: Lab) -> None:
-    lab.trains()
+    run = lab.trains()
     lab.target.mkdir()
     lab.logs.write_text("mine")
     lab.play("down")
-    assert any("is not kept" in note and str(lab.logs) in note for note in lab.report.notes)
+    unkept = [note for note in lab.report.notes if "is not kept" in note]
+    assert unkept == [
+        f"the log of {task} is not kept: {lab.logs / run}: Not a directory" for task in ("worker/0", "ps/0")
+    ]
     assert lab.logs.read_text() == "mine"
 
 

@@ -388,7 +388,25 @@ def test_the_placement_has_the_task_of_each_variable() -> None:
     assert {task: (share.variables, share.bytes) for task, share in variables.shares.items()} == {
         "": (1, 4), "ps/0": (2, 48), "ps/1": (1, 31360)
     }  # fmt: skip
-    assert json.loads(json.dumps(variables.to_dict()))["variables"][0]["shape"] == [784, 10]
+    assert variables.to_dict() == {
+        "variables": [
+            {"name": "W", "task": "ps/1", "device": "/job:ps/task:1", "shape": (784, 10), "bytes": 31360},
+            {
+                "name": "b",
+                "task": "ps/0",
+                "device": "/job:ps/replica:0/task:0/device:CPU:0",
+                "shape": (10,),
+                "bytes": 40,
+            },
+            {"name": "global_step", "task": "ps/0", "device": "/job:ps/task:0", "shape": (), "bytes": 8},
+            {"name": "here", "task": "", "device": "", "shape": (None,), "bytes": 4},
+        ],
+        "tasks": {
+            "": {"variables": 1, "bytes": 4},
+            "ps/0": {"variables": 2, "bytes": 48},
+            "ps/1": {"variables": 1, "bytes": 31360},
+        },
+    }
 
 
 def test_a_model_that_is_not_ready_has_no_placement_and_a_foreign_file_is_none() -> None:

@@ -361,6 +361,14 @@ def test_a_host_that_is_left_out_may_be_lost(memory_lab: MemoryLab) -> None:
     assert memory_lab.running() == []
 
 
+def test_a_host_that_is_left_out_may_have_no_engine(memory_lab: MemoryLab) -> None:
+    memory_lab.hosts["h3"].failure = HostError("h3", "its engine does not run")
+    memory_lab.verb("up", memory_lab.context.limited(["h1", "h2"]))
+    assert [note for note in memory_lab.report.notes if note.startswith("h3")] == [
+        "h3 is left out and does not say what runs on it: its engine does not run"
+    ]
+
+
 def test_the_host_of_the_chief_is_needed_even_where_it_is_left_out(memory_lab: MemoryLab) -> None:
     memory_lab.cut("h2")
     with pytest.raises(Unreachable, match=r"^h2: no answer from 10\.0\.0\.9:22; is it switched on\?$"):

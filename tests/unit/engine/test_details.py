@@ -30,7 +30,15 @@ from tfprov.errors import GatherError, HostError, Position, TaskFailed, Unreacha
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.plan import ActionKind
 from tfprov.model.playbook import Command, Stop
-from tfprov.model.state import Observation, Observed, State, describe_exit
+from tfprov.model.state import (
+    Observation,
+    Observed,
+    State,
+    dataset_artifact,
+    dataset_key,
+    describe_exit,
+    undelivered_image,
+)
 from tfprov.model.yaml_node import Items, Mapping, Scalar, mark_secret, plain, plain_masked, wrap
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import PlayOptions
@@ -101,6 +109,21 @@ ONE = Observed("worker/0", "h1", State.EXITED, {})
 def test_how_a_container_ended(changes: dict[str, Any], ending: str, finished: bool) -> None:
     actual = replace(ONE, **changes)
     assert (actual.ending, actual.finished) == (ending, finished)
+
+
+def test_the_strategy_and_the_data_set_of_a_task_are_read_from_any_label() -> None:
+    specs: dict[str, tuple[Any, str, str | None]] = {
+        "nothing": ({}, "", None),
+        "a default": ({"wiring": {"style": "flags"}, "data": {"path": "/d"}}, "", None),
+        "both": ({"wiring": {"strategy": "in_graph"}, "data": {"fetch": "3f2a"}}, "in_graph", "data:3f2a"),
+        "a label of others": ({"wiring": "x", "data": "y"}, "", None),
+    }
+    read = {name: (replace(ONE, spec=spec).strategy, dataset_artifact(spec)) for name, (spec, *_) in specs.items()}
+    assert read == {name: (strategy, data) for name, (_, strategy, data) in specs.items()}
+    assert dataset_key("data:3f2a") == "3f2a"
+    assert undelivered_image("tfprov/lab:0123456789abcdef") == (
+        "the image 0123456789ab is not the one that was delivered"
+    )
 
 
 def test_every_state_of_a_task_has_its_row(split: SplitTraining) -> None:
@@ -338,6 +361,9 @@ def test_computed_values_are_nodes_at_one_place_and_secrets_stay_hidden() -> Non
     assert plain_masked(node) == plain(node)
     secret = mark_secret(node)
     assert plain(secret) == plain(node)
+    assert isinstance(secret, Mapping)
+    assert isinstance(secret.entries["a"], Items)
+    assert secret.entries["a"].items[1] == Scalar("x", at, "", quoted=True, secret=True)
     hidden = plain_masked(secret)
     assert hidden["a"][0] == hidden["a"][3][0] != 1
     assert "x" not in str(hidden)

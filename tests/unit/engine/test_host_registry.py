@@ -37,6 +37,18 @@ def test_recorded_hosts_are_read_back(tmp_path: Path) -> None:
     assert record.read() == {"node1": FULL, "node2": PLAIN}
 
 
+def test_a_record_stays_readable_for_later_versions(tmp_path: Path) -> None:
+    record = HostRegistry(tmp_path)
+    record.add({"node1": FULL})
+    assert json.loads((tmp_path / "hosts.json").read_text()) == {
+        "node1": {
+            "address": "10.0.0.11", "port": 2200, "user": "trainer", "local": False, "become": True, "timeout": 3.0,
+            "key_files": ["/keys/one", "/keys/two"], "proxy_jump": "gate", "proxy_command": None, "ssh_config": "/etc/own",
+            "known_hosts": ["/known"], "accept_new": True,
+        }
+    }  # fmt: skip
+
+
 def test_dropped_hosts_are_forgotten_completely(tmp_path: Path) -> None:
     record = HostRegistry(tmp_path)
     record.add({"node1": FULL, "node2": PLAIN, "node3": replace(PLAIN, host="node3")})

@@ -208,6 +208,14 @@ def test_a_host_that_is_lost_meanwhile_is_named(memory_lab: MemoryLab) -> None:
     assert "h3 cannot be reached: what was started there stays" in memory_lab.report.notes
 
 
+def test_all_hosts_that_are_lost_meanwhile_are_named(memory_lab: MemoryLab) -> None:
+    before = observe(memory_lab.context)
+    for name in ("h2", "h3"):
+        memory_lab.hosts[name].failure = Unreachable(name, "connection lost")
+    take_back(memory_lab.context, before)
+    assert memory_lab.report.notes[-1] == "h2, h3 cannot be reached: what was started there stays"
+
+
 def test_ctrl_c_takes_nothing_back(memory_lab: MemoryLab) -> None:
     class Interrupting(MemoryRuntime):
         def start(self, *arguments: object) -> None:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,13 @@ from tests.support.clock import ManualClock
 from tests.support.memory_cluster import make_context, run_up
 from tests.support.reporters import RecordingReporter
 from tests.support.runtime_bench import ProcessBench, container
-from tfprov.engine.checkpoints.model_files import check_path, copy_path
+from tfprov.engine.checkpoints.model_files import NothingSaved, check_path, copy_path
 from tfprov.errors import GatherError, HostError, TfprovError, Usage
 from tfprov.formats.checkpoint import model_files, model_roots
 from tfprov.hosts.base import Tree
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.hosts.memory_task import MemoryOutsideFiles
+from tfprov.model.state import Observed, State
 from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import PlayOptions
@@ -224,6 +226,52 @@ def test_an_earlier_run_is_set_aside(tmp_path: Path) -> None:
     assert (tmp_path / "lab.1" / "m.h5").read_bytes() == b"first"
     assert (tmp_path / "lab" / "m.h5").read_bytes() == b"second"
     assert json.loads((tmp_path / "lab" / "manifest.json").read_text())["paths"] == {"m.h5": "m.h5"}
+
+
+ENDED = Observed(CHIEF, "h2", State.EXITED, {}, exit_code=0)
+KEPT = "worker/0 on h2 is kept"
+NOTHING = "no checkpoint lies in TFPROV_CHECKPOINT_DIR (/c)"
+DISCARD = "or remove it for good with `tfprov down --discard`"
+
+
+@pytest.mark.parametrize(
+    ("models", "kept", "hint"),
+    [
+        ({"unsaved": ("a.h5",)}, f"{KEPT}: a.h5 is not gathered; run `tfprov gather`, {DISCARD}", ""),
+        (
+            {"elsewhere": ("a b.h5",)},
+            (
+                f"{KEPT}: {NOTHING}, and it has written a b.h5; "
+                f"bring it with `tfprov gather --path 'a b.h5'` and run this again, {DISCARD}"
+            ),
+            "worker/0 has written a b.h5: `tfprov gather --path 'a b.h5'` brings it",
+        ),
+        (
+            {"elsewhere": ("a", "b", "c", "d"), "gathered": True},
+            (
+                f"{KEPT}: it has written a, b, c and 1 more outside of TFPROV_CHECKPOINT_DIR (/c); "
+                f"bring each with `tfprov gather --path a` and run this again, {DISCARD}"
+            ),
+            "worker/0 has written a, b, c and 1 more: `tfprov gather --path a` brings the first of them",
+        ),
+    ],
+)
+def test_a_model_that_was_not_gathered_is_named_with_the_command_that_brings_it(
+    models: dict[str, Any], kept: str, hint: str
+) -> None:
+    nothing = NothingSaved(ENDED, "/c", **models)
+    assert str(nothing.kept()) == kept
+    assert not hint or nothing.hint() == hint
+    assert nothing.holds_model
+
+
+def test_an_end_without_a_checkpoint_has_both_remedies() -> None:
+    fix = "save there, or set `checkpoints: none` for a program that saves nothing"
+    ended = f"worker/0 has ended: {NOTHING}, and"
+    assert str(NothingSaved(ENDED, "/c").ended()) == f"{ended} nothing that it wrote looks like a model; {fix}"
+    staying = NothingSaved(ENDED, "/c", staying=("/srv/a.h5",))
+    assert str(staying.ended()) == f"{ended} it has written /srv/a.h5, which stays on h2; {fix}"
+    assert not staying.holds_model
 
 
 OUT = "has `..` in it; name what lies in the chief's working directory, or an absolute path"

@@ -86,8 +86,15 @@ def test_the_logs_of_all_tasks_and_the_settings_stay(lab: Lab, how: str) -> None
     )
     assert f"logs are kept in {lab.logs / run}" in lab.report.notes
     settings = json.loads((lab.logs / run / "settings.json").read_text())
-    assert settings["run"] == run
-    assert settings["tasks"]["worker/0"]["spec"]["env"] == {"API_TOKEN": "******", "STEPS": "5"}
+    assert (settings["run"], settings["cluster"]) == (run, "lab")
+    assert set(settings) == {"run", "cluster", "roles", "tasks"}
+    chief = settings["tasks"]["worker/0"]
+    assert chief.pop("spec")["env"] == {"API_TOKEN": "******", "STEPS": "5"}
+    ended = {"run, done": "exited with code 0", "run, failed": "exited with code 3", "down": "stopped"}[how]
+    assert {name: chief[name] for name in ("host", "ended", "tensorflow")} == {
+        "host": "h2", "ended": ended, "tensorflow": ""
+    }  # fmt: skip
+    assert set(chief) == {"host", "ended", "tensorflow", "started", "finished"}
 
 
 def test_a_start_that_failed_leaves_its_logs(lab: Lab) -> None:

@@ -39,7 +39,17 @@ from tfprov.model.state import (
     describe_exit,
     undelivered_image,
 )
-from tfprov.model.yaml_node import Items, Mapping, Scalar, mark_secret, plain, plain_masked, wrap
+from tfprov.model.yaml_node import (
+    EncryptedValue,
+    Items,
+    Mapping,
+    Scalar,
+    decrypt_values,
+    mark_secret,
+    plain,
+    plain_masked,
+    wrap,
+)
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import PlayOptions
 from tfprov.playbook.run import play
@@ -359,6 +369,9 @@ def test_computed_values_are_nodes_at_one_place_and_secrets_stay_hidden() -> Non
     assert node.entries["a"].items[0] == Scalar(1, at, "1", quoted=True)
     assert (node.at, node.keys["2"].data, node.key_at("2")) == (at, 2, at)
     assert plain_masked(node) == plain(node)
+    assert decrypt_values(
+        Items((Scalar(EncryptedValue("x", lambda text, _: text * 2), at), Scalar(1, at)), at)
+    ) == Items((Scalar("xx", at, quoted=True, literal=True, secret=True), Scalar(1, at)), at)
     secret = mark_secret(node)
     assert plain(secret) == plain(node)
     assert isinstance(secret, Mapping)

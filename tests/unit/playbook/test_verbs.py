@@ -1,6 +1,6 @@
 """What the verbs return and report, on hosts in memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,9 @@ from tests.support.clock import ManualClock
 from tests.support.memory_plays import MemoryPlays
 from tfprov.engine.checkpoints import manifest
 from tfprov.engine.checkpoints.verify import Verification
-from tfprov.errors import CombinedError, HostError, TaskFailed, Unreachable, Usage
+from tfprov.engine.events import Callback, Event
+from tfprov.engine.lock.cluster_lock import ClusterLock
+from tfprov.errors import CombinedError, HostError, Locked, TaskFailed, Unreachable, Usage
 from tfprov.playbook import verbs
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import PlayOptions
@@ -193,6 +195,35 @@ def test_a_gather_before_the_first_checkpoint_names_a_model_elsewhere(lab: Lab) 
         "worker/0 has not saved a checkpoint yet",
         "worker/0 has written out/best.keras: `tfprov gather --path out/best.keras` brings it",
     ]
+
+
+def test_a_verb_that_holds_the_lock_is_named_to_others(lab: Lab) -> None:
+    """At each of its events, another verb tries to take the lock."""
+    holders: set[str] = set()
+
+    def try_to_lock(_event: Event) -> None:
+        try:
+            with ClusterLock(lab.context, "play"):
+                pass
+        except Locked as error:
+            holders.add(error.verb)
+
+    context = replace(lab.context, report=Callback(try_to_lock))
+    acts: Mapping[str, Callable[[], object]] = {
+        "up": lambda: verbs.up(context, partial=False),
+        "gather": lambda: verbs.gather(context, None),
+        "gather --path": lambda: verbs.gather(context, "best.keras"),
+        "down": lambda: verbs.down(context, discard=True),
+    }
+    seen = {}
+    for name, act in acts.items():
+        holders.clear()
+        act()
+        seen[name] = {*holders}
+        if name == "up":
+            lab.saves(5)
+            lab.chief.writes(CHIEF, "best.keras", b"model")
+    assert seen == {name: {name.partition(" ")[0]} for name in acts}
 
 
 def test_one_file_is_brought_as_it_is(lab: Lab) -> None:

@@ -222,6 +222,7 @@ def test_an_earlier_run_is_set_aside(tmp_path: Path) -> None:
     first.host.writes(CHIEF, "m.h5", b"first")
     second.host.writes(CHIEF, "m.h5", b"second")
     copy_path(first.context, "m.h5")
+    assert first.report.awaited == ["bringing m.h5 from worker/0", ""]
     copy_path(second.context, "m.h5")
     assert (tmp_path / "lab.1" / "m.h5").read_bytes() == b"first"
     assert (tmp_path / "lab" / "m.h5").read_bytes() == b"second"

@@ -19,6 +19,7 @@ from tfprov.engine.observe import observe
 from tfprov.errors import HostError, TfprovError, hide_secret
 from tfprov.hosts.log_lines import Line, LogTimes
 from tfprov.hosts.memory import MemoryRuntime
+from tfprov.model.state import Observed, State
 from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import PlayOptions
@@ -140,6 +141,15 @@ def test_the_log_of_a_task_that_was_undone_says_how_and_when_it_ended(lab: Lab) 
     assert "(removed, 20" in ended("worker/0", newest), "one of an earlier version: when it was kept"
 
 
+def test_a_task_that_was_moved_has_a_log_on_each_of_its_hosts(lab: Lab) -> None:
+    run = lab.trains()
+    lab.hosts["h1"].puts(Observed("worker/0", "h1", State.EXITED, {}, run=run, exit_code=1))
+    logs = KeptLogs(lab.context, observe(lab.context))
+    for host in ("h1", "h2"):
+        logs.keep("worker/0", host)
+    assert lab.names(run) == ["settings.json", "worker-0.log", "worker-0@h1.log"]
+
+
 def test_a_chief_that_is_kept_has_its_log_kept_too(lab: Lab) -> None:
     run = lab.trains()
     lab.hosts["h2"].writes("worker/0", "my.keras", b"weights")
@@ -162,6 +172,13 @@ def test_a_large_log_is_compressed_and_secrets_are_masked(lab: Lab) -> None:
     lab.hosts["h2"].places["worker/0"].log[:] = [Line("short")]
     logs.keep("worker/0", "h2")
     assert lab.names(run) == ["ps-0.log", "settings.json", "worker-0.log"], "a later one takes its place"
+    (lab.logs / run / "worker-0.log").rename(lab.logs / run / "worker-0.log.gz")
+    place = lab.hosts["h2"].places["worker/0"]
+    place.observed = replace(place.observed, started_at=77.0)
+    KeptLogs(lab.context, observe(lab.context)).keep("worker/0", "h2")
+    assert [re.sub(r"\d{8}T\d{6}Z", "TIME", name) for name in lab.names(run)] == [
+        "ps-0.log", "settings.json", "worker-0.TIME.log.gz", "worker-0.log"
+    ]  # fmt: skip
 
 
 class Unreadable(MemoryRuntime):

@@ -109,7 +109,11 @@ ONE = Observed("worker/0", "h1", State.EXITED, {})
         ({"exit_code": 0}, "exited with code 0", True),
         ({"exit_code": 0, "stopped": True}, "stopped", False),
         ({"exit_code": 2}, "exited with code 2", False),
-        ({"exit_code": 127, "error": "no program"}, "could not start: no program", False),
+        *(
+            ({"exit_code": code, "error": "no program"}, "could not start: no program", False)
+            for code in (126, 127, 128)
+        ),
+        *(({"exit_code": code, "error": "its disk is full"}, "its disk is full", False) for code in (125, 129)),
         ({"state": State.LOST}, "gone without an exit code", False),
         ({"state": State.LOST, "error": "no program"}, "gone without an exit code", False),
         ({"state": State.CREATED}, "created but never started", False),

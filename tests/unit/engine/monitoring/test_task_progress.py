@@ -18,7 +18,7 @@ from tfprov.engine.concurrency import Clock
 from tfprov.engine.monitoring.overview import LiveOverview
 from tfprov.engine.monitoring.status import PlacedVariable, Placement, placement, status
 from tfprov.engine.monitoring.straggler_monitor import Straggler, StragglerMonitor, Stragglers
-from tfprov.engine.monitoring.task_progress import Pace, parse, settled, slowest
+from tfprov.engine.monitoring.task_progress import Pace, last_step_back, parse, settled, slowest
 from tfprov.engine.observe import observe
 from tfprov.errors import HostError, TaskFailed, Unreachable
 from tfprov.formats.tfrecord import write_record
@@ -45,7 +45,22 @@ def test_what_a_task_writes_is_read_with_every_field() -> None:
     parsed = parse(progress_json("worker/1", resumed=401, lost=448, examples_rate=None), "worker/1")
     assert parsed == Pace(400, 100, 10.0, None, 5.0, resumed=401, lost=448)
     assert parsed is not None
-    assert parsed.went_back
+    assert parsed.step_back == (448, 401)
+    others = [
+        replace(parsed, lost=lost, resumed=resumed) for lost, resumed in ((401, 401), (None, 1), (1, None), (0, 1))
+    ]
+    assert [one.step_back for one in others] == [None] * 4
+    versions = {"2.18.0": "2.18.0", "x" * 40: "x" * 40, "x" * 41: "", "2 18": "", 2: ""}
+    read = [parse(progress_json("worker/1", tensorflow=version), "worker/1") for version in versions]
+    assert [one and one.tensorflow for one in read] == list(versions.values())
+
+
+def test_the_last_step_back_is_the_chiefs_or_the_newest() -> None:
+    behind = replace(pace(1), lost=9, resumed=4)
+    paces = {"worker/1": behind, "worker/2": replace(behind, at=6.0, lost=8), "worker/0": pace(1, at=7.0)}
+    assert last_step_back(paces, "worker/0") == ("worker/2", 8, 4)
+    assert last_step_back(paces, "worker/1") == ("worker/1", 9, 4)
+    assert last_step_back({"worker/0": pace(1)}, "worker/0") is None
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.resume import known_run, resuming
 from tfprov.engine.checkpoints.shards import explain_torn
 from tfprov.engine.checkpoints.ungathered import unsaved
-from tfprov.engine.context import Context, Definition
+from tfprov.engine.context import Context, Definition, KeptContext
 from tfprov.engine.events import Quiet
 from tfprov.engine.monitoring.chief_progress import read_progress, tail_of
 from tfprov.engine.monitoring.follow import follow
@@ -399,6 +399,23 @@ def test_a_lost_host_is_named_where_a_task_may_be(split: SplitTraining) -> None:
     runtime, container = split.context.runtime_of("ps/1", seen)
     assert isinstance(runtime, MemoryRuntime)
     assert (runtime.host, container.task) == ("p1", "ps/1")
+
+
+def test_a_kept_context_is_assembled_anew_for_another_start(split: SplitTraining) -> None:
+    asked: list[tuple[bool | None, bool]] = []
+
+    def assemble(connect: bool | None, starts: bool) -> Context:
+        asked.append((connect, starts))
+        return replace(split.context, is_whole=starts)
+
+    kept = KeptContext(assemble)
+    assert not kept.use().is_whole
+    whole = kept.use(starts=True)
+    assert kept.use(starts=True) is whole
+    assert kept.use(connect=True) is whole
+    kept.close()
+    kept.use(connect=None)
+    assert asked == [(False, False), (False, True), (False, True), (None, False)]
 
 
 def test_hosts_in_memory_start_what_is_planned(split: SplitTraining) -> None:

@@ -182,6 +182,20 @@ def test_the_gate_of_restarts_and_the_mirror_go_before_the_program() -> None:
     }
 
 
+KNOWN = "{{ [ps_hosts, worker_hosts, chief_address, world_size, rank | default('none')] | join(' ') }}"
+KNOWING = """
+all: {vars: {tfprov: {cluster: lab, command: [python, t.py], env: {KNOWN: "KNOWN"}}}}
+ps: {hosts: {"h[1:2]": }}
+worker: {hosts: {"h[3:4]": }}
+"""
+
+
+@pytest.mark.parametrize(("task", "rank"), [("ps/1", "none"), ("worker/0", "0"), ("worker/1", "1")])
+def test_templates_know_the_other_tasks(task: str, rank: str) -> None:
+    env = container(task, KNOWING.replace(': "KNOWN"', f': "{KNOWN}"')).env
+    assert env["KNOWN"] == f"h1:2222,h2:2222 h3:2222,h4:2222 h3:2222 2 {rank}"
+
+
 def changes_spec(setting: str) -> bool:
     desired: Any = container("worker/0", FULL, setting).spec
     return bool(desired != container("worker/0").spec)

@@ -9,6 +9,7 @@ from tests.support.kubernetes_objects import files_of
 from tests.support.memory_cluster import Runtimes, make_context, run_up
 from tfprov.engine.monitoring.client import client_config, own_address
 from tfprov.engine.monitoring.follow import check_ends
+from tfprov.engine.monitoring.status import status
 from tfprov.errors import InvalidInput, TaskFailed, Usage
 from tfprov.planning.tasks import assign_tasks
 from tfprov.playbook import verbs
@@ -100,6 +101,12 @@ def test_a_client_is_one_more_task_of_the_running_servers() -> None:
     here = make_context(in_processes.replace("10.0.0.1", "127.0.0.1") + "worker: {hosts: {h1: }}\n")
     run_up(here)[1].check()
     assert json.loads(client_config(here, 5000))["cluster"]["chief"] == ["127.0.0.1:5000"]
+
+
+def test_the_status_of_bare_servers_has_no_chief() -> None:
+    context = make_context(INVENTORY)
+    run_up(context)[1].check()
+    assert status(context, 10.0).chief == ""
 
 
 def test_a_server_that_has_ended_is_named() -> None:

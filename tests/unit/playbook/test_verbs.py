@@ -13,7 +13,7 @@ from tfprov.engine.checkpoints import manifest
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.events import Callback, Event
 from tfprov.engine.lock.cluster_lock import ClusterLock
-from tfprov.errors import CombinedError, HostError, Locked, TaskFailed, Unreachable, Usage
+from tfprov.errors import CombinedError, GatherError, HostError, Locked, TaskFailed, Unreachable, Usage
 from tfprov.playbook import verbs
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import PlayOptions
@@ -167,6 +167,17 @@ def test_a_down_without_tasks_is_no_success_while_a_host_is_lost(lab: Lab) -> No
     with pytest.raises(CombinedError) as caught:
         verbs.down(lab.context, discard=False)
     assert str(caught.value) == "h1: no route\nh2: no answer"
+
+
+@pytest.mark.parametrize("verb", [verbs.up, partial(verbs.run, discard=False)], ids=["up", "run"])
+def test_a_gather_directory_with_other_files_is_refused_before_a_start(lab: Lab, verb: Callable[..., object]) -> None:
+    lab.context.target.mkdir(parents=True)
+    (lab.context.target / "notes.txt").write_text("mine")
+    with pytest.raises(GatherError) as caught:
+        verb(lab.context, partial=False)
+    what = f"{lab.context.target} holds files that no gather put there"
+    assert str(caught.value) == f"{what}; move it away, or set `checkpoints.to`"
+    assert all(host.calls == [] for host in lab.hosts.values())
 
 
 # --- gather and run --------------------------------------------------------------------------------------------------

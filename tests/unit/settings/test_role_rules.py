@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from tests.support.inventories import inventory, roles
 from tfprov.errors import InvalidInput, Position, Problem, printable
@@ -16,7 +16,7 @@ from tfprov.model.field_types import (
     check_image_name,
     check_user,
 )
-from tfprov.model.sections import Image, MountSetting
+from tfprov.model.sections import Image, MountSetting, Span
 from tfprov.model.settings import Settings
 from tfprov.model.validators import InvalidValue, check_one_line, parse_size
 from tfprov.model.yaml_node import Items
@@ -78,6 +78,16 @@ def test_a_limit_is_accepted_and_what_is_beyond_it_is_not() -> None:
     verdicts = {name: ([is_accepted(check, one) for one in good], [is_accepted(check, one) for one in bad])
                 for name, (check, good, bad) in LIMITS.items()}  # fmt: skip
     assert verdicts == {name: ([True] * len(good), [False] * len(bad)) for name, (_, good, bad) in LIMITS.items()}
+
+
+@pytest.mark.parametrize(
+    ("value", "example"), [(1, "1s"), (999999, "999999s"), (1000000, "10m"), (0, "10m"), (1.5, "10m")]
+)
+def test_a_span_without_a_unit_is_refused_with_an_example(value: float, example: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(Span).validate_python(value)
+    (error,) = caught.value.errors()
+    assert error["msg"] == f"Value error, must be a number and `s`, `m`, `h` or `d`, such as `{example}`, not {value}"
 
 
 def settings_of(settings: str, *extra: str, host: str = "node1") -> Settings:

@@ -17,7 +17,7 @@ import pytest
 from tests.support.permissions import forbidden
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import gather
-from tfprov.engine.checkpoints.manifest import LOGS, read
+from tfprov.engine.checkpoints.manifest import LOGS, GatheredCheckpoint, GatheredFile, Manifest, read
 from tfprov.engine.checkpoints.ungathered import unsaved, unsaved_among
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
@@ -989,6 +989,53 @@ def test_why_a_directory_is_not_gathered_into_is_reported_in_full(chief: Fixture
     chief.target.write_text("a file")
     with pytest.raises(GatherError, match=f"^{chief.target} is a file, or below one; set another `checkpoints.to`$"):
         chief.gather()
+
+
+def test_a_manifest_stays_readable_for_later_versions_and_has_a_line_for_each_file(tmp_path: Path) -> None:
+    saved = Manifest(
+        "lab",
+        "run-1",
+        (GatheredCheckpoint("model.ckpt-5", 5, 7),),
+        {"b": GatheredFile("ff", 1, 2.0), "a": GatheredFile("ee", 3, 4.5)},
+        {"m.h5": "out/m.h5"},
+    )
+    saved.write(tmp_path)
+    assert (
+        (tmp_path / "manifest.json").read_text()
+        == """\
+{
+ "cluster": "lab",
+ "run": "run-1",
+ "checkpoints": [
+  {
+   "prefix": "model.ckpt-5",
+   "step": 5,
+   "tensors": 7,
+   "from_ps": false
+  }
+ ],
+ "paths": {
+  "m.h5": "out/m.h5"
+ },
+ "files": {
+  "a": {"sha256": "ee", "size": 3, "modified": 4.5},
+  "b": {"sha256": "ff", "size": 1, "modified": 2.0}
+ }
+}
+"""
+    )
+    assert read(tmp_path) == saved
+
+
+def test_a_checkpoint_is_newer_or_older_than_those_of_its_series() -> None:
+    nothing, kept = Manifest("lab", "run-1"), Manifest("lab", "run-1", (GatheredCheckpoint("model.ckpt-5", 5),))
+    rows = {
+        "model.ckpt-4": (False, True), "model.ckpt-5": (False, False), "model.ckpt-6": (True, False),
+        "other.ckpt-1": (True, False), "other": (True, False), "model.ckpt": (False, True),
+    }  # fmt: skip
+    assert {name: (kept.is_newer(name), kept.is_older(name)) for name in rows} == rows
+    assert [(nothing.is_newer(name), nothing.is_older(name)) for name in rows] == [(True, False)] * len(rows)
+    assert nothing.step < NO_STEP < kept.step == 5
 
 
 def test_a_file_that_becomes_shorter_is_reported_by_its_name(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_no_host_is_bothered_for_a_cluster_that_cannot_be(server: socket.socket)
 
 GONE = [
     {"image": "{build: ./gone}"}, {"image": "{archive: gone.tar}"}, {"image": "{build: ., pip_conf: gone.conf}"},
-    {"env_file": "gone.env"},
+    {"env_file": "gone.env"}, {"code": "./gone"},
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from tfprov.engine.checkpoints.shards import explain_torn
 from tfprov.engine.checkpoints.ungathered import unsaved
 from tfprov.engine.context import Context, Definition, KeptContext
 from tfprov.engine.events import Quiet
+from tfprov.engine.host_registry import HostRegistry
 from tfprov.engine.monitoring.chief_progress import read_progress, tail_of
 from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.readiness import wait_serving
@@ -54,6 +56,7 @@ from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import PlayOptions
 from tfprov.playbook.run import play
 from tfprov.playbook.steps import RUN
+from tfprov.settings.connection import ConnectionSettings
 from tfprov.wiring import STRATEGY_VARIABLE
 
 
@@ -358,6 +361,15 @@ def test_another_runtime_while_there_are_tasks_is_refused(tmp_path: Path, monkey
         assemble(Definition.load(path), Quiet())
     expected = "cluster lab still has tasks under `runtime: process`; take it down with `runtime: process` first"
     assert str(raised.value) == expected
+    rmtree(context.home / "hosts")
+    way = ConnectionSettings("gone", Position("here"), "10.0.0.11", None, None, local=False)
+    HostRegistry(context.home).add({"gone": way})
+    path.write_text(image.replace("image: {name: 'x:1'}, ", ""))
+    with pytest.raises(Usage) as raised:
+        assemble(Definition.load(path), Quiet())
+    assert str(raised.value) == expected.replace("process", "docker")
+    with pytest.raises(Usage, match=r"^`--limit worker:!all` leaves no host; use `all`, a group or a host$"):
+        assemble(Definition.load(path), Quiet(), HostOptions(limit="worker:!all"))
 
 
 # --- nodes ---------------------------------------------------------------------------------------------------------------

@@ -124,7 +124,30 @@ all:
        wiring: tf_config, strategy: multi_worker_mirrored}
 worker: {hosts: {localhost: {ansible_connection: local}}}
 """
+WITH_DATA_SERVICE = """
+all: {vars: {tfprov: {cluster: lab, command: [python, t.py]}}}
+worker: {hosts: {h1: }}
+ps: {hosts: {h2: }}
+dispatcher: {hosts: {h3: }}
+data_worker: {hosts: {h4: }}
+"""
+OF_PROCESS = {"runtime": "process", "code": None, "flags": {}, "env": []}
+SERVICE = ["python", "-m", "tfprov.runtime.data_service"]
 STORED = {
+    ("dispatcher/0", WITH_DATA_SERVICE): {
+        **OF_PROCESS, "endpoint": "h3:2222", "wiring": {},
+        "command": [*SERVICE, "dispatcher", "--port=2222", "--work_dir=/checkpoints/dispatcher/0"],
+    },
+    ("data_worker/0", WITH_DATA_SERVICE): {
+        **OF_PROCESS, "endpoint": "h4:2222", "wiring": {"data_service": "grpc://h3:2222"},
+        "command": [*SERVICE, "worker", "--port=2222", "--address=h4:2222", "--dispatcher=h3:2222"],
+    },
+    ("ps/0", WITH_DATA_SERVICE): {
+        **OF_PROCESS, "command": ["python", "t.py"], "endpoint": "h2:2222",
+        "wiring": {
+            "style": "flags", "job_name": "ps", "task_index": 0, "ps_hosts": ["h2:2222"], "worker_hosts": ["h1:2222"],
+        },
+    },
     ("worker/0", BOXED): {
         **OF_IMAGE,
         "command": ["python", "train.py"],
@@ -156,7 +179,9 @@ STORED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("task", "inventory"), STORED, ids=["a program", "a reader", "a process"])
+@pytest.mark.parametrize(
+    ("task", "inventory"), STORED, ids=["a dispatcher", "a data worker", "a ps", "a program", "a reader", "a process"]
+)
 def test_the_spec_on_a_container_stays_the_same_for_later_versions(task: str, inventory: str) -> None:
     """Its labels have it: with another name of a field, an update of tfprov would restart every training."""
     spec = container(task, inventory).spec

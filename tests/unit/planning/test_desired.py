@@ -131,7 +131,7 @@ ps: {hosts: {h2: }}
 dispatcher: {hosts: {h3: }}
 data_worker: {hosts: {h4: }}
 """
-OF_PROCESS = {"runtime": "process", "code": None, "flags": {}, "env": []}
+OF_PROCESS: dict[str, Any] = {"runtime": "process", "code": None, "flags": {}, "env": []}
 SERVICE = ["python", "-m", "tfprov.runtime.data_service"]
 STORED = {
     ("dispatcher/0", WITH_DATA_SERVICE): {
@@ -180,7 +180,7 @@ STORED = {
 
 
 @pytest.mark.parametrize(
-    ("task", "inventory"), STORED, ids=["a dispatcher", "a data worker", "a ps", "a program", "a reader", "a process"]
+    ("task", "inventory"), STORED, ids=["dispatcher", "data worker", "ps", "program", "reader", "process"]
 )
 def test_the_spec_on_a_container_stays_the_same_for_later_versions(task: str, inventory: str) -> None:
     """Its labels have it: with another name of a field, an update of tfprov would restart every training."""

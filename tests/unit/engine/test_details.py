@@ -332,6 +332,7 @@ def test_only_the_end_of_a_file_is_fetched(split: SplitTraining) -> None:
         assert file.seek(2, io.SEEK_CUR) == 196
         assert file.read(100) == bytes(range(196, 200))
         assert file.read(1) == b""
+        assert (file.seek(500), file.read(1)) == (500, b"")
         assert file.seek(-500, io.SEEK_CUR) == 0
         assert file.read(3) == bytes(range(3))
     split.hosts["w0"].saves("worker/0", "log", bytes(range(100)))  # it became shorter since it was listed

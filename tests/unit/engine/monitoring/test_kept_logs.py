@@ -79,6 +79,7 @@ def test_the_logs_of_all_tasks_and_the_settings_stay(lab: Lab, how: str) -> None
     lab.play(how.partition(",")[0], {"run, done": 0, "run, failed": 3, "down": None}[how])
     assert observe(lab.context).containers() == []
     assert lab.names(run) == ["ps-0.log", "settings.json", "worker-0.log"]
+    assert {path.stat().st_mode & 0o777 for path in (lab.logs / run).iterdir()} == {0o600}
     kept = kept_logs(lab.logs)
     assert kept is not None
     assert (kept[0].name, {task: lines_of(path, 1) for task, path in kept[1].items()}) == (
@@ -156,6 +157,14 @@ def test_a_chief_that_is_kept_has_its_log_kept_too(lab: Lab) -> None:
     assert "is kept" in lab.play("down")
     assert [one.task for one in observe(lab.context).containers()] == ["worker/0"]
     assert lab.names(run) == ["ps-0.log", "settings.json", "worker-0.log"]
+
+
+@pytest.mark.parametrize(("size", "name"), [(1024 * 1024, "worker-0.log"), (1024 * 1024 + 1, "worker-0.log.gz")])
+def test_a_log_above_a_mebibyte_is_compressed(lab: Lab, size: int, name: str) -> None:
+    run = lab.trains()
+    lab.hosts["h2"].prints("worker/0", "x" * (size - 1))
+    KeptLogs(lab.context, observe(lab.context)).keep("worker/0", "h2")
+    assert lab.names(run) == ["settings.json", name]
 
 
 def test_a_large_log_is_compressed_and_secrets_are_masked(lab: Lab) -> None:

@@ -232,7 +232,10 @@ def test_a_task_is_located_without_observing_the_other_hosts(memory_lab: MemoryL
 
 
 def test_a_task_that_is_nowhere_is_not_there_unless_nobody_can_know(memory_lab: MemoryLab) -> None:
-    with pytest.raises(Usage, match="worker/0 is not there; start it with `tfprov up`"):
+    with pytest.raises(Usage, match=r"^worker/0 is not there; start it with `tfprov up`$"):
+        locate(memory_lab.context, "worker/0")
+    memory_lab.cut("h1")
+    with pytest.raises(Usage, match=r"^worker/0 is not there; start it with `tfprov up`$"):
         locate(memory_lab.context, "worker/0")
     with pytest.raises(Usage, match=r"^no task `worker/7` in cluster lab; its tasks are ps/0, worker/0, worker/1$"):
         locate(memory_lab.context, "worker/7")

@@ -18,6 +18,7 @@ from tests.support.permissions import forbidden
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.manifest import LOGS, GatheredCheckpoint, GatheredFile, Manifest, read
+from tfprov.engine.checkpoints.staging import stays_below
 from tfprov.engine.checkpoints.ungathered import unsaved, unsaved_among
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
@@ -1036,6 +1037,13 @@ def test_a_checkpoint_is_newer_or_older_than_those_of_its_series() -> None:
     assert {name: (kept.is_newer(name), kept.is_older(name)) for name in rows} == rows
     assert [(nothing.is_newer(name), nothing.is_older(name)) for name in rows] == [(True, False)] * len(rows)
     assert nothing.step < NO_STEP < kept.step == 5
+
+
+def test_a_name_stays_below_its_directory_or_is_refused() -> None:
+    names = {"a": True, "a/..b/.c": True} | dict.fromkeys(
+        ("", "a//b", "/a", "a/", "./a", "a/../b", "..", "a\0b"), False
+    )
+    assert {name: stays_below(name) for name in names} == names
 
 
 def test_a_file_that_becomes_shorter_is_reported_by_its_name(tmp_path: Path) -> None:

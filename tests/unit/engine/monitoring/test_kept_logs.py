@@ -27,7 +27,7 @@ from tfprov.playbook.run import play
 
 INVENTORY = """
 all:
-  vars: {tfprov: {cluster: lab, command: [python], restart: never, env: {API_TOKEN: plain, STEPS: "5"}}}
+  vars: {tfprov: {cluster: lab, command: [python], restart: never, env: {API_TOKEN: plain, STEPS: "5ü"}}}
 ps: {hosts: {h1: }}
 worker: {hosts: {h2: }}
 """
@@ -87,11 +87,13 @@ def test_the_logs_of_all_tasks_and_the_settings_stay(lab: Lab, how: str) -> None
         {"ps/0": ["serving"], "worker/0": ["step 2 ?"]},
     )
     assert f"logs are kept in {lab.logs / run}" in lab.report.notes
-    settings = json.loads((lab.logs / run / "settings.json").read_text())
+    text = (lab.logs / run / "settings.json").read_text()
+    assert '\n     "STEPS": "5ü"' in text, "people read it, too"
+    settings = json.loads(text)
     assert (settings["run"], settings["cluster"]) == (run, "lab")
     assert set(settings) == {"run", "cluster", "roles", "tasks"}
     chief = settings["tasks"]["worker/0"]
-    assert chief.pop("spec")["env"] == {"API_TOKEN": "******", "STEPS": "5"}
+    assert chief.pop("spec")["env"] == {"API_TOKEN": "******", "STEPS": "5ü"}
     ended = {"run, done": "exited with code 0", "run, failed": "exited with code 3", "down": "stopped"}[how]
     assert {name: chief[name] for name in ("host", "ended", "tensorflow")} == {
         "host": "h2", "ended": ended, "tensorflow": ""

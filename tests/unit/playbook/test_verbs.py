@@ -195,6 +195,14 @@ def test_a_gather_returns_what_is_new_and_the_newest(lab: Lab) -> None:
     assert (again.new, again.newest) == ((), first.newest)
 
 
+def test_a_gather_needs_the_chiefs_host_alone(lab: Lab) -> None:
+    lab.up()
+    lab.saves(5)
+    lab.hosts["h1"].failure = Unreachable("h1", "no answer")
+    brought = verbs.gather(lab.context, None)
+    assert [one.step for one in brought.new] == [5]
+
+
 def test_a_gather_before_the_first_checkpoint_names_a_model_elsewhere(lab: Lab) -> None:
     lab.up()
     nothing = verbs.gather(lab.context, None)

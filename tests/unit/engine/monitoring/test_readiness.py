@@ -24,7 +24,7 @@ from tfprov.errors import TakenDown, TaskFailed, TfprovError, Unreachable
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Task
-from tfprov.model.state import Container
+from tfprov.model.state import Container, Observed, State
 
 # --- joined ----------------------------------------------------------------------------------------------------------
 
@@ -547,3 +547,10 @@ def test_a_task_that_trains_alone_listens_nowhere_but_others_do(more: str, task:
     container = context.container(task)
     assert container is not None
     assert needs_port(context, container) is waits
+
+
+def test_a_failed_container_of_a_task_on_another_host_fails_no_start() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h1"].puts(Observed("worker/3", "h1", State.EXITED, {}, exit_code=1))
+    wait_serving(memory_lab.context, 60)
+    assert "worker/3 serves on 10.0.0.3:2223" in memory_lab.report.notes

@@ -60,7 +60,7 @@ class ClusterImages:
             return
         with ClusterLock(context, "image deliver"):
             context.remember()
-            execute(context, part, "").check()
+            execute(context, part).check()
 
     def on_hosts(self) -> list[StoredImage]:
         """Return the images of the cluster that its hosts have."""

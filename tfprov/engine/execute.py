@@ -46,8 +46,8 @@ def current_run(context: Context, observation: Observation) -> str:
     return known or context.new_run or new_run()
 
 
-def execute(context: Context, plan: Plan, run: str) -> Outcome:
-    """Carry out `plan`; an action that fails stops only those that need it.
+def execute(context: Context, plan: Plan, run: str = "") -> Outcome:
+    """Carry out `plan`, whose starts are of `run`; an action that fails stops only those that need it.
 
     The first Ctrl-C lets running actions finish, starts no more, and is raised at the end; the second is raised at once.
     """

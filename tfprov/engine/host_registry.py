@@ -23,6 +23,8 @@ from tfprov.vault.redaction import KeyedHash
 _NAME = "hosts.json"
 _PLAIN = ("address", "port", "user", "local", "become", "timeout", "proxy_jump", "proxy_command", "accept_new")
 _PATHS = ("key_files", "known_hosts")
+_LATER = ("identities_only", "authentications", "host_key_algorithms", "address_family")
+"""What records of earlier versions lack."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class HostRegistry:
 
 
 def _encoded(way: ConnectionSettings) -> dict[str, Any]:
-    facts = {name: getattr(way, name) for name in _PLAIN}
+    facts = {name: getattr(way, name) for name in (*_PLAIN, *_LATER)}
     paths = {name: [str(path) for path in getattr(way, name)] for name in _PATHS}
     return {**facts, **paths, "ssh_config": str(way.ssh_config) if way.ssh_config else None}
 
@@ -73,6 +75,8 @@ def _decoded(host: str, facts: Mapping[str, Any]) -> ConnectionSettings:
     values: dict[str, Any] = {name: facts[name] for name in _PLAIN}
     values |= {name: tuple(map(Path, facts[name])) for name in _PATHS}
     values["ssh_config"] = Path(facts["ssh_config"]) if facts["ssh_config"] else None
+    values |= {name: facts[name] for name in _LATER if name in facts}
+    values["authentications"] = tuple(map(str, values.get("authentications", ())))
     return ConnectionSettings(host=host, at=Position("(recorded)"), password=None, **values)
 
 

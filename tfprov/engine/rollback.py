@@ -54,18 +54,18 @@ def take_back(context: Context, before: Observation) -> None:
     logs = KeptLogs(context, after)
     context = with_fields(context, before_remove=logs.keep)
     whole = plan_rollback(context.cluster.name, before, after, started)
-    stops = execute(context, whole.only(lambda action: action.kind == ActionKind.STOP), "")
+    stops = execute(context, whole.only(lambda action: action.kind == ActionKind.STOP))
     running = {place for place in _places(whole, "stop") if place not in map(_place, stops.done)}
     held = {place for place in _places(whole, "remove") if place not in running and _has_checkpoint(context, place)}
-    execute(context, whole.only(lambda a: a.kind == ActionKind.REMOVE and _place(a) not in running | held), "")
+    execute(context, whole.only(lambda a: a.kind == ActionKind.REMOVE and _place(a) not in running | held))
     context.forget_empty(observe(context, tolerant=True))
     logs.report()
     if stops.done:
         context.report.note(f"nothing was left half-started: stopped {_names(map(_place, stops.done))}")
     if held:
         context.report.note(f"kept, because of the checkpoints there: {_names(held)}")
-    if unsure := [host for _, host in started if host in after.unreachable]:
-        context.report.note(f"{', '.join(dict.fromkeys(unsure))} cannot be reached: what was started there stays")
+    if unsure := {host for _, host in started if host in after.unreachable}:
+        context.report.note(f"{', '.join(sorted(unsure))} cannot be reached: what was started there stays")
 
 
 def _place(action: Action) -> TaskOnHost:

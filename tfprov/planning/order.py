@@ -31,7 +31,7 @@ def order_actions(
 def _rank(action: Action) -> tuple[int, int]:
     order = {ActionKind.STOP: _STOP_ORDER, ActionKind.REMOVE: _REMOVE_ORDER}.get(action.kind, _START_ORDER)
     job = _job(action)
-    return _KIND_ORDER.index(action.kind), order.index(job) if job in order else 0
+    return _KIND_ORDER.index(action.kind), (*order, job).index(job)  # one of a later tfprov comes last
 
 
 def _ids(actions: Iterator[Action]) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class _Index:
         self.of_kind: dict[ActionKind, list[Action]] = defaultdict(list)
         self.of_subject: dict[tuple[ActionKind, str], list[Action]] = defaultdict(list)
         self.delivered_to: dict[str, list[Action]] = defaultdict(list)
-        self.freeing: dict[str, list[Action]] = defaultdict(list)
+        self.freeing: dict[str | None, list[Action]] = defaultdict(list)
         for action in actions:
             self.of_kind[action.kind].append(action)
             self.of_subject[action.kind, action.subject].append(action)
@@ -100,7 +100,7 @@ class _Index:
         yield from self.delivered_to[action.host]
         yield from self.of_subject[ActionKind.STOP, action.subject]  # a task never runs on two hosts
         yield from self.of_subject[ActionKind.REMOVE, action.subject]
-        yield from self.freeing[self.endpoints.get(action.id, "")]
+        yield from self.freeing[self.endpoints.get(action.id)]
         # A ps that restarts is stopped before a new task connects to it. No start waits for its start: TensorFlow's
         # workers wait for their ps anyway, loading TensorFlow meanwhile, and a failed start is rolled back as a whole.
         yield from self.ps_stops

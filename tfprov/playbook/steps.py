@@ -119,7 +119,7 @@ def _gather_before_removal(context: Context, part: Plan, observation: Observatio
     chiefs = savers(context, observation, held)
     ends = {*held, *((chief.task, chief.host) for chief in chiefs)}  # a chief that is to end may save once more
     execute(
-        context, part.only(lambda action: action.kind == ActionKind.STOP and (action.subject, action.host) in ends), ""
+        context, part.only(lambda action: action.kind == ActionKind.STOP and (action.subject, action.host) in ends)
     ).check()
     for chief in chiefs:
         report_gathered(context, gather(context, context.verify, source=chief))
@@ -221,7 +221,7 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
     whole = plan_teardown(context.cluster.name, observation, chosen, remove=arguments.remove)
     part = whole.only(lambda action: action.kind != ActionKind.REMOVE or (action.subject, action.host) not in kept)
     logs = KeptLogs(context, observation, notebooks=not discard)
-    errors += execute(replace(context, before_remove=logs.keep), part, "").failed.values()
+    errors += execute(replace(context, before_remove=logs.keep), part).failed.values()
     if arguments.remove:
         for place in kept:
             logs.keep(*place)

@@ -34,7 +34,7 @@ def test_a_damaged_key_is_named_and_kept(tmp_path: Path, content: bytes) -> None
     path = tmp_path / "secret-hash-key"
     path.write_bytes(content)
     with pytest.raises(
-        Usage, match=r"secret-hash-key is no key of 32 bytes; remove it: the next command makes another one$"
+        Usage, match=r"/secret-hash-key is no key of 32 bytes; remove it: the next command makes another one$"
     ):
         controller_key(tmp_path)
     assert path.read_bytes() == content
@@ -44,6 +44,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(b"x" * 32)
     (tmp_path / "secret-hash-key").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(
-        Usage, match=r"secret-hash-key: .*; the key for the hashes of secrets lies there: make it accessible$"
+        Usage,
+        match=r"/secret-hash-key: .*; the key for the hashes of secrets lies there: make it accessible$",
     ):
         controller_key(tmp_path)

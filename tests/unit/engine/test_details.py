@@ -4,6 +4,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -19,8 +20,9 @@ from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.resume import known_run, resuming
 from tfprov.engine.checkpoints.shards import explain_torn
 from tfprov.engine.checkpoints.ungathered import unsaved
-from tfprov.engine.context import Context, Definition
+from tfprov.engine.context import Context, Definition, KeptContext
 from tfprov.engine.events import Quiet
+from tfprov.engine.host_registry import HostRegistry
 from tfprov.engine.monitoring.chief_progress import read_progress, tail_of
 from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.readiness import wait_serving
@@ -30,12 +32,31 @@ from tfprov.errors import GatherError, HostError, Position, TaskFailed, Unreacha
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.plan import ActionKind
 from tfprov.model.playbook import Command, Stop
-from tfprov.model.state import Observation, Observed, State, describe_exit
-from tfprov.model.yaml_node import Items, Mapping, Scalar, mark_secret, plain, plain_masked, wrap
+from tfprov.model.state import (
+    Observation,
+    Observed,
+    State,
+    dataset_artifact,
+    dataset_key,
+    describe_exit,
+    undelivered_image,
+)
+from tfprov.model.yaml_node import (
+    EncryptedValue,
+    Items,
+    Mapping,
+    Scalar,
+    decrypt_values,
+    mark_secret,
+    plain,
+    plain_masked,
+    wrap,
+)
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import PlayOptions
 from tfprov.playbook.run import play
 from tfprov.playbook.steps import RUN
+from tfprov.settings.connection import ConnectionSettings
 from tfprov.wiring import STRATEGY_VARIABLE
 
 
@@ -91,7 +112,11 @@ ONE = Observed("worker/0", "h1", State.EXITED, {})
         ({"exit_code": 0}, "exited with code 0", True),
         ({"exit_code": 0, "stopped": True}, "stopped", False),
         ({"exit_code": 2}, "exited with code 2", False),
-        ({"exit_code": 127, "error": "no program"}, "could not start: no program", False),
+        *(
+            ({"exit_code": code, "error": "no program"}, "could not start: no program", False)
+            for code in (126, 127, 128)
+        ),
+        *(({"exit_code": code, "error": "its disk is full"}, "its disk is full", False) for code in (125, 129)),
         ({"state": State.LOST}, "gone without an exit code", False),
         ({"state": State.LOST, "error": "no program"}, "gone without an exit code", False),
         ({"state": State.CREATED}, "created but never started", False),
@@ -101,6 +126,21 @@ ONE = Observed("worker/0", "h1", State.EXITED, {})
 def test_how_a_container_ended(changes: dict[str, Any], ending: str, finished: bool) -> None:
     actual = replace(ONE, **changes)
     assert (actual.ending, actual.finished) == (ending, finished)
+
+
+def test_the_strategy_and_the_data_set_of_a_task_are_read_from_any_label() -> None:
+    specs: dict[str, tuple[Any, str, str | None]] = {
+        "nothing": ({}, "", None),
+        "a default": ({"wiring": {"style": "flags"}, "data": {"path": "/d"}}, "", None),
+        "both": ({"wiring": {"strategy": "in_graph"}, "data": {"fetch": "3f2a"}}, "in_graph", "data:3f2a"),
+        "a label of others": ({"wiring": "x", "data": "y"}, "", None),
+    }
+    read = {name: (replace(ONE, spec=spec).strategy, dataset_artifact(spec)) for name, (spec, *_) in specs.items()}
+    assert read == {name: (strategy, data) for name, (_, strategy, data) in specs.items()}
+    assert dataset_key("data:3f2a") == "3f2a"
+    assert undelivered_image("tfprov/lab:0123456789abcdef") == (
+        "the image 0123456789ab is not the one that was delivered"
+    )
 
 
 def test_every_state_of_a_task_has_its_row(split: SplitTraining) -> None:
@@ -217,7 +257,10 @@ def test_a_manifest_that_cannot_be_read_saves_nothing(split: SplitTraining) -> N
     assert unsaved(split.context, chief) is None
     path = split.target / "manifest.json"
     path.write_text("[")
-    with pytest.raises(GatherError, match=r"manifest.json cannot be read: .*; move the directory away"):
+    with pytest.raises(
+        GatherError,
+        match=r"/split/manifest\.json cannot be read: .*; move the directory away$",
+    ):
         manifests.read(split.target)
     ungathered = unsaved(split.context, chief)
     assert ungathered is not None
@@ -261,7 +304,10 @@ def test_a_gathered_checkpoint_that_cannot_be_read_is_in_the_way_of_a_resume_onl
         "the training goes on from step 400, or later if it saves when stopped"
     )
     context, seen = restarted(split, resume=True)
-    with pytest.raises(GatherError, match=r"manifest.json cannot be read"):
+    with pytest.raises(
+        GatherError,
+        match=r"/split/manifest\.json cannot be read: .*; move the directory away$",
+    ):
         forecast(context, plan(context, seen), seen)
 
 
@@ -286,6 +332,7 @@ def test_only_the_end_of_a_file_is_fetched(split: SplitTraining) -> None:
         assert file.seek(2, io.SEEK_CUR) == 196
         assert file.read(100) == bytes(range(196, 200))
         assert file.read(1) == b""
+        assert (file.seek(500), file.read(1)) == (500, b"")
         assert file.seek(-500, io.SEEK_CUR) == 0
         assert file.read(3) == bytes(range(3))
     split.hosts["w0"].saves("worker/0", "log", bytes(range(100)))  # it became shorter since it was listed
@@ -315,6 +362,15 @@ def test_another_runtime_while_there_are_tasks_is_refused(tmp_path: Path, monkey
         assemble(Definition.load(path), Quiet())
     expected = "cluster lab still has tasks under `runtime: process`; take it down with `runtime: process` first"
     assert str(raised.value) == expected
+    rmtree(context.home / "hosts")
+    way = ConnectionSettings("gone", Position("here"), "10.0.0.11", None, None, local=False)
+    HostRegistry(context.home).add({"gone": way})
+    path.write_text(image.replace("image: {name: 'x:1'}, ", ""))
+    with pytest.raises(Usage) as raised:
+        assemble(Definition.load(path), Quiet())
+    assert str(raised.value) == expected.replace("process", "docker")
+    with pytest.raises(Usage, match=r"^`--limit worker:!all` leaves no host; use `all`, a group or a host$"):
+        assemble(Definition.load(path), Quiet(), HostOptions(limit="worker:!all"))
 
 
 # --- nodes ---------------------------------------------------------------------------------------------------------------
@@ -330,8 +386,14 @@ def test_computed_values_are_nodes_at_one_place_and_secrets_stay_hidden() -> Non
     assert node.entries["a"].items[0] == Scalar(1, at, "1", quoted=True)
     assert (node.at, node.keys["2"].data, node.key_at("2")) == (at, 2, at)
     assert plain_masked(node) == plain(node)
+    assert decrypt_values(
+        Items((Scalar(EncryptedValue("x", lambda text, _: text * 2), at), Scalar(1, at)), at)
+    ) == Items((Scalar("xx", at, quoted=True, literal=True, secret=True), Scalar(1, at)), at)
     secret = mark_secret(node)
     assert plain(secret) == plain(node)
+    assert isinstance(secret, Mapping)
+    assert isinstance(secret.entries["a"], Items)
+    assert secret.entries["a"].items[1] == Scalar("x", at, "", quoted=True, secret=True)
     hidden = plain_masked(secret)
     assert hidden["a"][0] == hidden["a"][3][0] != 1
     assert "x" not in str(hidden)
@@ -343,11 +405,30 @@ def test_a_lost_host_is_named_where_a_task_may_be(split: SplitTraining) -> None:
     seen = observe(split.context, tolerant=True)
     with pytest.raises(Unreachable, match="w0: no answer"):
         split.context.runtime_of("worker/0", seen)
-    with pytest.raises(Usage, match="no task `worker/9` in cluster split"):
+    with pytest.raises(
+        Usage, match=r"^no task `worker/9` in cluster split; its tasks are ps/0, ps/1, worker/0, worker/1$"
+    ):
         split.context.runtime_of("worker/9", seen)
     runtime, container = split.context.runtime_of("ps/1", seen)
     assert isinstance(runtime, MemoryRuntime)
     assert (runtime.host, container.task) == ("p1", "ps/1")
+
+
+def test_a_kept_context_is_assembled_anew_for_another_start(split: SplitTraining) -> None:
+    asked: list[tuple[bool | None, bool]] = []
+
+    def assemble(connect: bool | None, starts: bool) -> Context:
+        asked.append((connect, starts))
+        return replace(split.context, is_whole=starts)
+
+    kept = KeptContext(assemble)
+    assert not kept.use().is_whole
+    whole = kept.use(starts=True)
+    assert kept.use(starts=True) is whole
+    assert kept.use(connect=True) is whole
+    kept.close()
+    kept.use(connect=None)
+    assert asked == [(False, False), (False, True), (False, True), (None, False)]
 
 
 def test_hosts_in_memory_start_what_is_planned(split: SplitTraining) -> None:

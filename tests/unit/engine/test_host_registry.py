@@ -25,6 +25,10 @@ FULL = ConnectionSettings(
     ssh_config=Path("/etc/own"),
     known_hosts=(Path("/known"),),
     accept_new=True,
+    identities_only=True,
+    authentications=("publickey", "password"),
+    host_key_algorithms="ssh-ed25519",
+    address_family="inet",
 )
 PLAIN = ConnectionSettings("node2", RECORDED, "10.0.0.12", None, None, local=False)
 
@@ -35,6 +39,30 @@ def test_recorded_hosts_are_read_back(tmp_path: Path) -> None:
     record.add({"node1": FULL})
     record.add({"node2": PLAIN})
     assert record.read() == {"node1": FULL, "node2": PLAIN}
+
+
+def test_a_record_stays_readable_for_later_versions(tmp_path: Path) -> None:
+    record = HostRegistry(tmp_path)
+    record.add({"node1": FULL})
+    assert json.loads((tmp_path / "hosts.json").read_text()) == {
+        "node1": {
+            "address": "10.0.0.11", "port": 2200, "user": "trainer", "local": False, "become": True, "timeout": 3.0,
+            "key_files": ["/keys/one", "/keys/two"], "proxy_jump": "gate", "proxy_command": None, "ssh_config": "/etc/own",
+            "known_hosts": ["/known"], "accept_new": True, "identities_only": True,
+            "authentications": ["publickey", "password"], "host_key_algorithms": "ssh-ed25519", "address_family": "inet",
+        }
+    }  # fmt: skip
+
+
+def test_a_record_of_an_earlier_version_lacks_what_came_later(tmp_path: Path) -> None:
+    record = HostRegistry(tmp_path)
+    record.add({"node1": FULL})
+    facts = json.loads((tmp_path / "hosts.json").read_text())["node1"]
+    later = ("identities_only", "authentications", "host_key_algorithms", "address_family")
+    earlier = {name: value for name, value in facts.items() if name not in later}
+    (tmp_path / "hosts.json").write_text(json.dumps({"node1": earlier}))
+    without = replace(FULL, identities_only=None, authentications=(), host_key_algorithms=None, address_family=None)
+    assert record.read() == {"node1": without}
 
 
 def test_dropped_hosts_are_forgotten_completely(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def memory_lab(tmp_path: Path) -> MemoryLab:
 
 def test_a_start_that_fails_on_one_host_leaves_nothing_on_the_others(memory_lab: MemoryLab) -> None:
     memory_lab.hosts["h3"].refuses["start worker/1"] = "port 2222 for worker/1 is taken by nc (pid 7)"
-    with pytest.raises(HostError, match="h3: port 2222 for worker/1 is taken by nc"):
+    with pytest.raises(HostError, match=r"^h3: port 2222 for worker/1 is taken by nc \(pid 7\)$"):
         memory_lab.up()
     assert memory_lab.there() == {}
     assert memory_lab.report.notes == ["nothing was left half-started: stopped ps/0, worker/0"]
@@ -93,8 +93,10 @@ def test_what_is_in_the_way_of_a_start_is_reported_before_anything_is_stopped_or
     edited = memory_lab.read(INVENTORY.replace("restart: never", "flags: {lr: 1}"))
     with pytest.raises(TfprovError) as raised:
         memory_lab.up(edited)
-    assert "h2: port 2222 for worker/0 is taken by nc (pid 7)" in str(raised.value)
-    assert "h3: the container tfprov-lab-worker-1 (0123456789ab) is not ours" in str(raised.value)
+    assert str(raised.value).splitlines() == [
+        "h2: port 2222 for worker/0 is taken by nc (pid 7); stop it",
+        "h3: the container tfprov-lab-worker-1 (0123456789ab) is not ours; stop it",
+    ]
     assert [call for host in memory_lab.hosts.values() for call in host.calls] == []
     assert set(memory_lab.there().values()) == {"running"}
     seen = observe(edited)
@@ -206,6 +208,14 @@ def test_a_host_that_is_lost_meanwhile_is_named(memory_lab: MemoryLab) -> None:
     assert "h3 cannot be reached: what was started there stays" in memory_lab.report.notes
 
 
+def test_all_hosts_that_are_lost_meanwhile_are_named(memory_lab: MemoryLab) -> None:
+    before = observe(memory_lab.context)
+    for name in ("h2", "h3"):
+        memory_lab.hosts[name].failure = Unreachable(name, "connection lost")
+    take_back(memory_lab.context, before)
+    assert memory_lab.report.notes[-1] == "h2, h3 cannot be reached: what was started there stays"
+
+
 def test_ctrl_c_takes_nothing_back(memory_lab: MemoryLab) -> None:
     class Interrupting(MemoryRuntime):
         def start(self, *arguments: object) -> None:
@@ -283,7 +293,10 @@ def test_the_second_ctrl_c_waits_for_nothing(memory_lab: MemoryLab) -> None:
         assert not finished.is_set()
         first, second = memory_lab.report.notes
         assert first == "interrupted: finishing what has begun (Ctrl-C again to leave at once)"
-        assert second.startswith("left at once: ps/0, worker/0, worker/1 may still run; `tfprov status` shows them")
+        assert second == (
+            "left at once: ps/0, worker/0, worker/1 may still run; "
+            "`tfprov status` shows them, `tfprov down` gathers and ends them"
+        )
     finally:
         released.set()
 
@@ -339,7 +352,7 @@ def test_a_failure_of_another_step_takes_nothing_back(memory_lab: MemoryLab, tmp
     book = tmp_path / "book.yml"
     book.write_text("- {hosts: all, tasks: [start, command: x]}")
     memory_lab.hosts["h2"].answer = lambda _argv: (1, "")
-    with pytest.raises(HostError, match="ended with exit code 1"):
+    with pytest.raises(HostError, match=r"^h2: `x` ended with exit code 1$"):
         play(memory_lab.context, read_playbook(book), PlayOptions())
     assert memory_lab.there() == dict.fromkeys(["ps/0", "worker/0", "worker/1"], "running")
 

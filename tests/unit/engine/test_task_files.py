@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.memory_lab import MemoryLab
 from tfprov.engine.task_files import copy_from, copy_to
-from tfprov.errors import HostError, TfprovError, Usage
+from tfprov.errors import HostError, TfprovError, Usage, printable
 from tfprov.hosts.base import File, Tree
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.hosts.memory_task import MemoryOutsideFiles
@@ -42,18 +42,19 @@ def test_files_and_directories(host: MemoryRuntime, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "to", "message"),
     [
-        ("nope", ".", "no such file or directory: nope"),
-        ("out", "none/x", "no such directory: .*; make it first"),
-        ("out/a", "none/", "no such directory: .*/none/; make it first"),
-        ("out", "taken", "taken/out is a directory already; remove it first"),
+        ("nope", ".", "h2: no such file or directory: nope"),
+        ("out", "none/x", "no such directory: {}/none; make it first, or choose another"),
+        ("out/a", "none/", "no such directory: {}/none/; make it first, or choose another"),
+        ("out", "taken", "{}/taken/out is a directory already; remove it first, or choose another name"),
     ],
 )
 def test_what_cannot_be_copied_is_one_line(
     host: MemoryRuntime, tmp_path: Path, path: str, to: str, message: str
 ) -> None:
     (tmp_path / "taken" / "out").mkdir(parents=True)
-    with pytest.raises(TfprovError, match=message):
+    with pytest.raises(TfprovError) as caught:
         copy_from(host, "worker/0", path, f"{tmp_path}/{to}")
+    assert str(caught.value) == message.format(tmp_path)
     assert names(tmp_path) == []
 
 
@@ -62,7 +63,7 @@ def test_a_device_or_a_pipe_is_not_replaced_and_a_link_leads_to_the_copy(host: M
     (tmp_path / "to pipe").symlink_to("pipe")
     (tmp_path / "to file").symlink_to("file")
     for name in ("pipe", "to pipe"):
-        with pytest.raises(Usage, match="pipe is neither a file nor a directory; choose another name"):
+        with pytest.raises(Usage, match=r"/pipe is neither a file nor a directory; choose another name$"):
             copy_from(host, "worker/0", "out/a", tmp_path / name)
     for _ in range(2):  # first it leads nowhere
         assert copy_from(host, "worker/0", "out/a", tmp_path / "to file") == tmp_path / "file"
@@ -96,14 +97,15 @@ def hostile(*names: str) -> MemoryRuntime:
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x", "..", "a\0b"])
 def test_a_name_that_leads_out_is_refused_and_nothing_is_left(tmp_path: Path, name: str) -> None:
     (tmp_path / "to").mkdir()
-    with pytest.raises(HostError, match="has a file outside of it"):
+    with pytest.raises(HostError) as caught:
         copy_from(hostile(name), "worker/0", "out", tmp_path / "to" / "copy")
+    assert str(caught.value) == f"h2: the copy has a file outside of it: `{printable(name)}`; look at the host's engine"
     assert [*tmp_path.rglob("*")] == [tmp_path / "to"]
 
 
 def test_a_copy_that_breaks_off_leaves_nothing_and_an_older_one_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "copy").write_text("old")
-    with pytest.raises(HostError, match="the connection was lost"):
+    with pytest.raises(HostError, match=r"^h2: the connection was lost$"):
         copy_from(hostile(), "worker/0", "out", tmp_path / "copy")
     assert names(tmp_path) == ["copy"]
     assert (tmp_path / "copy").read_text() == "old"
@@ -114,9 +116,13 @@ def test_into_a_task(host: MemoryRuntime, tmp_path: Path) -> None:
     assert copy_to(host, tmp_path / "v.txt", "worker/0", "v.txt") == "v.txt"
     assert host.places["worker/0"].written["v.txt"][0] == b"v"
     (tmp_path / "link").symlink_to("gone")
-    for source, message in (("none", "no such file or directory"), ("link", "is a link to nothing")):
-        with pytest.raises(Usage, match=message):
+    for source, message in (
+        ("none", f"no such file or directory: {tmp_path}/none; check the path"),
+        ("link", f"{tmp_path}/link is a link to nothing; correct it, or name the file itself"),
+    ):
+        with pytest.raises(Usage) as caught:
             copy_to(host, tmp_path / source, "worker/0", "x")
+        assert str(caught.value) == message
 
 
 def test_into_the_directory_of_a_process(tmp_path: Path) -> None:
@@ -130,16 +136,17 @@ def test_into_the_directory_of_a_process(tmp_path: Path) -> None:
     assert names(work) == ["new/a", "sub/data/a"], "links are left out"
     (work / "away").symlink_to(tmp_path)
     for path, message in (
-        ("../x", "is not in the working directory of worker/0"),
-        ("/etc/x", "is not in the working directory"),
-        ("away/x", "is not in the working directory"),
-        ("none/x", "no such directory in worker/0"),
-        ("none/", "no such directory in worker/0: none/; make it first"),
-        ("sub", "has a directory at sub/data already"),
-        ("new/a", "has a file at new/a already"),
+        ("../x", f"../x is not in the working directory of worker/0; copy to {tmp_path}/x yourself"),
+        ("/etc/x", "/etc/x is not in the working directory of worker/0; copy to /etc/x yourself"),
+        ("away/x", f"away/x is not in the working directory of worker/0; copy to {work}/away/x yourself"),
+        ("none/x", f"no such directory in worker/0: {work}/none; make it first, or choose another"),
+        ("none/", "no such directory in worker/0: none/; make it first, or choose another"),
+        ("sub", "worker/0 has a directory at sub/data already; remove it first, or choose another name"),
+        ("new/a", "worker/0 has a file at new/a already; remove it first, or choose another name"),
     ):
-        with pytest.raises(HostError, match=message):
+        with pytest.raises(HostError) as caught:
             put_beside("h", "worker/0", work, path, source / "a" if path == "none/" else source)
+        assert str(caught.value) == f"h: {message}"
     assert names(work) == ["new/a", "sub/data/a"]
-    with pytest.raises(HostError, match="worker/0 is not there"):
+    with pytest.raises(HostError, match=r"^h: worker/0 is not there; start it with `tfprov up`$"):
         put_beside("h", "worker/0", tmp_path / "gone", "x", source)

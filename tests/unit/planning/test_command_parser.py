@@ -2,7 +2,7 @@
 
 import shlex
 
-from tfprov.planning.command_parser import Program, parse_command, parse_shebang
+from tfprov.planning.command_parser import Program, module_files, parse_command, parse_shebang
 
 COMMANDS = {
     "python train.py --fast": Program("python", script="train.py"),
@@ -30,9 +30,20 @@ COMMANDS = {
 }
 
 
+COMMANDS |= {
+    f"{shell} {option} run.sh": Program(shell, script="run.sh")
+    for shell in ("sh", "bash", "dash", "ash", "ksh", "zsh")
+    for option in ("-e", "-u", "-x", "-eu", "-ex", "-eux")
+} | {"sh +e run.sh": Program("sh")}
+
+
 def test_the_program_of_a_command_is_parsed() -> None:
     programs = {line: parse_command(shlex.split(line)) for line in COMMANDS}
     assert {line: it for line, it in programs.items() if it != COMMANDS[line]} == {}
+
+
+def test_a_module_is_a_file_or_a_package_with_a_main_file() -> None:
+    assert list(module_files("pkg.train")) == ["pkg/train.py", "pkg/train/__main__.py"]
 
 
 def test_the_interpreter_in_a_shebang_is_parsed() -> None:

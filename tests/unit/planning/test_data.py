@@ -139,7 +139,7 @@ def test_a_host_that_cannot_fetch_starts_nothing_that_reads() -> None:
     _, outcome = run_up(context)
     assert [str(error) for error in outcome.failed.values()] == ["h2: train: is not there (404); correct `url`"]
     assert [action.subject for action in outcome.skipped] == ["worker/1"]
-    with pytest.raises(HostError, match="the data of worker/1 is not there; fetch it with `tfprov up`"):
+    with pytest.raises(HostError, match=r"^h2: the data of worker/1 is not there; fetch it with `tfprov up`$"):
         hosts["h2"].start(context.wanted[-1], "run")
 
 

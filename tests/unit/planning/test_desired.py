@@ -87,6 +87,140 @@ def test_the_code_is_part_of_the_spec() -> None:
     assert container("worker/0").spec != container("worker/0", FULL, "tfprov.code=./other").spec
 
 
+BOXED = """
+all:
+  vars:
+    tfprov:
+      cluster: linear
+      image: {name: "train:1.0"}
+      command: [python, train.py]
+      flags: {lr: 0.10, verbose: }
+      env: {DEBUG: 1, API_TOKEN: s3cret}
+      wiring: {flags: {job_name: "--role"}}
+      data_service: {address: "10.0.0.9:5050"}
+      data: {path: /data/mnist, to: /mnist}
+      checkpoints: {dir: "s3://bucket/run", link: ./logs/}
+      restart_on: [137]
+      no_restart_on: [2, 3]
+      memory: 2g
+      cpus: 1.5
+      pids: 100
+      user: 1000
+      mounts: [{source: /srv/a, target: /a}]
+ps: {hosts: {h2: {ansible_host: 10.0.0.2}}}
+worker: {hosts: {h1: {ansible_host: 10.0.0.1, tfprov: {gpus: 1}}, h3: {ansible_host: 10.0.0.3}}}
+tensorboard: {hosts: {h1: }}
+"""
+OF_IMAGE = {
+    "runtime": "docker", "image": "name train:1.0", "code": None, "restart_codes": {"only": [137], "never": [2, 3]},
+    "memory": "2g", "cpus": 1.5, "gpus": 1, "pids": 100, "user": "1000", "link": "logs",
+    "mounts": [{"source": "/srv/a", "target": "/a", "read_only": True}],
+}  # fmt: skip
+IN_PROCESS = """
+all:
+  vars:
+    tfprov:
+      {cluster: lab, code: ./program, command: [python, t.py], python: /usr/bin/python3, checkpoints: {link: out},
+       wiring: tf_config, strategy: multi_worker_mirrored}
+worker: {hosts: {localhost: {ansible_connection: local}}}
+"""
+WITH_DATA_SERVICE = """
+all: {vars: {tfprov: {cluster: lab, command: [python, t.py]}}}
+worker: {hosts: {h1: }}
+ps: {hosts: {h2: }}
+dispatcher: {hosts: {h3: }}
+data_worker: {hosts: {h4: }}
+"""
+OF_PROCESS: dict[str, Any] = {"runtime": "process", "code": None, "flags": {}, "env": []}
+SERVICE = ["python", "-m", "tfprov.runtime.data_service"]
+STORED = {
+    ("dispatcher/0", WITH_DATA_SERVICE): {
+        **OF_PROCESS, "endpoint": "h3:2222", "wiring": {},
+        "command": [*SERVICE, "dispatcher", "--port=2222", "--work_dir=/checkpoints/dispatcher/0"],
+    },
+    ("data_worker/0", WITH_DATA_SERVICE): {
+        **OF_PROCESS, "endpoint": "h4:2222", "wiring": {"data_service": "grpc://h3:2222"},
+        "command": [*SERVICE, "worker", "--port=2222", "--address=h4:2222", "--dispatcher=h3:2222"],
+    },
+    ("ps/0", WITH_DATA_SERVICE): {
+        **OF_PROCESS, "command": ["python", "t.py"], "endpoint": "h2:2222",
+        "wiring": {
+            "style": "flags", "job_name": "ps", "task_index": 0, "ps_hosts": ["h2:2222"], "worker_hosts": ["h1:2222"],
+        },
+    },
+    ("worker/0", BOXED): {
+        **OF_IMAGE,
+        "command": ["python", "train.py"],
+        "flags": {"lr": "0.10", "verbose": None},
+        "env": ["DEBUG", "API_TOKEN"],
+        "endpoint": "10.0.0.1:2222",
+        "bind": "10.0.0.1",
+        "mirror": "s3://bucket/run",
+        "data": {"path": "/data/mnist", "to": "/mnist"},
+        "wiring": {
+            "style": "flags", "names": {"job_name": "role"}, "job_name": "worker", "task_index": 0,
+            "ps_hosts": ["10.0.0.2:2222"], "worker_hosts": ["10.0.0.1:2222", "10.0.0.3:2222"],
+            "data_service": "grpc://10.0.0.9:5050",
+        },
+    },
+    ("tensorboard/0", BOXED): {
+        **OF_IMAGE,
+        "command": ["tensorboard", "--logdir=/checkpoints/tensorboard/0", "--host=0.0.0.0", "--port=6006"],
+        "flags": {}, "env": [], "endpoint": "127.0.0.1:6006", "bind": "127.0.0.1", "reads": "worker/0", "wiring": {},
+    },
+    ("worker/0", IN_PROCESS): {
+        "runtime": "process", "code": packed("./program").digest, "command": ["python", "t.py"], "flags": {}, "env": [],
+        "endpoint": "127.0.0.1:2222", "link": "out", "python": "/usr/bin/python3",
+        "wiring": {
+            "style": "tf_config", "strategy": "multi_worker_mirrored", "job_name": "worker", "task_index": 0,
+            "worker_hosts": ["127.0.0.1:2222"],
+        },
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("task", "inventory"), STORED, ids=["dispatcher", "data worker", "ps", "program", "reader", "process"]
+)
+def test_the_spec_on_a_container_stays_the_same_for_later_versions(task: str, inventory: str) -> None:
+    """Its labels have it: with another name of a field, an update of tfprov would restart every training."""
+    spec = container(task, inventory).spec
+    assert {**spec, "env": list(spec["env"])} == STORED[task, inventory]
+
+
+def test_the_gate_of_restarts_and_the_mirror_go_before_the_program() -> None:
+    desired = container("worker/0", BOXED)
+    gate = ("python", "-m", "tfprov.runtime.restart_gate", "--only", "137", "--never", "2,3", "--")
+    mirror = ("python", "-m", "tfprov.runtime.mirror.task", "--")
+    assert desired.argv[:14] == (*gate, *mirror, "python", "train.py")
+    assert container("tensorboard/0", BOXED).argv[:9] == ("python3", *gate[1:], "tensorboard")
+    assert (desired.link, desired.remote) == (("logs", "/checkpoints/worker/0"), "s3://bucket/run")
+    assert {name: value for name, value in desired.env.items() if name.startswith("TFPROV_")} == {
+        "TFPROV_CHECKPOINT_DIR": "/checkpoints/worker/0",
+        "TFPROV_CHECKPOINT_URL": "s3://bucket/run",
+        "TFPROV_CLUSTER": "linear",
+        "TFPROV_DATA_DIR": "/mnist",
+        "TFPROV_DATA_SERVICE": "grpc://10.0.0.9:5050",
+        "TFPROV_FLAGS": '{"job_name": "role"}',
+        "TFPROV_STRATEGY": "between_graph",
+        "TFPROV_TASK": "worker/0",
+    }
+
+
+KNOWN = "{{ [ps_hosts, worker_hosts, chief_address, world_size, rank | default('none')] | join(' ') }}"
+KNOWING = """
+all: {vars: {tfprov: {cluster: lab, command: [python, t.py], env: {KNOWN: "KNOWN"}}}}
+ps: {hosts: {"h[1:2]": }}
+worker: {hosts: {"h[3:4]": }}
+"""
+
+
+@pytest.mark.parametrize(("task", "rank"), [("ps/1", "none"), ("worker/0", "0"), ("worker/1", "1")])
+def test_templates_know_the_other_tasks(task: str, rank: str) -> None:
+    env = container(task, KNOWING.replace(': "KNOWN"', f': "{KNOWN}"')).env
+    assert env["KNOWN"] == f"h1:2222,h2:2222 h3:2222,h4:2222 h3:2222 2 {rank}"
+
+
 def changes_spec(setting: str) -> bool:
     desired: Any = container("worker/0", FULL, setting).spec
     return bool(desired != container("worker/0").spec)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from tfprov.model.plan import CONTROLLER, Action, ActionKind, Plan
-from tfprov.planning.plan_text import plan_lines
+from tfprov.planning.plan_text import format_count, format_duration, format_size, format_span, plan_lines
 
 NEW = ("not there",)
 
@@ -103,3 +103,22 @@ def test_a_plan_in_json_has_what_each_action_waits_for() -> None:
             {"action": "start", "host": "h2", "subject": "worker/0", "causes": ["c"], "needs": ["stop worker/0 on h1"]},
         ],
     }
+
+
+def test_sizes_durations_and_counts_change_their_unit_at_its_bound() -> None:
+    sizes = {
+        0: "0 B", 999: "999 B", 1000: "1.0 kB", 999_900: "999.9 kB", 1_000_000: "1.0 MB", 1_500_000_000: "1.5 GB",
+        999_900_000_000: "999.9 GB", 1_000_000_000_000: "1.0 TB", 5e15: "5000.0 TB",
+    }  # fmt: skip
+    assert {size: format_size(size) for size in sizes} == sizes
+    durations = {
+        0.4: "0 s", 119: "119 s", 120: "2 min", 179: "2 min", 7199: "119 min", 7200: "2 h", 172799: "47 h",
+        172800: "2 d", 259199: "2 d",
+    }  # fmt: skip
+    assert {seconds: format_duration(seconds) for seconds in durations} == durations
+    spans = {
+        0: "0s", 59.9: "59s", 60: "1m 0s", 3599: "59m 59s", 3600: "1h 0m", 86399: "23h 59m", 86400: "1d 0h",
+        180000: "2d 2h",
+    }  # fmt: skip
+    assert {seconds: format_span(seconds) for seconds in spans} == spans
+    assert [format_count(number, "step") for number in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]

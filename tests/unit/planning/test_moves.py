@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.memory_cluster import MemoryStore, Runtimes, make_context
 from tfprov.engine.checkpoints.verify import Verification
+from tfprov.engine.observe import observe, plan
 from tfprov.errors import TfprovError
 from tfprov.playbook.steps import RUN
 
@@ -17,6 +18,18 @@ ps: {{hosts: {{h1: }}}}
 {groups}
 """
 FIRST = "worker: {hosts: {h2: , h3: }}"
+
+
+def test_a_training_whose_chief_has_finished_starts_no_worker_again() -> None:
+    hosts: Runtimes = {}
+    context = make_context(
+        LAB.format(wiring="tf_config", groups="chief: {hosts: {h2: }}\nworker: {hosts: {h3: }}"), (), hosts
+    )
+    RUN["start"](context, None, False)
+    hosts["h3"].loses("worker/0")
+    assert [action.id for action in plan(context, observe(context)).actions] == ["start worker/0 on h3"]
+    hosts["h2"].exits("chief/0", 0)
+    assert plan(context, observe(context)).actions == ()
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from tfprov.planning.plan_text import join_names
         (["node1", "node01", "node2"], "node01, node1, node2"),
         (["n0", "n1", "n10"], "n[0-1,10]"),
         (["n00", "n01", "n10"], "n[00-01,10]"),
+        (["n01", "n03", "n10"], "n[01,03,10]"),
         (["a1", "a2", "b1", "b2", "gpu"], "a[1:2], b[1:2], gpu"),
         (["gpu", "gpu1", "gpu2"], "gpu, gpu[1:2]"),
         (["gpu", "gpu1"], "gpu, gpu1"),

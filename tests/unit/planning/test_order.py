@@ -3,7 +3,11 @@
 from tfprov.model.plan import CONTROLLER, Action, ActionKind
 from tfprov.planning.order import order_actions
 
-JOBS = (*("chief", "data_worker", "dispatcher", "evaluator", "notebook", "ps", "serving", "tensorboard", "worker"),)
+UNKNOWN = "accountant"
+"""A job that only a later tfprov knows."""
+JOBS = (
+    *(UNKNOWN, "chief", "data_worker", "dispatcher", "evaluator", "notebook", "ps", "serving", "tensorboard", "worker"),
+)
 """All jobs, in the order of their names."""
 
 
@@ -15,18 +19,21 @@ def ordered(kind: ActionKind, subjects: tuple[str, ...] = JOBS) -> list[str]:
 def test_tasks_start_before_those_that_need_them() -> None:
     assert ordered(ActionKind.START) == [
         *("ps", "dispatcher", "data_worker", "chief", "worker", "evaluator", "tensorboard", "serving", "notebook"),
+        UNKNOWN,
     ]
 
 
 def test_the_chief_is_stopped_first_and_what_it_needs_last() -> None:
     assert ordered(ActionKind.STOP) == [
         *("chief", "evaluator", "tensorboard", "serving", "notebook", "worker", "data_worker", "dispatcher", "ps"),
+        UNKNOWN,
     ]
 
 
 def test_readers_are_removed_before_the_chief_whose_files_they_mount() -> None:
     assert ordered(ActionKind.REMOVE) == [
         *("evaluator", "tensorboard", "serving", "notebook", "chief", "worker", "data_worker", "dispatcher", "ps"),
+        UNKNOWN,
     ]
 
 

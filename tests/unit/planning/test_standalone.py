@@ -9,6 +9,7 @@ from tests.support.kubernetes_objects import files_of
 from tests.support.memory_cluster import Runtimes, make_context, run_up
 from tfprov.engine.monitoring.client import client_config, own_address
 from tfprov.engine.monitoring.follow import check_ends
+from tfprov.engine.monitoring.status import status
 from tfprov.errors import InvalidInput, TaskFailed, Usage
 from tfprov.planning.tasks import assign_tasks
 from tfprov.playbook import verbs
@@ -36,8 +37,13 @@ def test_a_command_of_a_group_replaces_the_server() -> None:
 
 @pytest.mark.parametrize("role", ["chief", "evaluator", "tensorboard", "serving", "notebook"])
 def test_roles_that_need_a_chief_are_refused(role: str) -> None:
-    with pytest.raises(InvalidInput, match=f"`strategy: standalone` has no chief, and the group `{role}` "):
+    with pytest.raises(InvalidInput) as caught:
         assign_tasks(roles(f"{INVENTORY}{role}: {{hosts: {{h2: }}}}\n"))
+    is_chief = "is one" if role == "chief" else "reads the files of one"
+    assert str(caught.value) == (
+        f"i.yml:5:1: error: `strategy: standalone` has no chief, and the group `{role}` {is_chief}; "
+        f"remove the group `{role}`: the client saves where it runs"
+    )
 
 
 def test_there_is_no_end_to_wait_for() -> None:
@@ -48,7 +54,11 @@ def test_there_is_no_end_to_wait_for() -> None:
         "`strategy: standalone` has servers that never end, and no program to wait for; "
         "use `up`, `tfprov client -- PROGRAM`, and `down`"
     )
-    with pytest.raises(Usage, match="servers that never end"):
+    with pytest.raises(
+        Usage,
+        match=r"^`strategy: standalone` has servers that never end, and no program to wait for; use `up`, "
+        r"`tfprov client -- PROGRAM`, and `down`$",
+    ):
         verbs.run(context, partial=False, discard=False)
 
 
@@ -66,7 +76,7 @@ def test_a_client_needs_running_servers_of_this_strategy() -> None:
 
 def test_the_address_of_the_client_is_the_one_that_leads_to_the_servers() -> None:
     assert own_address("127.0.0.1") == "127.0.0.1"
-    with pytest.raises(Usage, match=r"no route to .*use --address"):
+    with pytest.raises(Usage, match=r"^this machine has no route to no-such-host\.invalid: .*; use --address$"):
         own_address("no-such-host.invalid")
 
 
@@ -91,6 +101,12 @@ def test_a_client_is_one_more_task_of_the_running_servers() -> None:
     here = make_context(in_processes.replace("10.0.0.1", "127.0.0.1") + "worker: {hosts: {h1: }}\n")
     run_up(here)[1].check()
     assert json.loads(client_config(here, 5000))["cluster"]["chief"] == ["127.0.0.1:5000"]
+
+
+def test_the_status_of_bare_servers_has_no_chief() -> None:
+    context = make_context(INVENTORY)
+    run_up(context)[1].check()
+    assert status(context, 10.0).chief == ""
 
 
 def test_a_server_that_has_ended_is_named() -> None:

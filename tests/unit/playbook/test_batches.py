@@ -1,6 +1,6 @@
 """`serial:` and `max_fail_percentage:`: which hosts play together, and when failures stop a play."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +10,13 @@ from tests.support.interrupts import press_ctrl_c
 from tests.support.memory_cluster import make_context
 from tests.support.memory_plays import MemoryPlays
 from tfprov.engine.observe import observe
-from tfprov.errors import HostError, TaskFailed, TfprovError, Unreachable
+from tfprov.errors import HostError, InvalidInput, TaskFailed, TfprovError, Unreachable
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.playbook import BatchSize
 from tfprov.model.state import HostState
-from tfprov.playbook.batches import is_exceeded, joined, split
+from tfprov.model.yaml_node import Node
+from tfprov.playbook.batches import is_exceeded, joined, read_percentage, read_serial, split
+from tfprov.yamltext.load import parse
 
 INVENTORY = """
 all: {vars: {tfprov: {cluster: lab, command: [python], start_timeout: 2, restart: never}}}
@@ -45,6 +47,7 @@ def fails(plays: MemoryPlays, text: str, **options: object) -> TfprovError:
         ([BatchSize(1), BatchSize(4)], [1, 4, 4, 1]),
         ([BatchSize(1, percent=True)], [1] * 10),
         ([BatchSize(25, percent=True)], [2] * 5),
+        ([BatchSize(99, percent=True)], [9, 1]),
         ([BatchSize(100, percent=True)], [10]),
         ([BatchSize(1000)], [10]),
     ],
@@ -55,6 +58,37 @@ def test_hosts_are_split_as_ansible_splits_them(sizes: list[BatchSize], expected
     assert [len(batch) for batch in batches] == expected
     assert [host for batch in batches for host in batch] == hosts
     assert list(split([], sizes)) == []
+
+
+def outcome(read: Callable[[Node], object], text: str) -> object:
+    """Return what is read of a YAML text, or why it is refused."""
+    try:
+        return read(parse(text, "book.yml"))
+    except InvalidInput as error:
+        return str(error)
+
+
+NO_SIZE = 'is no batch size; write a number from 1, a share from "1%" to "100%", or a list of them'
+NO_SHARE = "is no percentage; write a number from 0 to 100"
+
+
+def test_a_batch_size_is_a_number_or_a_share_within_its_limits() -> None:
+    rows: Mapping[str, object] = {
+        "1": (BatchSize(1),), "999999999": (BatchSize(999999999),), "1%": (BatchSize(1, percent=True),),
+        "100%": (BatchSize(100, percent=True),), "'2'": (BatchSize(2),),
+        "[1, 50%]": (BatchSize(1), BatchSize(50, percent=True)),
+        "[]": f"book.yml:1:1: error: `serial` is an empty list; {NO_SIZE.partition('; ')[2]}",
+    }  # fmt: skip
+    wrong = ("0", "0%", "101%", "1000000000", "-1", "1.0", "true", "null", "1 %", "a")
+    expected = {**rows, **{text: f"book.yml:1:1: error: `serial: {text}` {NO_SIZE}" for text in wrong}}
+    assert {text: outcome(lambda node: read_serial(node, lambda _: False), text) for text in expected} == expected
+
+
+def test_a_share_that_may_fail_is_from_0_to_100() -> None:
+    rows: Mapping[str, object] = {"0": 0.0, "100": 100.0, "100%": 100.0, "'33.5'": 33.5, "12.5": 12.5, "0.5%": 0.5}
+    wrong = ("-1", "101", "100.1", "101%", "true", "a", "1000%", "null")
+    refused = {text: f"book.yml:1:1: error: `max_fail_percentage: {text}` {NO_SHARE}" for text in wrong}
+    assert {text: outcome(read_percentage, text) for text in (*rows, *refused)} == {**rows, **refused}
 
 
 def test_a_host_that_a_task_leaves_is_played_with_the_host_that_gets_it() -> None:

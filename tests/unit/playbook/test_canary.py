@@ -66,7 +66,7 @@ def test_a_canary_that_fails_leaves_the_others_untouched(plays: MemoryPlays, how
 
 def test_a_failure_of_the_others_leaves_the_canary(plays: MemoryPlays) -> None:
     plays.hosts["h4"].refuses["start worker/2"] = "its disk is full"
-    with pytest.raises(HostError, match="its disk is full"):
+    with pytest.raises(HostError, match=r"^h4: its disk is full$"):
         up(plays.context, partial=False, canary=1)
     assert plays.running() == ["ps/0"]
 

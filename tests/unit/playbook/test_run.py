@@ -184,7 +184,11 @@ class SavingHost(MemoryRuntime):
 @pytest.mark.parametrize("steps", ["start, stop: {remove: true}", "start, stop: {}, stop: {remove: true}"])
 def test_what_the_chief_saves_when_it_is_stopped_is_not_removed(tmp_path: Path, steps: str) -> None:
     lab = MemoryPlays(tmp_path, INVENTORY, [SavingHost("h2")])
-    with pytest.raises(GatherError, match=r"worker/0 on h2 is kept: final\.keras is not gathered; run `tfprov gather`"):
+    with pytest.raises(
+        GatherError,
+        match=r"^worker/0 on h2 is kept: final\.keras is not gathered; run `tfprov gather`, or remove it for "
+        r"good with `tfprov down --discard`$",
+    ):
         lab.play(f"- {{hosts: all, tasks: [{steps}]}}")
     assert list(lab.hosts["h2"].places) == ["worker/0"]
     assert lab.running() == []
@@ -214,7 +218,11 @@ def test_a_check_changes_nothing(memory_lab: MemoryPlays) -> None:
 
 
 def test_a_pattern_that_matches_nothing_is_reported_before_anything_is_done(memory_lab: MemoryPlays) -> None:
-    with pytest.raises(InvalidInput, match=r"book.yml:2:3: error: no host or group matches `nosuch`"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"/book\.yml:2:3: error: no host or group matches `nosuch`; see `hosts:` and `children:` in the "
+        r"inventory$",
+    ):
         memory_lab.play("- {hosts: all, tasks: [command: never]}\n- {hosts: nosuch, tasks: [command: never]}")
     assert memory_lab.ran == []
 
@@ -235,7 +243,7 @@ def test_what_was_started_is_taken_back_also_when_the_host_of_the_lock_is_lost(
     monkeypatch.setattr("tfprov.playbook.run.ClusterLock", Noted)
     Noted.tolerant = []
     memory_lab.hosts["h2"].refuses["start worker/0"] = "its disk is full"
-    with pytest.raises(HostError, match="its disk is full"):
+    with pytest.raises(HostError, match=r"^h2: its disk is full$"):
         memory_lab.play("- {hosts: all, tasks: [start]}")
     assert Noted.tolerant == [False, True]
     Noted.tolerant = []

@@ -1,6 +1,6 @@
 """What the verbs return and report, on hosts in memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,9 @@ from tests.support.clock import ManualClock
 from tests.support.memory_plays import MemoryPlays
 from tfprov.engine.checkpoints import manifest
 from tfprov.engine.checkpoints.verify import Verification
-from tfprov.errors import CombinedError, HostError, TaskFailed, Unreachable, Usage
+from tfprov.engine.events import Callback, Event
+from tfprov.engine.lock.cluster_lock import ClusterLock
+from tfprov.errors import CombinedError, GatherError, HostError, Locked, TaskFailed, Unreachable, Usage
 from tfprov.playbook import verbs
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import PlayOptions
@@ -167,6 +169,17 @@ def test_a_down_without_tasks_is_no_success_while_a_host_is_lost(lab: Lab) -> No
     assert str(caught.value) == "h1: no route\nh2: no answer"
 
 
+@pytest.mark.parametrize("verb", [verbs.up, partial(verbs.run, discard=False)], ids=["up", "run"])
+def test_a_gather_directory_with_other_files_is_refused_before_a_start(lab: Lab, verb: Callable[..., object]) -> None:
+    lab.context.target.mkdir(parents=True)
+    (lab.context.target / "notes.txt").write_text("mine")
+    with pytest.raises(GatherError) as caught:
+        verb(lab.context, partial=False)
+    what = f"{lab.context.target} holds files that no gather put there"
+    assert str(caught.value) == f"{what}; move it away, or set `checkpoints.to`"
+    assert all(host.calls == [] for host in lab.hosts.values())
+
+
 # --- gather and run --------------------------------------------------------------------------------------------------
 
 
@@ -182,6 +195,14 @@ def test_a_gather_returns_what_is_new_and_the_newest(lab: Lab) -> None:
     assert (again.new, again.newest) == ((), first.newest)
 
 
+def test_a_gather_needs_the_chiefs_host_alone(lab: Lab) -> None:
+    lab.up()
+    lab.saves(5)
+    lab.hosts["h1"].failure = Unreachable("h1", "no answer")
+    brought = verbs.gather(lab.context, None)
+    assert [one.step for one in brought.new] == [5]
+
+
 def test_a_gather_before_the_first_checkpoint_names_a_model_elsewhere(lab: Lab) -> None:
     lab.up()
     nothing = verbs.gather(lab.context, None)
@@ -195,6 +216,35 @@ def test_a_gather_before_the_first_checkpoint_names_a_model_elsewhere(lab: Lab) 
     ]
 
 
+def test_a_verb_that_holds_the_lock_is_named_to_others(lab: Lab) -> None:
+    """At each of its events, another verb tries to take the lock."""
+    holders: set[str] = set()
+
+    def try_to_lock(_event: Event) -> None:
+        try:
+            with ClusterLock(lab.context, "play"):
+                pass
+        except Locked as error:
+            holders.add(error.verb)
+
+    context = replace(lab.context, report=Callback(try_to_lock))
+    acts: Mapping[str, Callable[[], object]] = {
+        "up": lambda: verbs.up(context, partial=False),
+        "gather": lambda: verbs.gather(context, None),
+        "gather --path": lambda: verbs.gather(context, "best.keras"),
+        "down": lambda: verbs.down(context, discard=True),
+    }
+    seen = {}
+    for name, act in acts.items():
+        holders.clear()
+        act()
+        seen[name] = {*holders}
+        if name == "up":
+            lab.saves(5)
+            lab.chief.writes(CHIEF, "best.keras", b"model")
+    assert seen == {name: {name.partition(" ")[0]} for name in acts}
+
+
 def test_one_file_is_brought_as_it_is(lab: Lab) -> None:
     lab.up()
     lab.chief.writes(CHIEF, "out/best.keras", b"model")
@@ -206,13 +256,17 @@ def test_one_file_is_brought_as_it_is(lab: Lab) -> None:
         None,
     )
     assert lab.report.notes[-1] == f"brought to {brought.directory}: 1 file, 5 B, as it is: nothing was verified"
-    with pytest.raises(Usage, match="--path"):
+    with pytest.raises(
+        Usage,
+        match=r"^`--path \.\./x` has `\.\.` in it; name what lies in the chief's working directory, or an "
+        r"absolute path$",
+    ):
         verbs.gather(lab.context, "../x")
 
 
 def test_a_gather_without_a_chief_is_an_error(lab: Lab) -> None:
     for path in (None, "best.keras"):
-        with pytest.raises(Usage, match="worker/0 is not there"):
+        with pytest.raises(Usage, match=r"^worker/0 is not there; start it with `tfprov up`$"):
             verbs.gather(lab.context, path)
 
 
@@ -247,12 +301,16 @@ def test_a_run_returns_its_newest_checkpoint_and_how_long_it_took(lab: Lab) -> N
 
 
 def test_a_wait_returns_the_chief_once_it_serves_or_is_done(lab: Lab) -> None:
-    with pytest.raises(Usage, match="worker/0 is not there"):
+    with pytest.raises(Usage, match=r"^worker/0 is not there; start it with `tfprov up`$"):
         verbs.wait(lab.context, "serving", 5)
     lab.up()
     assert verbs.wait(lab.context, "serving", 5) == CHIEF
     lab.hosts["h1"].silent.add("ps/0")
-    with pytest.raises(TaskFailed, match="ps/0"):
+    with pytest.raises(
+        TaskFailed,
+        match=r"^ps/0: does not serve on h1:2222 after 5 s; a program that serves on no port needs `ready: "
+        r"start`, and one that takes longer to serve a larger `start_timeout`$",
+    ):
         verbs.wait(lab.context, "serving", 5)
     clock = ManualClock()
     clock.at(20.0, lambda: lab.chief.exits(CHIEF, 0))

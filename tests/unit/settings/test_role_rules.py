@@ -1,16 +1,22 @@
 """The settings of containers, and validators at their limits."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from tests.support.inventories import inventory, roles
 from tfprov.errors import InvalidInput, Position, Problem, printable
 from tfprov.model import validators
-from tfprov.model.field_types import check_checkpoint_dir, check_data_path, check_image_name, check_user
-from tfprov.model.sections import Image, MountSetting
+from tfprov.model.field_types import (
+    check_checkpoint_dir,
+    check_data_path,
+    check_endpoint,
+    check_image_name,
+    check_user,
+)
+from tfprov.model.sections import Image, MountSetting, Span
 from tfprov.model.settings import Settings
 from tfprov.model.validators import InvalidValue, check_one_line, parse_size
 from tfprov.model.yaml_node import Items
@@ -43,6 +49,45 @@ all:
     worker: {hosts: {node2: {tfprov: {bind: 10.0.0.2}}, node3: {tfprov: {gpus: 2}}}}
   hosts: {builder: }
 """
+
+
+LIMITS: Mapping[str, tuple[Callable[[Any], object], Sequence[Any], Sequence[Any]]] = {
+    "address": (validators.check_address, ["a" * 253], ["a" * 254]),
+    "endpoint": (check_endpoint, ["h:1", "h:65535"], ["h:0", "h:65536"]),
+    "image's tag": (check_image_name, ["a:" + "t" * 128], ["a:" + "t" * 129]),
+    "image's name": (check_image_name, ["a" * 255], ["a" * 256]),
+    "user": (check_user, [0, 65534], [-1, 65535]),
+    "user's name": (check_user, ["a" * 32, "9" * 10], ["a" * 33, "9" * 11]),
+    "memory": (validators.check_memory, ["6m", "1048576g"], ["5.999m", "1048577g"]),
+    "gpus": (validators.check_gpus, [0, 1024, "all"], [-1, 1025, True, "none"]),
+    "file's name": (validators.check_file_name, ["n" * 200, "ü" * 100], ["n" * 201, "ü" * 101]),
+    "sum": (validators.check_sha256, ["a" * 64], ["a" * 63, "a" * 65]),
+    "URL's port": (validators.check_url, ["http://h:1/", "http://h:65535/"], ["http://h:0/", "http://h:65536/"]),
+}
+"""Of each check what it accepts at its limits, and what it refuses beyond them."""
+
+
+def test_a_limit_is_accepted_and_what_is_beyond_it_is_not() -> None:
+    def is_accepted(check: Callable[[Any], object], value: object) -> bool:
+        try:
+            check(value)
+        except InvalidValue:
+            return False
+        return True
+
+    verdicts = {name: ([is_accepted(check, one) for one in good], [is_accepted(check, one) for one in bad])
+                for name, (check, good, bad) in LIMITS.items()}  # fmt: skip
+    assert verdicts == {name: ([True] * len(good), [False] * len(bad)) for name, (_, good, bad) in LIMITS.items()}
+
+
+@pytest.mark.parametrize(
+    ("value", "example"), [(1, "1s"), (999999, "999999s"), (1000000, "10m"), (0, "10m"), (1.5, "10m")]
+)
+def test_a_span_without_a_unit_is_refused_with_an_example(value: float, example: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(Span).validate_python(value)
+    (error,) = caught.value.errors()
+    assert error["msg"] == f"Value error, must be a number and `s`, `m`, `h` or `d`, such as `{example}`, not {value}"
 
 
 def settings_of(settings: str, *extra: str, host: str = "node1") -> Settings:

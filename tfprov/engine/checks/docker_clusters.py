@@ -81,7 +81,7 @@ def _deliver_missing(collected: Collected, more: Findings) -> Collected:
     if not plan:
         return collected
     collected.remember(lacking)
-    outcome = execute(collected.context, plan, "")
+    outcome = execute(collected.context, plan)
     for action in plan.actions:
         error = next((outcome.failed[it] for it in (action.id, *action.needs) if it in outcome.failed), None)
         if error is not None and action.host != CONTROLLER:

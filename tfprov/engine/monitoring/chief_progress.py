@@ -137,8 +137,8 @@ class _Tail(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill `buffer` from here on; all up to the end at once, so that no part of it is of another time."""
-        count = min(len(buffer), max(0, self._size - self._at))
-        if not count:
+        count = min(len(buffer), self._size - self._at)
+        if count <= 0:  # a seek may go beyond the end
             return 0
         # From its beginning a file is the same however much it has grown.
         data = self._fetch(self._size - self._at if self._at else self._size + _SLACK)[:count]

@@ -44,7 +44,6 @@ def parse(data: bytes) -> MirrorStatus | None:
         url, newest, problem = facts["url"], facts["newest"], facts["problem"]
     except (ValueError, TypeError, LookupError, RecursionError):
         return None
-    texts = (url, newest or "", problem)
-    if not all(isinstance(text, str) for text in texts):
+    if not (isinstance(url, str) and isinstance(newest, str | None) and isinstance(problem, str)):
         return None
     return MirrorStatus(one_line(url), one_line(newest) if newest else None, one_line(problem)[:_LONGEST])

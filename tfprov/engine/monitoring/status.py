@@ -11,7 +11,15 @@ from tfprov.engine.context import Context
 from tfprov.engine.monitoring.chief_progress import read_progress, steps_of
 from tfprov.engine.monitoring.failures import ended, last_log
 from tfprov.engine.monitoring.mirror_status import MirrorStatus, read_mirror
-from tfprov.engine.monitoring.task_progress import HostClocks, Pace, Slowest, read_paces, settled, slowest, step_back
+from tfprov.engine.monitoring.task_progress import (
+    HostClocks,
+    Pace,
+    Slowest,
+    last_step_back,
+    read_paces,
+    settled,
+    slowest,
+)
 from tfprov.engine.observe import locate, needs, observe
 from tfprov.errors import HostError, TaskFailed
 from tfprov.formats.event_file import EventProgress
@@ -128,14 +136,14 @@ def status_of(context: Context, observation: Observation, now: float, read: Pace
     rows = [replace(row, pace=paces.get(row.task)) if (row.task, row.host) in ours else row for row in rows]
     compared = {row.task: row.pace for row in rows if row.pace and _is_compared(row, row.pace)}
     chief, present = context.cluster.chief.name, context.chief(observation)
-    back = step_back(paces, chief)
+    back = last_step_back(paces, chief)
     return Status(
         cluster=context.cluster.name,
         chief="" if any(wanted.strategy == STANDALONE for wanted in context.wanted) else chief,
         rows=tuple(rows),
         progress=read_progress(context, observation) or _from_pace(paces.get(chief)),
         slowest=slowest(clocks.in_local_time(compared, {row.task: row.host for row in rows if row.pace})),
-        went_back=StepBack(back[0], back[1].lost or 0, back[1].resumed or 0) if back else None,
+        went_back=StepBack(*back) if back else None,
         unreachable=unreachable,
         steps=steps_of(context, present),
         mirror=read_mirror(context, observation),

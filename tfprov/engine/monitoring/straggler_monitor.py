@@ -112,7 +112,7 @@ class StragglerMonitor:
         self._wanted = {container.task.name for container in context.wanted}
         self._reading: dict[str, Future[Pace | None]] = {}
         self._next = 0.0
-        self._back: tuple[int | None, int | None] = None, None
+        self._back: tuple[int, int] | None = None
         self._with_progress: set[str] = set()
 
     def look(self, observation: Observation) -> None:
@@ -145,9 +145,10 @@ class StragglerMonitor:
 
     def _report_step_back(self, paces: dict[str, Pace]) -> None:
         chief = paces.get(self._context.cluster.chief.name)
-        if chief is not None and chief.went_back and self._back != (chief.lost, chief.resumed):
-            self._back = chief.lost, chief.resumed
-            report_step_back(self._context, chief.lost or 0, chief.resumed or 0)
+        back = chief.step_back if chief is not None else None
+        if back is not None and back != self._back:
+            self._back = back
+            report_step_back(self._context, *back)
 
     def _take_stacks(self, straggler: Straggler, observed: Observed) -> None:
         """Have the straggler write its stacks into its log, and report it; runs in the background."""

@@ -44,9 +44,11 @@ class Pace:
     """The version of TensorFlow that the task uses; empty if its runtime did not say."""
 
     @property
-    def went_back(self) -> bool:
-        """Whether steps were lost: after a crash, the training goes on from its last checkpoint."""
-        return self.lost is not None and self.resumed is not None and self.lost > self.resumed
+    def step_back(self) -> tuple[int, int] | None:
+        """The step that was lost and the one that came next: after a crash, a training goes on from its last checkpoint."""
+        if self.lost is None or self.resumed is None or self.lost <= self.resumed:
+            return None
+        return self.lost, self.resumed
 
 
 @dataclass(frozen=True)
@@ -171,13 +173,14 @@ def slowest(paces: Mapping[str, Pace]) -> Slowest | None:
     return Slowest(task, rates[task], median(rates.values()), len(rates))
 
 
-def step_back(paces: Mapping[str, Pace], chief: str) -> tuple[str, Pace] | None:
-    """Return a task that lost steps, with its progress: the chief, else the last one that did."""
-    behind = {task: pace for task, pace in paces.items() if pace.went_back}
+def last_step_back(paces: Mapping[str, Pace], chief: str) -> tuple[str, int, int] | None:
+    """Return a task that lost steps, with its step back: the chief, else the last one that did."""
+    steps = {task: pace.step_back for task, pace in paces.items()}
+    behind = {task: back for task, back in steps.items() if back is not None}
     if not behind:
         return None
-    task = chief if chief in behind else max(behind, key=lambda name: behind[name].at)
-    return task, behind[task]
+    task = chief if chief in behind else max(behind, key=lambda name: paces[name].at)
+    return task, *behind[task]
 
 
 def observed_running(containers: Iterable[Observed]) -> list[Observed]:

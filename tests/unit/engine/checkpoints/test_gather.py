@@ -17,7 +17,8 @@ import pytest
 from tests.support.permissions import forbidden
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import gather
-from tfprov.engine.checkpoints.manifest import LOGS, read
+from tfprov.engine.checkpoints.manifest import LOGS, GatheredCheckpoint, GatheredFile, Manifest, read
+from tfprov.engine.checkpoints.staging import stays_below
 from tfprov.engine.checkpoints.ungathered import unsaved, unsaved_among
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
@@ -116,7 +117,11 @@ def test_a_torn_checkpoint_is_reported_and_the_whole_one_before_it_is_taken(chie
 def test_a_chief_that_holds_only_an_empty_shell_is_an_error_with_the_remedy(chief: Fixture) -> None:
     chief.host.saves("worker/0", "checkpoint", b'model_checkpoint_path: "/c/model.ckpt-9"\n')
     chief.host.saves("worker/0", "model.ckpt-9.meta", b"graph")
-    with pytest.raises(GatherError, match=r"model.ckpt-9 lacks .*; save with tfprov.runtime, or with a Saver"):
+    with pytest.raises(
+        GatherError,
+        match=r"^worker/0's checkpoint model\.ckpt-9 lacks model\.ckpt-9\.index, all its shards; save with "
+        r"tfprov\.runtime, or with a Saver\(sharded=False\) on the chief$",
+    ):
         chief.gather()
     assert not chief.target.exists()
 
@@ -276,7 +281,11 @@ def test_a_damaged_checkpoint_is_left_out_and_ends_in_an_error(chief: Fixture) -
     chief.saves(100)
     chief.saves(200)
     verdicts = {"model.ckpt-100": Verification(3), "model.ckpt-200": Verification(0, "checksum does not match")}
-    with pytest.raises(GatherError, match=r"model.ckpt-200 is damaged: checksum does not match"):
+    with pytest.raises(
+        GatherError,
+        match=r"^worker/0's checkpoint model\.ckpt-200 is damaged: checksum does not match; the newest whole "
+        r"one was gathered$",
+    ):
         chief.gather(verdicts)
     assert chief.latest() == "model.ckpt-100"
     assert not any("200" in name for name in chief.names())
@@ -289,7 +298,9 @@ def test_files_of_somebody_else_are_not_written_over(chief: Fixture) -> None:
         (chief.target / name).mkdir()
         assert read(chief.target) is None
     (chief.target / "thesis.tex").write_text("mine")
-    with pytest.raises(GatherError, match="holds files that no gather put there; move it away"):
+    with pytest.raises(
+        GatherError, match=r"/linear holds files that no gather put there; move it away, or set `checkpoints\.to`$"
+    ):
         chief.gather()
     assert chief.names() == {"thesis.tex"}
 
@@ -299,7 +310,9 @@ def test_a_target_of_another_cluster_is_refused(chief: Fixture) -> None:
     chief.gather()
     manifest = chief.target / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"linear"', '"other"'))
-    with pytest.raises(GatherError, match="holds checkpoints of cluster other, not linear"):
+    with pytest.raises(
+        GatherError, match=r"/linear holds checkpoints of cluster other, not linear; set another `checkpoints\.to`$"
+    ):
         chief.gather()
 
 
@@ -471,7 +484,12 @@ def test_where_nothing_can_be_held_three_tries_are_made_and_the_cause_is_named(t
     host = Rotating("h1", can_hold=False)
     chief = Fixture(tmp_path, host)
     chief.saves(100)
-    with pytest.raises(GatherError, match=r"could not be copied: .*; its program keeps too few: let it keep more, or"):
+    with pytest.raises(
+        GatherError,
+        match=r"^worker/0's checkpoint model\.ckpt-700 could not be copied: h1: no such file: "
+        r"/memory/h1/worker/0/model\.ckpt-700\.data-00000-of-00001; its program keeps too few: let it "
+        r"keep more, or save less often$",
+    ):
         chief.gather()
     assert sum("ckpt-" in name for name in host.reads) <= 3 * 4, "each try reads until the first that is gone"
 
@@ -496,7 +514,11 @@ class Cut(MemoryRuntime):
 def test_a_file_that_arrives_short_never_counts(tmp_path: Path) -> None:
     chief = Fixture(tmp_path, Cut("h1"))
     chief.saves(100)
-    with pytest.raises(GatherError, match="could not be copied"):
+    with pytest.raises(
+        GatherError,
+        match=r"^worker/0's checkpoint model\.ckpt-100 could not be copied: h1: "
+        r"model\.ckpt-100\.data-00000-of-00001 became shorter while it was copied$",
+    ):
         chief.gather()
     assert not any("ckpt" in name for name in chief.names())
 
@@ -509,7 +531,7 @@ def test_a_full_disk_here_leaves_what_was_gathered_before(chief: Fixture) -> Non
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
     try:
-        with pytest.raises(GatherError, match="linear: File too large"):
+        with pytest.raises(GatherError, match=r"/linear: File too large; what was gathered before is untouched$"):
             chief.gather()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -747,7 +769,9 @@ def test_a_lost_host_is_not_tried_for_each_checkpoint(tmp_path: Path) -> None:
     for step in range(100, 120):
         chief.saves(step)
     host.lost = "model.ckpt-"
-    with pytest.raises(GatherError, match="could not be copied: h1: connection lost"):
+    with pytest.raises(
+        GatherError, match=r"^worker/0's checkpoint model\.ckpt-119 could not be copied: h1: connection lost$"
+    ):
         chief.gather()
     assert host.tries == 3
 
@@ -966,6 +990,60 @@ def test_why_a_directory_is_not_gathered_into_is_reported_in_full(chief: Fixture
     chief.target.write_text("a file")
     with pytest.raises(GatherError, match=f"^{chief.target} is a file, or below one; set another `checkpoints.to`$"):
         chief.gather()
+
+
+def test_a_manifest_stays_readable_for_later_versions_and_has_a_line_for_each_file(tmp_path: Path) -> None:
+    saved = Manifest(
+        "lab",
+        "run-1",
+        (GatheredCheckpoint("model.ckpt-5", 5, 7),),
+        {"b": GatheredFile("ff", 1, 2.0), "a": GatheredFile("ee", 3, 4.5)},
+        {"m.h5": "out/m.h5"},
+    )
+    saved.write(tmp_path)
+    assert (
+        (tmp_path / "manifest.json").read_text()
+        == """\
+{
+ "cluster": "lab",
+ "run": "run-1",
+ "checkpoints": [
+  {
+   "prefix": "model.ckpt-5",
+   "step": 5,
+   "tensors": 7,
+   "from_ps": false
+  }
+ ],
+ "paths": {
+  "m.h5": "out/m.h5"
+ },
+ "files": {
+  "a": {"sha256": "ee", "size": 3, "modified": 4.5},
+  "b": {"sha256": "ff", "size": 1, "modified": 2.0}
+ }
+}
+"""
+    )
+    assert read(tmp_path) == saved
+
+
+def test_a_checkpoint_is_newer_or_older_than_those_of_its_series() -> None:
+    nothing, kept = Manifest("lab", "run-1"), Manifest("lab", "run-1", (GatheredCheckpoint("model.ckpt-5", 5),))
+    rows = {
+        "model.ckpt-4": (False, True), "model.ckpt-5": (False, False), "model.ckpt-6": (True, False),
+        "other.ckpt-1": (True, False), "other": (True, False), "model.ckpt": (False, True),
+    }  # fmt: skip
+    assert {name: (kept.is_newer(name), kept.is_older(name)) for name in rows} == rows
+    assert [(nothing.is_newer(name), nothing.is_older(name)) for name in rows] == [(True, False)] * len(rows)
+    assert nothing.step < NO_STEP < kept.step == 5
+
+
+def test_a_name_stays_below_its_directory_or_is_refused() -> None:
+    names = {"a": True, "a/..b/.c": True} | dict.fromkeys(
+        ("", "a//b", "/a", "a/", "./a", "a/../b", "..", "a\0b"), False
+    )
+    assert {name: stays_below(name) for name in names} == names
 
 
 def test_a_file_that_becomes_shorter_is_reported_by_its_name(tmp_path: Path) -> None:

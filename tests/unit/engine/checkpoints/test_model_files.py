@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,13 @@ from tests.support.clock import ManualClock
 from tests.support.memory_cluster import make_context, run_up
 from tests.support.reporters import RecordingReporter
 from tests.support.runtime_bench import ProcessBench, container
-from tfprov.engine.checkpoints.model_files import check_path, copy_path
+from tfprov.engine.checkpoints.model_files import NothingSaved, check_path, copy_path
 from tfprov.errors import GatherError, HostError, TfprovError, Usage
 from tfprov.formats.checkpoint import model_files, model_roots
 from tfprov.hosts.base import Tree
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.hosts.memory_task import MemoryOutsideFiles
+from tfprov.model.state import Observed, State
 from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import PlayOptions
@@ -191,12 +193,14 @@ def test_a_second_time_brings_what_is_there_now_and_nothing_else_is_replaced(tmp
     copy_path(lab.context, "a/m.h5")
     lab.host.writes(CHIEF, "a/m.h5", b"two")
     copy_path(lab.context, "./a/m.h5")
-    with pytest.raises(GatherError, match=r"lab/m\.h5 is there, and was not brought from b/m\.h5; move it away"):
+    with pytest.raises(GatherError, match=r"/lab/m\.h5 is there, and was not brought from b/m\.h5; move it away$"):
         copy_path(lab.context, "b/m.h5")
-    with pytest.raises(HostError, match="no such file or directory: c"):
+    with pytest.raises(HostError, match=r"^h2: no such file or directory: c$"):
         copy_path(lab.context, "c")
     lab.host.writes(CHIEF, "c/checkpoint", b"")
-    with pytest.raises(GatherError, match=r"checkpoint is a name that `gather` needs; bring the directory with"):
+    with pytest.raises(
+        GatherError, match=r"/lab/checkpoint is a name that `gather` needs; bring the directory with c/checkpoint$"
+    ):
         copy_path(lab.context, "c/checkpoint")
     assert (lab.target / "m.h5").read_bytes() == b"two"
     assert sorted(path.name for path in lab.target.iterdir()) == ["m.h5", "manifest.json"]
@@ -218,16 +222,68 @@ def test_an_earlier_run_is_set_aside(tmp_path: Path) -> None:
     first.host.writes(CHIEF, "m.h5", b"first")
     second.host.writes(CHIEF, "m.h5", b"second")
     copy_path(first.context, "m.h5")
+    assert first.report.awaited == ["bringing m.h5 from worker/0", ""]
     copy_path(second.context, "m.h5")
     assert (tmp_path / "lab.1" / "m.h5").read_bytes() == b"first"
     assert (tmp_path / "lab" / "m.h5").read_bytes() == b"second"
     assert json.loads((tmp_path / "lab" / "manifest.json").read_text())["paths"] == {"m.h5": "m.h5"}
 
 
-@pytest.mark.parametrize("path", ["../worker-1", "a/../../b", "..", "", " "])
+ENDED = Observed(CHIEF, "h2", State.EXITED, {}, exit_code=0)
+KEPT = "worker/0 on h2 is kept"
+NOTHING = "no checkpoint lies in TFPROV_CHECKPOINT_DIR (/c)"
+DISCARD = "or remove it for good with `tfprov down --discard`"
+
+
+@pytest.mark.parametrize(
+    ("models", "kept", "hint"),
+    [
+        ({"unsaved": ("a.h5",)}, f"{KEPT}: a.h5 is not gathered; run `tfprov gather`, {DISCARD}", ""),
+        (
+            {"elsewhere": ("a b.h5",)},
+            (
+                f"{KEPT}: {NOTHING}, and it has written a b.h5; "
+                f"bring it with `tfprov gather --path 'a b.h5'` and run this again, {DISCARD}"
+            ),
+            "worker/0 has written a b.h5: `tfprov gather --path 'a b.h5'` brings it",
+        ),
+        (
+            {"elsewhere": ("a", "b", "c", "d"), "gathered": True},
+            (
+                f"{KEPT}: it has written a, b, c and 1 more outside of TFPROV_CHECKPOINT_DIR (/c); "
+                f"bring each with `tfprov gather --path a` and run this again, {DISCARD}"
+            ),
+            "worker/0 has written a, b, c and 1 more: `tfprov gather --path a` brings the first of them",
+        ),
+    ],
+)
+def test_a_model_that_was_not_gathered_is_named_with_the_command_that_brings_it(
+    models: dict[str, Any], kept: str, hint: str
+) -> None:
+    nothing = NothingSaved(ENDED, "/c", **models)
+    assert str(nothing.kept()) == kept
+    assert not hint or nothing.hint() == hint
+    assert nothing.holds_model
+
+
+def test_an_end_without_a_checkpoint_has_both_remedies() -> None:
+    fix = "save there, or set `checkpoints: none` for a program that saves nothing"
+    ended = f"worker/0 has ended: {NOTHING}, and"
+    assert str(NothingSaved(ENDED, "/c").ended()) == f"{ended} nothing that it wrote looks like a model; {fix}"
+    staying = NothingSaved(ENDED, "/c", staying=("/srv/a.h5",))
+    assert str(staying.ended()) == f"{ended} it has written /srv/a.h5, which stays on h2; {fix}"
+    assert not staying.holds_model
+
+
+OUT = "has `..` in it; name what lies in the chief's working directory, or an absolute path"
+NAMELESS = "`--path` names nothing; for example `--path output/model.keras`"
+
+
+@pytest.mark.parametrize("path", ["../worker-1", "a/../../b", "..", "", " ", "a\0b"])
 def test_a_path_that_leads_out_is_refused(path: str) -> None:
-    with pytest.raises(Usage, match="--path"):
+    with pytest.raises(Usage) as caught:
         check_path(path)
+    assert str(caught.value) == (f"`--path {path}` {OUT}" if ".." in path else NAMELESS)
 
 
 def test_a_final_model_beside_gathered_checkpoints_is_brought_before_the_chief_is_removed(tmp_path: Path) -> None:
@@ -312,10 +368,17 @@ def test_the_home_directory_is_searched_as_far_as_its_files_stay_there(tmp_path:
             str(tmp_path / "home/out/new.h5"): True,
             str(tmp_path / "logs/new.pt"): True,
         }
-        with pytest.raises(HostError, match=r"is not in the working directory of worker/0; copy .*new\.h5 yourself"):
+        with pytest.raises(
+            HostError,
+            match=r"^h: .* is not in the working directory of worker/0; copy .* yourself$",
+        ):
             bench.runtime.outside.tree("worker/0", str(tmp_path / "home/out/new.h5"))
         bench.write("worker/0", "a\nb", b"")
-        with pytest.raises(HostError, match=r": no\\npe; there is a\\nb, .*new\.npz$"):  # on one line
+        with pytest.raises(
+            HostError,
+            match=r"^h: no such file or directory in the working directory of worker/0: no\\npe; there is a\\nb, "
+            r"new\.npz$",
+        ):  # on one line
             bench.runtime.outside.tree("worker/0", "no\npe")
         with pytest.raises(HostError, match=r"^h: no such command: nope; correct the command behind `--`$"):
             bench.runtime.execute("worker/0", ["nope"])

@@ -11,13 +11,14 @@ from tests.support.growth import check_growth
 from tests.support.remote_dirs import URL, FaultyFileSystem, remote_dir, save
 from tests.support.split_training import INVENTORY, SplitTraining
 from tfprov.engine.checkpoints.forecast import forecast
-from tfprov.engine.checkpoints.remote import RemoteFiles, RemoteTraining
+from tfprov.engine.checkpoints.remote import RemoteFiles, RemoteTraining, newest_step, read_remote, remote_run
 from tfprov.engine.checkpoints.resume import resuming
 from tfprov.engine.execute import current_run
 from tfprov.engine.observe import observe, plan
-from tfprov.errors import GatherError, Usage
+from tfprov.errors import GatherError, HostError, Usage
 from tfprov.filesystems.generations import Manifest, RemoteCheckpoint, RemoteFile
-from tfprov.filesystems.remote_dir import RemoteDir
+from tfprov.filesystems.remote_dir import ClientMissing, RemoteDir
+from tfprov.filesystems.urls import SCHEMES
 from tfprov.formats.checkpoint import parse_state
 from tfprov.model.state import State
 from tfprov.playbook.gathering import gather_mirrored
@@ -90,7 +91,11 @@ def test_an_empty_directory_starts_a_new_run(tmp_path: Path, far: Path) -> None:
     split = RemoteSplit(tmp_path, far)
     assert split.forecast() is None
     assert split.run() != "run-7"
-    with pytest.raises(Usage, match="nothing to resume from"):
+    with pytest.raises(
+        Usage,
+        match=r"^nothing to resume from: .*/split has no checkpoint; start without `--resume`, or set "
+        r"`checkpoints\.to` to where one was gathered$",
+    ):
         split.run(resume=True)
 
 
@@ -99,6 +104,25 @@ def test_a_directory_that_cannot_be_read_from_here_does_not_stop_a_start(tmp_pat
     goes_on = f"the training goes on from the newest checkpoint in {URL}, if there is one"
     assert split.forecast() == f"{goes_on} (cannot be listed: the connection was cut)"
     assert split.run() != ""
+    assert (newest_step(split.context), remote_run(split.context)) == (None, "")
+
+
+def test_a_missing_client_is_named_with_its_installation(tmp_path: Path, far: Path) -> None:
+    def open_remote(_url: str, _env: Mapping[str, str]) -> RemoteDir:
+        raise ClientMissing(SCHEMES["s3"])
+
+    context = replace(RemoteSplit(tmp_path, far).context, open_remote=open_remote)
+    with pytest.raises(HostError) as caught:
+        read_remote(context)
+    what = f"{URL}: s3:// needs the Python package s3fs, which is not installed"
+    assert str(caught.value) == f"{what}; install it here: pip install 'tfprov[s3]'"
+
+
+def test_what_is_mirrored_is_known_by_its_step_and_its_run(tmp_path: Path, far: Path) -> None:
+    split = RemoteSplit(tmp_path, far)
+    assert (newest_step(split.context), remote_run(split.context)) == (None, "")
+    mirror(far, tmp_path / "local", 100)
+    assert (newest_step(split.context), remote_run(split.context)) == (100, "run-7")
 
 
 def test_a_newer_gathered_checkpoint_is_restored_with_resume_alone(tmp_path: Path, far: Path) -> None:
@@ -124,7 +148,8 @@ def test_a_gathered_checkpoint_of_another_training_is_not_mixed_with_the_mirrore
     context = replace(split.context, resume=True)
     with pytest.raises(
         Usage,
-        match="two trainings; start without `--resume`, which goes on from the latter, or choose an empty directory",
+        match=r"/split and s3://bucket/run hold checkpoints of two trainings; start without `--resume`, which "
+        r"goes on from the latter, or choose an empty directory$",
     ):
         resuming(context, observe(context))
 
@@ -182,7 +207,12 @@ def test_gather_refuses_content_that_was_changed_there(tmp_path: Path, far: Path
     path.write_bytes(path.read_bytes()[::-1])
     split = RemoteSplit(tmp_path, far)
     split.context = replace(split.context, home=tmp_path / "home", verify=lambda _: {})
-    with pytest.raises(GatherError, match="is damaged: it has another SHA-256"):
+    with pytest.raises(
+        GatherError,
+        match=r"^worker/0's checkpoint model\.ckpt-100 could not be copied: s3://bucket/run: "
+        r"model\.ckpt-100\.data-00000-of-00001 is damaged: it has another SHA-256 than when it was "
+        r"mirrored$",
+    ):
         gather_mirrored(split.context)
     assert not split.target.exists()
 

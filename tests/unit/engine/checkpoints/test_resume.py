@@ -1,7 +1,7 @@
 """`up --resume`: what a task finds when it starts, which run it is, and when nothing may be put anywhere."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,7 +82,7 @@ def test_files_are_restored_to_a_chief_after_its_ps(tmp_path: Path) -> None:
     gathered(tmp_path, lambda split: split.saves(400))
     split = resumed(tmp_path)
     split.hosts["p0"].refuses["start ps/0"] = "will not"
-    with pytest.raises(HostError, match="will not"):
+    with pytest.raises(HostError, match=r"^p0: will not$"):
         started(split)
     assert "start worker/0" not in calls(split)
     assert "start worker/1" in calls(split)
@@ -243,7 +243,9 @@ def test_what_lies_with_a_ps_and_is_newer_must_be_gathered_first(tmp_path: Path)
     split = resumed(tmp_path).runs(state=State.EXITED)
     split.saves(800)
     with pytest.raises(
-        GatherError, match=r"model.ckpt-800, which lies with a ps, is not gathered; run `tfprov gather`"
+        GatherError,
+        match=r"^worker/0's checkpoint model\.ckpt-800, which lies with a ps, is not gathered; run `tfprov "
+        r"gather` first$",
     ):
         run_up(split.context)
     assert calls(split) == []
@@ -284,7 +286,11 @@ def test_nothing_gathered_is_an_error_before_anything_starts(tmp_path: Path, sit
     situation(split.target)
     seen = observe(split.context)
     for attempt in (lambda: run_up(split.context), lambda: forecast(split.context, plan(split.context, seen), seen)):
-        with pytest.raises(Usage, match=r"nothing to resume from: .*split has no checkpoint; start without `--resume`"):
+        with pytest.raises(
+            Usage,
+            match=r"^nothing to resume from: .*/split has no checkpoint; start without `--resume`, or set "
+            r"`checkpoints\.to` to where one was gathered$",
+        ):
             attempt()
     assert calls(split) == []
 
@@ -297,16 +303,27 @@ def changed(path: Path) -> None:
     path.write_bytes(bytes(len(path.read_bytes())))
 
 
-@pytest.mark.parametrize("damage", [longer, changed, Path.unlink], ids=["longer", "changed", "removed"])
+DAMAGES: Mapping[str, tuple[Callable[[Path], None], str]] = {
+    "longer": (longer, "is damaged: it has {} bytes, and had {} when it was gathered"),
+    "changed": (changed, "is damaged: it has another sha256 than when it was gathered"),
+    "removed": (Path.unlink, "cannot be read: No such file or directory"),
+}
+
+
+@pytest.mark.parametrize(("damage", "what"), DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("end", ["index", "data-00000-of-00001", "meta"])
 def test_a_damaged_file_is_an_error_before_anything_starts(
-    tmp_path: Path, damage: Callable[[Path], None], end: str
+    tmp_path: Path, damage: Callable[[Path], None], what: str, end: str
 ) -> None:
     gathered(tmp_path)
-    damage(tmp_path / "split" / f"model.ckpt-400.{end}")
+    file = tmp_path / "split" / f"model.ckpt-400.{end}"
+    size = file.stat().st_size
+    damage(file)
     split = resumed(tmp_path)
-    with pytest.raises(GatherError, match=rf"model.ckpt-400.{end} (is damaged|cannot be read): .*; put a copy of it"):
+    with pytest.raises(GatherError) as caught:
         run_up(split.context)
+    why = what.format(size + 1, size)
+    assert str(caught.value) == f"{file} {why}; put a copy of it back, or start without `--resume`"
     assert calls(split) == []
 
 
@@ -314,7 +331,9 @@ def test_a_directory_of_another_cluster_is_not_resumed_from(tmp_path: Path) -> N
     gathered(tmp_path)
     path = tmp_path / "split" / "manifest.json"
     path.write_text(path.read_text().replace('"split"', '"other"'))
-    with pytest.raises(GatherError, match="holds checkpoints of cluster other"):
+    with pytest.raises(
+        GatherError, match=r"/split holds checkpoints of cluster other, not split; set another `checkpoints\.to`$"
+    ):
         run_up(resumed(tmp_path).context)
 
 
@@ -396,7 +415,11 @@ def test_the_forecast_of_a_chief_whose_checkpoint_lies_with_a_ps(tmp_path: Path)
 def test_the_forecast_ends_early_where_the_start_would(tmp_path: Path) -> None:
     gathered(tmp_path)
     longer(tmp_path / "split" / "model.ckpt-400.index")
-    with pytest.raises(TfprovError, match="is damaged"):
+    with pytest.raises(
+        TfprovError,
+        match=r"/split/model\.ckpt-400\.index is damaged: it has 6 bytes, and had 5 when it was gathered; put "
+        r"a copy of it back, or start without `--resume`$",
+    ):
         foretold(resumed(tmp_path))
 
 

@@ -143,7 +143,11 @@ def test_what_is_not_the_chiefs_checkpoint_is_not_taken(
     split: SplitTraining, situation: Callable[[SplitTraining], None]
 ) -> None:
     situation(split)
-    with pytest.raises(GatherError, match=r"worker/0's checkpoint model.ckpt-400 lacks .*; save with tfprov.runtime"):
+    with pytest.raises(
+        GatherError,
+        match=r"^worker/0's checkpoint model\.ckpt-400 lacks model\.ckpt-400\.index, all its shards; save with "
+        r"tfprov\.runtime, or with a Saver\(sharded=False\) on the chief$",
+    ):
         split.gather()
     assert not split.target.exists()
 
@@ -162,7 +166,11 @@ def test_parts_that_lie_with_two_ps_are_reported_and_not_taken_or_removed(split:
     split.saves(400, "p1", shards=2)
     del split.hosts["p0"].places["ps/0"].files["model.ckpt-400.data-00001-of-00002"]
     del split.hosts["p1"].places["ps/1"].files["model.ckpt-400.data-00000-of-00002"]
-    with pytest.raises(GatherError, match=r"is not taken: its parts lie apart, with ps/0 on p0 and ps/1 on p1"):
+    with pytest.raises(
+        GatherError,
+        match=r"^worker/0's checkpoint model\.ckpt-400 is not taken: its parts lie apart, with ps/0 on p0 and "
+        r"ps/1 on p1; what there is of it stays where it is$",
+    ):
         split.gather()
     assert held(split) == {"worker/0", "ps/0", "ps/1"}
 
@@ -284,7 +292,11 @@ def test_down_keeps_both_and_says_so(split: SplitTraining) -> None:
 
 def test_to_remove_only_the_ps_is_not_done_either(split: SplitTraining) -> None:
     split.saves(400)
-    with pytest.raises(TfprovError, match=r"ps/0 on p0 was kept"):
+    with pytest.raises(
+        TfprovError,
+        match=r"^ps/0 on p0 was kept: its checkpoint model\.ckpt-400 is not gathered; run `tfprov gather`, or "
+        r"remove it for good with `tfprov down --discard`$",
+    ):
         RUN["stop"](split.context, Stop(tasks="ps", remove=True), False)
     assert "model.ckpt-400.index" in split.hosts["p0"].files("ps/0")
 
@@ -294,7 +306,11 @@ def test_a_ps_that_moves_is_gathered_from_before_it_goes(tmp_path: Path) -> None
     split.saves(400, "p0")
     split.saves(400, "p1", content=b"other weights")
     moved = make_context(INVENTORY.replace("p0: , p1: ", "p9: , p1: "), (), split.hosts)
-    with pytest.raises(GatherError, match=r"model.ckpt-400 is not taken"):
+    with pytest.raises(
+        GatherError,
+        match=r"^worker/0's checkpoint model\.ckpt-400 is not taken: ps/0 on p0 and ps/1 on p1 have different "
+        r"files called model\.ckpt-400\.data-00000-of-00001; what there is of it stays where it is$",
+    ):
         RUN["start"](replace(moved, target=split.target), None, False)
     assert split.hosts["p0"].calls == ["stop ps/0"]
     assert [one.task for one in savers(moved, observe(moved), {("ps/0", "p0")})] == ["worker/0"]

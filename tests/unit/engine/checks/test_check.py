@@ -119,13 +119,15 @@ def test_the_cpu_check_requires_avx(system: System, verdict: Verdict, words: str
     ("reading", "expected"),
     [
         (ClockOffset(0.4, 0.1), ok("clock", "in step")),
+        (ClockOffset(1.5, 0.5), ok("clock", "in step")),
+        (ClockOffset(-2.0, 0.5), ok("clock", "2 s behind this machine")),
         (ClockOffset(3.0, 0.1), ok("clock", "3 s ahead of this machine")),
         (ClockOffset(-60.0, 0.1), warning("clock", "60 s behind this machine")),
         (ClockOffset(6.0, 1.5), ok("clock", "6 s ahead of this machine")),
         (ClockOffset(7.0, 1.5), warning("clock", "7 s ahead of this machine")),
         (None, note("clock", "not checked: `date` does not say the time in seconds")),
     ],
-    ids=["in-step", "off", "behind", "perhaps", "ahead", "unknown"],
+    ids=["in-step", "at-the-bound", "beyond", "off", "behind", "perhaps", "ahead", "unknown"],
 )
 def test_clocks(reading: ClockOffset | None, expected: Finding) -> None:
     fix = "set it there, for example with `timedatectl set-ntp true`"
@@ -331,6 +333,7 @@ def test_an_image_whose_name_was_moved_is_reported_and_what_is_made_of_one_is_ma
 def test_architectures(platforms: dict[str, str], images: list[str], pulled: bool, expected: dict[str, str]) -> None:
     findings = architectures(platforms, images, pulled=pulled)
     assert set(findings) == set(platforms)
+    assert {it.check for it in findings.values()} == {"architecture"}
     assert {host: it.what for host, it in findings.items() if it.verdict is Verdict.FAILED} == expected
 
 
@@ -485,6 +488,17 @@ def test_the_json_report() -> None:
     }  # fmt: skip
 
 
+def test_a_pair_that_connects_and_one_that_was_not_tried_are_plain_data() -> None:
+    place = {"from": "h1", "task": "worker/1", "host": "h2", "address": "10.0.0.12:2222"}
+    assert Cell("h1", ELSEWHERE, "ok").to_dict() == {**place, "outcome": "ok", "verdict": "ok", "what": "", "fix": ""}
+    assert Cell("h1", ELSEWHERE, UNTRIED, Reason("is locked", "h1")).to_dict() == {
+        **place, "outcome": "-", "verdict": "note", "what": "worker/1 was not tried: h1: is locked", "fix": ""
+    }  # fmt: skip
+    outside = Task("data_service", 0, "data_service", "", "10.0.0.9", 5050)
+    fix = "start the service, open its port, or correct `data_service.address`"
+    assert judge_cell(Cell("h1", outside, "error: x")) == failed("network", "data_service/0 at 10.0.0.9:5050: x", fix)
+
+
 def test_findings_are_reported_in_one_order() -> None:
     checks = [
         *("reach", "engine", "architecture", "cpu", "clock", "disk", "memory", "cpus", "gpus", "address", "ports"),
@@ -568,6 +582,8 @@ NOT_OURS = there("tfprov-linear-ps-0")
         ("cpus", (container(PS, cpus=2.0), container(WORKER, cpus=2.0)), ENGINE, SYSTEM, "4 in all"),
         ("cpus", (container(PS, cpus=2.0), container(WORKER, cpus=2.5)), ENGINE, SYSTEM,
          "4 in all, and ps/0, worker/0 may use 4.5; lower `cpus`, or use fewer tasks"),
+        ("cpus", (container(PS, cpus=2.5), container(WORKER, cpus=2.5)), ENGINE, SYSTEM,
+         "4 in all, and ps/0, worker/0 may use 5; lower `cpus`, or use fewer tasks"),
         ("cpus", (container(PS, cpus=5.0), container(WORKER, cpus=6.0)), ENGINE, SYSTEM,
          "4 in all, and ps/0 asks for 5, worker/0 asks for 6; lower `cpus`"),
         ("gpus", (container(PS, gpus=1), container(WORKER, gpus=1)), ENGINE, SYSTEM,

@@ -1,5 +1,7 @@
 """tfprov.engine.checks.connections: which addresses are tried from which host."""
 
+from dataclasses import replace
+
 import pytest
 
 from tfprov.engine.checks.connections import WHOLE, connections
@@ -89,6 +91,11 @@ def test_a_sentence_takes_the_tables_place() -> None:
     assert is_whole(cells[:2])
     assert summary(cells) == (
         "addresses of 2 tasks from 2 hosts: 1 of 3 pairs connect; only those of the strategy and of neighbours were tried"
+    )
+    many = [Cell(f"h{n}", replace(one, index=n), OK) for n in range(1500)]
+    assert summary([*many, *cells]) == (
+        "addresses of 1,501 tasks from 1,502 hosts: 1,501 of 1,503 pairs connect; "
+        "only those of the strategy and of neighbours were tried"
     )
 
 

@@ -64,7 +64,10 @@ def test_the_lock_is_free_after_its_block_also_after_an_error(tmp_path: Path) ->
 def test_a_holder_that_has_not_signed_yet_is_another_run(tmp_path: Path) -> None:
     with holder(tmp_path / "lock"):
         (tmp_path / "lock").write_text("{")
-        with pytest.raises(Locked, match="in use by another run"), hold_file(tmp_path / "lock", "linear", UP):
+        with (
+            pytest.raises(Locked, match=r"^cluster linear is in use by another run; wait for it, or stop it$"),
+            hold_file(tmp_path / "lock", "linear", UP),
+        ):
             pass
 
 
@@ -73,7 +76,7 @@ def test_a_full_disk_has_a_lock_without_a_name(tmp_path: Path) -> None:
     with (
         full_disk(0),
         hold_file(lock, "linear", UP),
-        pytest.raises(Locked, match="in use by another run"),
+        pytest.raises(Locked, match=r"^cluster linear is in use by another run; wait for it, or stop it$"),
         hold_file(lock, "linear", UP),
     ):
         pytest.fail("two at once")

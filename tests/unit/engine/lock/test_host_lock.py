@@ -220,7 +220,11 @@ def test_whatever_is_written_there_the_lock_is_another_runs(
 ) -> None:
     made().take()
     (tmp_path / ".tfprov" / "linear.lock").write_text(content)
-    with pytest.raises(Locked, match="in use by another run, says h1"):
+    with pytest.raises(
+        Locked,
+        match=r"^cluster linear is in use by another run, says h1; wait for it, or stop it; if its machine is "
+        r"gone, sshd on h1 frees the lock when it notices \(ClientAliveInterval in its sshd_config\)$",
+    ):
         made().take()
     assert names(tmp_path) == ["linear.lock"]
 
@@ -285,7 +289,11 @@ def test_a_directory_of_somebody_outside_of_the_engines_group_is_not_used(tmp_pa
     shared = engine_of_group(tmp_path, 12345)
     shared.mkdir(mode=0o770)
     os.chown(shared, 65534, 65534)
-    with pytest.raises(HostError, match="of user nobody is not the directory for locks"):
+    with pytest.raises(
+        HostError,
+        match=r"^h1: .*/\.tfprov-12345 of user nobody is not the directory for locks of the engine's users; "
+        r"have its owner or root remove it there$",
+    ):
         HostLock(LocalHost("h1"), "linear", ME, "ours", below(tmp_path)).take()
     assert list(shared.iterdir()) == []
 
@@ -316,7 +324,11 @@ def test_the_error_of_a_host_without_flock_names_the_package(tmp_path: Path, mon
 
 def test_a_place_where_nothing_can_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(HostError, match=r"could not be taken: mkdir: .*; look at the permissions and"):
+    with pytest.raises(
+        HostError,
+        match=r"^h1: the lock of cluster linear could not be taken: mkdir: .*; look at the "
+        r"permissions and the disk of that directory there$",
+    ):
         HostLock(LocalHost("h1"), "linear", ME, "ours", below(tmp_path / "file")).take()
 
 

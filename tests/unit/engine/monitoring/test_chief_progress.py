@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tfprov.engine.observe import observe
 from tfprov.formats.event_file import EventProgress, progress
 from tfprov.formats.tfrecord import write_record
 from tfprov.hosts.memory import MemoryRuntime
+from tfprov.model.state import Observed, State
 
 EVENTS = "events.out.tfevents.1.w0"
 
@@ -142,4 +144,7 @@ def test_the_steps_of_a_running_chief_are_those_that_it_was_started_with() -> No
     lab = MemoryLab(text=text)
     edited = make_context(text.replace("WIRING", "flags").replace("1000", "2000"), (), lab.hosts)
     assert steps_of(edited, edited.chief(observe(edited))) == 1000
+    started = Observed("worker/0", "h2", State.RUNNING, {"flags": {"lr": 1}, "command": ["python", "--max_steps=7"]})
+    assert steps_of(edited, started) == 7
+    assert steps_of(edited, replace(started, spec={"flags": {}})) is None
     assert steps_of(edited) == 2000

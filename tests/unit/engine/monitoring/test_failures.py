@@ -75,6 +75,9 @@ def test_an_excerpt_is_one_whole_traceback_without_the_values_of_tensors() -> No
         "usage: t.py",
         "t.py: wrong",
     ]
+    assert excerpt(["x" * 300, "x" * 302]) == ["x" * 300, f"{'x' * 300}… (2 more characters)"]
+    three, four = ["[0.1]", "2.0", "3]"], ["[0.1]", "2.0", "nan 3", "4]"]
+    assert excerpt([*three, "a", *four, "b"]) == [*three, "a", "[0.1]", "… (3 lines of values)", "b"]
     deep = excerpt([LOG[1], *frames * 5, "ValueError: 3"])
     assert (len(deep), deep[20], deep[-1]) == (121, "… (182 lines left out)", "ValueError: 3")
 
@@ -183,6 +186,14 @@ def test_the_exceptions_line_stands_on_the_restarts_line_with_its_remedy() -> No
         "worker/1 ended with exit code 1 and was started again (1 of 3): ModuleNotFoundError: No module named 'pandas'; "
         "install the module where the task runs: with pip, or with a line in the Dockerfile"
     )
+    boom = replace(first, task="worker/3", restarts=0)
+    restarts.update([boom])
+    assert texts(restarts.update([replace(boom, restarts=1, last_exit=3, last_words="ValueError: 7")])) == [
+        "worker/3 ended with exit code 3 and was started again (1 of 3): ValueError: 7"
+    ]
+    unlimited = Restarts(lambda _task: None)
+    unlimited.update([first])
+    assert texts(unlimited.update([replace(first, restarts=1)])) == ["worker/1 ended and was started again (1)"]
     killed = replace(first, restarts=2, last_exit=137, last_words="step 3")
     assert texts(restarts.update([killed])) == ["worker/1 ended with exit code 137 and was started again (2 of 3)"]
     other = replace(again, task="worker/2", restarts=0)

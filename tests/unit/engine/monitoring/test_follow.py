@@ -114,15 +114,18 @@ def test_a_ps_that_has_ended_is_reported_once_if_the_training_goes_on_waiting(se
     memory_lab = MemoryLab()
     host = memory_lab.hosts["h1"]
     place = host.places["ps/1"]
-    place.observed = replace(place.observed, started_at=host.now - 60)  # importing TensorFlow takes a while
+    other = memory_lab.hosts["h3"].places["worker/3"]
+    for one in (place, other):
+        one.observed = replace(one.observed, started_at=host.now - 60)  # importing TensorFlow takes a while
     follow_with_steps(
         memory_lab.context,
+        lambda: memory_lab.hosts["h3"].exits("worker/3", 0),
         lambda: host.exits("ps/1", 0),
         *(lambda: None for _ in range(seconds)),
         lambda: memory_lab.hosts["h2"].exits("worker/0", 0),
     )
     line = "ps/1 on h1 has ended with exit code 0, and worker/0 still runs: a ps has to serve until the training ends"
-    assert [note for note in memory_lab.report.notes if "ps/1" in note] == [line] * reported
+    assert [note for note in memory_lab.report.notes if "has ended with exit code 0" in note] == [line] * reported
 
 
 def test_a_task_that_somebody_has_removed_is_reported_and_one_that_is_replaced_is_not() -> None:

@@ -19,6 +19,7 @@ from tfprov.engine.observe import observe
 from tfprov.errors import HostError, TfprovError, hide_secret
 from tfprov.hosts.log_lines import Line, LogTimes
 from tfprov.hosts.memory import MemoryRuntime
+from tfprov.model.state import Observed, State
 from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.player import PlayOptions
@@ -26,7 +27,7 @@ from tfprov.playbook.run import play
 
 INVENTORY = """
 all:
-  vars: {tfprov: {cluster: lab, command: [python], restart: never, env: {API_TOKEN: plain, STEPS: "5"}}}
+  vars: {tfprov: {cluster: lab, command: [python], restart: never, env: {API_TOKEN: plain, STEPS: "5ü"}}}
 ps: {hosts: {h1: }}
 worker: {hosts: {h2: }}
 """
@@ -78,6 +79,7 @@ def test_the_logs_of_all_tasks_and_the_settings_stay(lab: Lab, how: str) -> None
     lab.play(how.partition(",")[0], {"run, done": 0, "run, failed": 3, "down": None}[how])
     assert observe(lab.context).containers() == []
     assert lab.names(run) == ["ps-0.log", "settings.json", "worker-0.log"]
+    assert {path.stat().st_mode & 0o777 for path in (lab.logs / run).iterdir()} == {0o600}
     kept = kept_logs(lab.logs)
     assert kept is not None
     assert (kept[0].name, {task: lines_of(path, 1) for task, path in kept[1].items()}) == (
@@ -85,9 +87,18 @@ def test_the_logs_of_all_tasks_and_the_settings_stay(lab: Lab, how: str) -> None
         {"ps/0": ["serving"], "worker/0": ["step 2 ?"]},
     )
     assert f"logs are kept in {lab.logs / run}" in lab.report.notes
-    settings = json.loads((lab.logs / run / "settings.json").read_text())
-    assert settings["run"] == run
-    assert settings["tasks"]["worker/0"]["spec"]["env"] == {"API_TOKEN": "******", "STEPS": "5"}
+    text = (lab.logs / run / "settings.json").read_text()
+    assert '\n     "STEPS": "5ü"' in text, "people read it, too"
+    settings = json.loads(text)
+    assert (settings["run"], settings["cluster"]) == (run, "lab")
+    assert set(settings) == {"run", "cluster", "roles", "tasks"}
+    chief = settings["tasks"]["worker/0"]
+    assert chief.pop("spec")["env"] == {"API_TOKEN": "******", "STEPS": "5ü"}
+    ended = {"run, done": "exited with code 0", "run, failed": "exited with code 3", "down": "stopped"}[how]
+    assert {name: chief[name] for name in ("host", "ended", "tensorflow")} == {
+        "host": "h2", "ended": ended, "tensorflow": ""
+    }  # fmt: skip
+    assert set(chief) == {"host", "ended", "tensorflow", "started", "finished"}
 
 
 def test_a_start_that_failed_leaves_its_logs(lab: Lab) -> None:
@@ -133,12 +144,29 @@ def test_the_log_of_a_task_that_was_undone_says_how_and_when_it_ended(lab: Lab) 
     assert "(removed, 20" in ended("worker/0", newest), "one of an earlier version: when it was kept"
 
 
+def test_a_task_that_was_moved_has_a_log_on_each_of_its_hosts(lab: Lab) -> None:
+    run = lab.trains()
+    lab.hosts["h1"].puts(Observed("worker/0", "h1", State.EXITED, {}, run=run, exit_code=1))
+    logs = KeptLogs(lab.context, observe(lab.context))
+    for host in ("h1", "h2"):
+        logs.keep("worker/0", host)
+    assert lab.names(run) == ["settings.json", "worker-0.log", "worker-0@h1.log"]
+
+
 def test_a_chief_that_is_kept_has_its_log_kept_too(lab: Lab) -> None:
     run = lab.trains()
     lab.hosts["h2"].writes("worker/0", "my.keras", b"weights")
     assert "is kept" in lab.play("down")
     assert [one.task for one in observe(lab.context).containers()] == ["worker/0"]
     assert lab.names(run) == ["ps-0.log", "settings.json", "worker-0.log"]
+
+
+@pytest.mark.parametrize(("size", "name"), [(1024 * 1024, "worker-0.log"), (1024 * 1024 + 1, "worker-0.log.gz")])
+def test_a_log_above_a_mebibyte_is_compressed(lab: Lab, size: int, name: str) -> None:
+    run = lab.trains()
+    lab.hosts["h2"].prints("worker/0", "x" * (size - 1))
+    KeptLogs(lab.context, observe(lab.context)).keep("worker/0", "h2")
+    assert lab.names(run) == ["settings.json", name]
 
 
 def test_a_large_log_is_compressed_and_secrets_are_masked(lab: Lab) -> None:
@@ -155,6 +183,13 @@ def test_a_large_log_is_compressed_and_secrets_are_masked(lab: Lab) -> None:
     lab.hosts["h2"].places["worker/0"].log[:] = [Line("short")]
     logs.keep("worker/0", "h2")
     assert lab.names(run) == ["ps-0.log", "settings.json", "worker-0.log"], "a later one takes its place"
+    (lab.logs / run / "worker-0.log").rename(lab.logs / run / "worker-0.log.gz")
+    place = lab.hosts["h2"].places["worker/0"]
+    place.observed = replace(place.observed, started_at=77.0)
+    KeptLogs(lab.context, observe(lab.context)).keep("worker/0", "h2")
+    assert [re.sub(r"\d{8}T\d{6}Z", "TIME", name) for name in lab.names(run)] == [
+        "ps-0.log", "settings.json", "worker-0.TIME.log.gz", "worker-0.log"
+    ]  # fmt: skip
 
 
 class Unreadable(MemoryRuntime):
@@ -175,11 +210,14 @@ def test_a_log_that_cannot_be_kept_holds_nothing_up(tmp_path: Path) -> None:
 
 
 def test_a_file_in_the_way_is_reported(lab: Lab) -> None:
-    lab.trains()
+    run = lab.trains()
     lab.target.mkdir()
     lab.logs.write_text("mine")
     lab.play("down")
-    assert any("is not kept" in note and str(lab.logs) in note for note in lab.report.notes)
+    unkept = [note for note in lab.report.notes if "is not kept" in note]
+    assert unkept == [
+        f"the log of {task} is not kept: {lab.logs / run}: Not a directory" for task in ("worker/0", "ps/0")
+    ]
     assert lab.logs.read_text() == "mine"
 
 

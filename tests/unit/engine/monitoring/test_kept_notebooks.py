@@ -74,6 +74,14 @@ def test_down_keeps_what_people_wrote(lab: Lab) -> None:
     assert {path.stat().st_mode & 0o777 for path in (lab.to, lab.to / "plots")} == {0o700}
 
 
+def test_one_file_is_kept_as_well(lab: Lab) -> None:
+    written = lab.host.places["notebook/0"].written
+    written.clear()
+    written["a.ipynb"] = b"{}", 1.0
+    assert lab.play("down") == ""
+    assert f"1 file of notebook/0 is kept in {lab.to}" in lab.report.notes
+
+
 def test_an_up_that_replaces_the_notebook_keeps_it_too(lab: Lab) -> None:
     assert lab.play("up", '{"tfprov": {"env": {"NEW": "1"}}}') == ""
     assert "stop notebook/0" in str(lab.host.calls)
@@ -90,8 +98,8 @@ def test_a_notebook_that_cannot_be_kept_is_not_removed(lab: Lab) -> None:
     (lab.target / "logs").mkdir()
     (lab.target / "logs" / lab.run).mkdir()
     lab.to.write_text("in the way")
-    assert lab.play("down").startswith(f"notebook/0 on h1 is kept, as its notebooks cannot be copied: {lab.to}")
-    assert lab.play("down", discard=False).endswith("remove it for good with `tfprov down --discard`")
+    what = f"notebook/0 on h1 is kept, as its notebooks cannot be copied: {lab.to}: Not a directory"
+    assert lab.play("down") == f"{what}; run this again, or remove it for good with `tfprov down --discard`"
     assert list(lab.host.places) == ["worker/0", "notebook/0"], "the chief is removed last"
     assert lab.play("down", discard=True) == ""
     assert not lab.host.places

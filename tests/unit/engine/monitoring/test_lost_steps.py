@@ -143,10 +143,13 @@ def test_a_plan_says_when_the_step_that_it_names_is_an_old_one() -> None:
     seen = observe(context)
     for now, message in (
         (150.0, "(it is at 450)"),
+        (220.0, "(it is at 450)"),
+        (220.5, "(it was at 450 2 min ago, and has written no event since)"),
         (940.0, "(it was at 450 14 min ago, and has written no event since)"),
     ):
         lab.clock.time = now
-        assert str(forecast(context, plan(context, seen), seen)).endswith(message)
+        goes_on = "the training goes on from step 400, or later if it saves when stopped"
+        assert forecast(context, plan(context, seen), seen) == f"{goes_on} {message}"
 
 
 def test_a_plan_names_no_step_before_the_checkpoint_from_which_the_training_goes_on() -> None:

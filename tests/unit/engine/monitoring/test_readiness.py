@@ -24,7 +24,7 @@ from tfprov.errors import TakenDown, TaskFailed, TfprovError, Unreachable
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Task
-from tfprov.model.state import Container
+from tfprov.model.state import Container, Observed, State
 
 # --- joined ----------------------------------------------------------------------------------------------------------
 
@@ -131,7 +131,11 @@ def test_a_worker_with_less_time_than_its_ps_names_the_ps() -> None:
     memory_lab = MemoryLab()
     memory_lab.hosts["h1"].silent.add("ps/1")
     wanted = tuple(replace(c, start_timeout=60 if c.task.job == "ps" else 2) for c in memory_lab.context.wanted)
-    with pytest.raises(TaskFailed, match=r"ps/1: does not serve on 10.0.0.1:2223 after 2 s"):
+    with pytest.raises(
+        TaskFailed,
+        match=r"^ps/1: does not serve on 10\.0\.0\.1:2223 after 2 s; a program that serves on no port needs "
+        r"`ready: start`, and one that takes longer to serve a larger `start_timeout`$",
+    ):
         wait_serving(replace(memory_lab.context, wanted=wanted))
 
 
@@ -358,7 +362,10 @@ def test_a_fault_that_no_restart_repairs_is_reported_with_the_chiefs_failure() -
         memory_lab.hosts["h1"].saves("ps/0", name, b"weights")
     memory_lab.hosts["h2"].exits("worker/0", 1)
     with pytest.raises(
-        TaskFailed, match=r"\Aworker/0: exited with code 1: its checkpoint model.ckpt-5 lies with ps/0,"
+        TaskFailed,
+        match=r"^worker/0: exited with code 1: its checkpoint model\.ckpt-5 lies with ps/0, where it cannot "
+        r"restore it; gather it and start with `--resume`, or save with tfprov\.runtime, or with a "
+        r"Saver\(sharded=False\) on the chief$",
     ):
         follow(memory_lab.context, 60, with_logs=False)
 
@@ -395,7 +402,10 @@ def test_a_cluster_that_was_taken_down_meanwhile_is_gone() -> None:
         follow(memory_lab.context, 60, with_logs=False)
     for host in memory_lab.hosts.values():
         host.places.clear()
-    with pytest.raises(TakenDown, match="was taken down meanwhile; `tfprov runs` has how its training ended"):
+    with pytest.raises(
+        TakenDown,
+        match=r"^worker/0 is gone: the cluster was taken down meanwhile; `tfprov runs` has how its training ended$",
+    ):
         follow(memory_lab.context, 60, with_logs=False)
 
 
@@ -537,3 +547,10 @@ def test_a_task_that_trains_alone_listens_nowhere_but_others_do(more: str, task:
     container = context.container(task)
     assert container is not None
     assert needs_port(context, container) is waits
+
+
+def test_a_failed_container_of_a_task_on_another_host_fails_no_start() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h1"].puts(Observed("worker/3", "h1", State.EXITED, {}, exit_code=1))
+    wait_serving(memory_lab.context, 60)
+    assert "worker/3 serves on 10.0.0.3:2223" in memory_lab.report.notes

@@ -16,13 +16,14 @@ from tests.support.memory_lab import INVENTORY, MemoryLab
 from tfprov.cli.watch import status_lines
 from tfprov.engine.concurrency import Clock
 from tfprov.engine.monitoring.overview import LiveOverview
-from tfprov.engine.monitoring.status import placement, status
+from tfprov.engine.monitoring.status import PlacedVariable, Placement, placement, status
 from tfprov.engine.monitoring.straggler_monitor import Straggler, StragglerMonitor, Stragglers
-from tfprov.engine.monitoring.task_progress import Pace, parse, settled, slowest
+from tfprov.engine.monitoring.task_progress import Pace, last_step_back, parse, settled, slowest
 from tfprov.engine.observe import observe
 from tfprov.errors import HostError, TaskFailed, Unreachable
 from tfprov.formats.tfrecord import write_record
 from tfprov.hosts.memory import MemoryRuntime
+from tfprov.model.state import Observed, State
 
 HOST_OF = {"worker/0": "h2", "worker/1": "h2", "worker/2": "h3", "worker/3": "h3"}
 
@@ -44,7 +45,22 @@ def test_what_a_task_writes_is_read_with_every_field() -> None:
     parsed = parse(progress_json("worker/1", resumed=401, lost=448, examples_rate=None), "worker/1")
     assert parsed == Pace(400, 100, 10.0, None, 5.0, resumed=401, lost=448)
     assert parsed is not None
-    assert parsed.went_back
+    assert parsed.step_back == (448, 401)
+    others = [
+        replace(parsed, lost=lost, resumed=resumed) for lost, resumed in ((401, 401), (None, 1), (1, None), (0, 1))
+    ]
+    assert [one.step_back for one in others] == [None] * 4
+    versions = {"2.18.0": "2.18.0", "x" * 40: "x" * 40, "x" * 41: "", "2 18": "", 2: ""}
+    read = [parse(progress_json("worker/1", tensorflow=version), "worker/1") for version in versions]
+    assert [one and one.tensorflow for one in read] == list(versions.values())
+
+
+def test_the_last_step_back_is_the_chiefs_or_the_newest() -> None:
+    behind = replace(pace(1), lost=9, resumed=4)
+    paces = {"worker/1": behind, "worker/2": replace(behind, at=6.0, lost=8), "worker/0": pace(1, at=7.0)}
+    assert last_step_back(paces, "worker/0") == ("worker/2", 8, 4)
+    assert last_step_back(paces, "worker/1") == ("worker/1", 9, 4)
+    assert last_step_back({"worker/0": pace(1)}, "worker/0") is None
 
 
 @pytest.mark.parametrize(
@@ -124,6 +140,30 @@ def test_status_has_the_steps_of_the_training_and_the_time_that_is_left() -> Non
     assert (ended.to_dict()["steps"], ended.to_dict()["eta"]) == (2000, None)
     assert replace(ended, progress=None).to_dict()["progress"] is None
     assert not any("ETA" in line for line in status_lines(ended))
+
+
+def test_the_status_of_a_cluster_that_is_not_there_is_plain_data() -> None:
+    memory_lab = MemoryLab(text=INVENTORY.replace("tasks_per_host: 2", "tasks_per_host: 1"))
+    for host in memory_lab.hosts.values():
+        host.places.clear()
+    memory_lab.cut("h3")
+    memory_lab.hosts["h1"].puts(Observed("ps/7", "h1", State.RUNNING, {}, id="7", started_at=4.0))
+    nothing: dict[str, Any] = {"id": "", "uptime": None, "restarts": 0, "exit_code": None, "detail": ""}
+    row = {**nothing, "pace": None, "log": ()}
+    assert status(memory_lab.context, now=10.0).to_dict() == {
+        "cluster": "lab",
+        "run": "",
+        "chief": "worker/0",
+        "tasks": [
+            {**row, "task": "ps/0", "host": "h1", "state": "absent", "address": "10.0.0.1:2222"},
+            {**row, "task": "worker/0", "host": "h2", "state": "absent", "address": "10.0.0.2:2222"},
+            {**row, "task": "worker/1", "host": "h3", "state": "unreachable", "address": "10.0.0.3:2222"},
+            {**row, "task": "ps/7", "host": "h1", "state": "running", "address": None, "id": "7", "uptime": 6.0,
+             "detail": "not in the inventory"},
+        ],
+        "progress": None, "steps": None, "eta": None, "examples_rate": None, "slowest": None, "went_back": None,
+        "unreachable": {"h3": "no answer"},
+    }  # fmt: skip
 
 
 class Machines:
@@ -382,13 +422,32 @@ def test_the_placement_has_the_task_of_each_variable() -> None:
     memory_lab = MemoryLab()
     memory_lab.hosts["h2"].saves("worker/0", "placement.json", json.dumps(PLACED).encode())
     variables = placement(memory_lab.context)
-    assert [(one.name, one.task) for one in variables.variables] == [
-        ("W", "ps/1"), ("b", "ps/0"), ("global_step", "ps/0"), ("here", "")
-    ]  # fmt: skip
+    in_order = Placement(
+        tuple(PlacedVariable(task, task, "", (), 1) for task in ("ps/10", "worker/0", "ps/9", "chief"))
+    )
+    assert list(in_order.shares) == ["chief", "ps/9", "ps/10", "worker/0"]
     assert {task: (share.variables, share.bytes) for task, share in variables.shares.items()} == {
         "": (1, 4), "ps/0": (2, 48), "ps/1": (1, 31360)
     }  # fmt: skip
-    assert json.loads(json.dumps(variables.to_dict()))["variables"][0]["shape"] == [784, 10]
+    assert variables.to_dict() == {
+        "variables": [
+            {"name": "W", "task": "ps/1", "device": "/job:ps/task:1", "shape": (784, 10), "bytes": 31360},
+            {
+                "name": "b",
+                "task": "ps/0",
+                "device": "/job:ps/replica:0/task:0/device:CPU:0",
+                "shape": (10,),
+                "bytes": 40,
+            },
+            {"name": "global_step", "task": "ps/0", "device": "/job:ps/task:0", "shape": (), "bytes": 8},
+            {"name": "here", "task": "", "device": "", "shape": (None,), "bytes": 4},
+        ],
+        "tasks": {
+            "": {"variables": 1, "bytes": 4},
+            "ps/0": {"variables": 2, "bytes": 48},
+            "ps/1": {"variables": 1, "bytes": 31360},
+        },
+    }
 
 
 def test_a_model_that_is_not_ready_has_no_placement_and_a_foreign_file_is_none() -> None:

@@ -103,7 +103,9 @@ def test_a_task_that_never_answers_exceeds_its_start_timeout(page: WebServer) ->
     with pytest.raises(TaskFailed) as caught, open_web_task(lab.context, "tensorboard"):
         pass
     limit = container.start_timeout
-    assert f"does not answer at 127.0.0.1:{lab.port} after {limit} s" in str(caught.value)
+    assert str(caught.value).splitlines() == [
+        f"tensorboard/0: does not answer at 127.0.0.1:{lab.port} after {limit} s", "  tensorboard/0 | waiting"
+    ]  # fmt: skip
     assert tuple(caught.value.log) == ("waiting",)
     assert limit < lab.clock.time <= limit + 1
 
@@ -128,7 +130,12 @@ def test_staying_ends_with_the_task_and_reports_a_lost_host(page: WebServer) -> 
     lab.clock.at(3, lambda: setattr(lab.host, "failure", Unreachable("h1", "no answer")))
     lab.clock.at(9, lambda: setattr(lab.host, "failure", None))
     lab.clock.at(11, lambda: lab.host.exits("tensorboard/0", 1))
-    with open_web_task(lab.context, "tensorboard") as opened, pytest.raises(TaskFailed, match="exited with code 1"):
+    with (
+        open_web_task(lab.context, "tensorboard") as opened,
+        pytest.raises(
+            TaskFailed, match=r"^tensorboard/0: does not run: exited with code 1; start it with `tfprov up`$"
+        ),
+    ):
         stay(lab.context, opened)
     assert lab.clock.time == 12
     assert any("h1" in str(event) and "no answer" in str(event) for event in lab.report.events)
@@ -144,6 +151,26 @@ def test_the_token_of_a_notebook_is_part_of_its_address(page: WebServer) -> None
     lab.host.writes("notebook/0", ".tfprov-notebook-token", b"a&b\n")
     with open_web_task(lab.context, "notebook") as opened:
         assert opened.url == f"http://127.0.0.1:{lab.port}/?token=a%26b"
+    lab.host.writes("notebook/0", ".tfprov-notebook-token", b"a\xff\n")
+    with open_web_task(lab.context, "notebook") as opened:
+        assert opened.token == "a\ufffd"
+
+
+SERVING = "serving: {{hosts: {{h1: }}, vars: {{tfprov: {{port: {port}{bind}{more}}}}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "path"),
+    [
+        ("", "v1/models/model"),
+        (", serving: {{model_name: digits}}", "v1/models/digits"),
+        (", command: [serve]", ""),
+    ],
+)
+def test_a_model_server_is_opened_at_the_state_of_its_model(page: WebServer, more: str, path: str) -> None:
+    lab = Lab(page, SERVING.replace("{more}", more))
+    with open_web_task(lab.context, "serving") as opened:
+        assert opened.url == f"http://127.0.0.1:{lab.port}/{path}"
 
 
 class Forwarding:

@@ -123,7 +123,8 @@ def _once(lines: list[str]) -> list[str]:
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}… ({len(line) - _LONGEST} more characters)"
+    more = len(line) - _LONGEST
+    return line if more <= 0 else f"{line[:_LONGEST]}… ({format_count(more, 'more character')})"
 
 
 def _without_values(lines: Sequence[str]) -> Iterator[str]:

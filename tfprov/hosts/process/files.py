@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from tfprov.errors import HostError, printable
+from tfprov.errors import HostError, one_line, printable
 from tfprov.formats.checkpoint import CACHES
 from tfprov.hosts.base import File, OutsideFile, Pick, Tree
 from tfprov.hosts.process.task_dir import TaskDir, os_errors
@@ -85,7 +85,7 @@ class ProcessOutsideFiles:
         top = os.path.normpath(work / path)
         if not Path(os.path.realpath(top)).is_relative_to(os.path.realpath(work)):
             what = f"{printable(path)} is not in the working directory of {task}"
-            raise HostError(self.host, what, f"copy {printable(top)} yourself")
+            raise HostError(self.host, what, f"copy {one_line(top)} yourself")
         if not os.path.lexists(top):
             names = sorted(entry.name for entry in work.iterdir()) if work.is_dir() else []
             fix = f"there is {', '.join(map(printable, names[:_MAX_NAMED_ENTRIES]))}" if names else "it is empty"

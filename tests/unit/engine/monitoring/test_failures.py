@@ -75,7 +75,8 @@ def test_an_excerpt_is_one_whole_traceback_without_the_values_of_tensors() -> No
         "usage: t.py",
         "t.py: wrong",
     ]
-    assert excerpt(["x" * 300, "x" * 302]) == ["x" * 300, f"{'x' * 300}… (2 more characters)"]
+    cut = [f"{'x' * 300}… (1 more character)", f"{'x' * 300}… (2 more characters)"]
+    assert excerpt(["x" * 300, "x" * 301, "x" * 302]) == ["x" * 300, *cut]
     three, four = ["[0.1]", "2.0", "3]"], ["[0.1]", "2.0", "nan 3", "4]"]
     assert excerpt([*three, "a", *four, "b"]) == [*three, "a", "[0.1]", "… (3 lines of values)", "b"]
     deep = excerpt([LOG[1], *frames * 5, "ValueError: 3"])

@@ -189,7 +189,7 @@ class _ScriptReader:
                 self.builder.add_child(name, child, self.at)
 
     def key(self, name: str) -> Scalar:
-        return Scalar(name, self.at, name, quoted=True)
+        return Scalar(name, self.at, name)
 
     def names(self, data: Any, what: str) -> list[str]:
         if not isinstance(data, list) or not all(isinstance(name, str) for name in data):
@@ -216,9 +216,9 @@ class _ScriptReader:
         if not isinstance(data, dict):
             return Scalar(data, self.at, str(data), quoted=True)
         if len(data) == 1 and isinstance(text := data.get(_LITERAL), str):
-            return Scalar(text, self.at, text, quoted=True, literal=True)
+            return Scalar(text, self.at, text, literal=True)
         if len(data) == 1 and isinstance(text := data.get(_ENCRYPTED), str):
-            return Scalar(EncryptedValue(text, self.vault.decrypt), self.at, quoted=True, literal=True, secret=True)
+            return Scalar(EncryptedValue(text, self.vault.decrypt), self.at, literal=True, secret=True)
         entries = {name: self.node(value, depth + 1) for name, value in data.items()}
         return Mapping(entries, self.at, {name: self.key(name) for name in data})
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.command_output import write_files
 from tests.support.inventories import inventory
 from tfprov.errors import InvalidInput, Problem
-from tfprov.inventory.detect import SourceKind, detect_kind
+from tfprov.inventory.detect import SourceKind, detect_kind, is_unlikely_inventory
 from tfprov.inventory.sources import MAX_FILES
 from tfprov.model.inventory import Inventory
 from tfprov.model.yaml_node import plain
@@ -69,6 +69,31 @@ def test_the_format_of_a_file_is_detected_by_name_and_first_line(name: str, text
 def test_the_format_of_a_file_in_another_encoding_is_detected() -> None:
     for data, kind in ((b"[gr\xfc\xdfe]\nnode1\n", SourceKind.INI), (b"gr\xfc\xdfe: {}\n", SourceKind.YAML)):
         assert detect_kind("inventory", data) is kind
+
+
+def test_a_file_with_a_line_of_an_inventory_is_one_by_most_names() -> None:
+    names = ("hosts", "a.ini", "a.inv", "a.inventory", "a.hosts", "a.host", "a.list", "a.lst")
+    for name in names:
+        for data in (
+            b"[gpu]",
+            b"gr\xfc\xdfe\n [gpu:vars] ; x\n",
+            b"all:\n",
+            b"x:\n hosts :",
+            b"children: {}",
+            b"vars:",
+        ):
+            assert not is_unlikely_inventory(name, data), (name, data)
+        for data in (b"All hosts of ours.", b"\xff", b"see [gpu]", b"[a]b", b"overall: x"):
+            assert is_unlikely_inventory(name, data), (name, data)
+    assert is_unlikely_inventory("a.conf", b"[gpu]")
+    for name, data in (
+        ("a.yml", b"x"),
+        ("a.yaml", b"x"),
+        ("a.json", b"x"),
+        ("a.toml", b"x"),
+        ("a", b"$ANSIBLE_VAULT;1"),
+    ):
+        assert not is_unlikely_inventory(name, data), name
 
 
 def test_an_executable_file_is_a_script_only_with_a_shebang() -> None:

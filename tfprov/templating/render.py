@@ -38,6 +38,10 @@ _TYPE_NAMES = {
     "tfprov.templating.lazy_values.LazyList object": "the list",
     "str object": "the text",
     "int object": "the number",
+    "float object": "the number",
+    "bool object": "the truth value",
+    "datetime.date object": "the date",
+    "None": "the empty value",
 }
 
 

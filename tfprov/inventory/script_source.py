@@ -112,6 +112,7 @@ def _invalid(at: Position, what: str, fix: str) -> InvalidInput:
 
 
 _SECTIONS = ("hosts", "vars", "children")
+_LIST = ["--list"]
 _PARALLEL_RUNS = 8
 _TYPES: dict[type, str] = {dict: "a mapping", list: "a list", str: "text", bool: "true or false", type(None): "null"}
 _ENCRYPTED, _LITERAL = "__ansible_vault", "__ansible_unsafe"
@@ -134,14 +135,17 @@ class _ScriptReader:
     ) -> None:
         self.builder, self.at, self.vault, self.run = builder, at, vault, run
         self.hosts: dict[str, None] = {}
+        self.printed_with = _LIST
+        """What the script was run with, when it printed what is read now."""
 
     def read(self) -> None:
-        data = self.query(["--list"])
+        data = self.query(_LIST)
         hostvars = self.hostvars(data.pop("_meta")) if "_meta" in data else None
         for name, body in data.items():
             self.group(name, body)
         variables = self.host_vars_one_by_one() if hostvars is None else hostvars
         for host in self.hosts:
+            self.printed_with = ["--host", host] if hostvars is None else _LIST
             host_vars = self.mapping(variables.get(host, {}), f"the variables of host `{printable(host)}`")
             self.builder.set_host_vars(host, self.nodes(host_vars))
 
@@ -163,7 +167,7 @@ class _ScriptReader:
             raise self.error(f"printed no JSON: {where}: {one_line(error.msg).lower()}", options) from None
         except ValueError as error:  # a number of more digits than Python reads
             raise self.error(f"printed no JSON: {one_line(str(error)).lower()}", options) from None
-        return self.mapping(data, "its output")
+        return self.mapping(data, "its output", options)
 
     def host_vars_one_by_one(self) -> dict[str, Any]:
         """Return the variables of every host, by a run with `--host` each."""
@@ -197,10 +201,10 @@ class _ScriptReader:
             raise self.error(f"{what} must be a list of names, not {actual}")
         return data
 
-    def mapping(self, data: Any, what: str) -> dict[str, Any]:
+    def mapping(self, data: Any, what: str, options: list[str] | None = None) -> dict[str, Any]:
         if isinstance(data, dict):
             return data
-        raise self.error(f"{what} must be a JSON object, not {_TYPES.get(type(data), 'a number')}")
+        raise self.error(f"{what} must be a JSON object, not {_TYPES.get(type(data), 'a number')}", options)
 
     def nodes(self, data: dict[str, Any]) -> Mapping:
         return Mapping(
@@ -223,5 +227,5 @@ class _ScriptReader:
         return Mapping(entries, self.at, {name: self.key(name) for name in data})
 
     def error(self, what: str, options: list[str] | None = None) -> InvalidInput:
-        command = " ".join(options or ["--list"])
+        command = " ".join(options or self.printed_with)
         return InvalidInput([Problem(self.at, f"{what} (run with `{printable(command)}`)", "correct the script")])

@@ -160,6 +160,29 @@ def test_a_host_name_may_have_253_bytes_as_it_names_a_directory() -> None:
     assert len(problems("254.yml")) == 1
 
 
+def test_a_directory_may_hold_files_that_are_ignored_by_their_names() -> None:
+    endings = ("~", ".pyc", ".pyo", ".swp", ".bak", ".rpm", ".md", ".txt", ".rst", ".orig", ".cfg", ".retry")
+    names = (*(f"a{ending}" for ending in endings), ".hidden", "vars_plugins/x", "host_vars/x", "group_vars/x")
+    write_files({"inv/lab.yml": "all: {hosts: {h1: }}", **{f"inv/{name}": "all: {hosts: {no: }}" for name in names}})
+    assert list(read("inv").hosts) == ["h1"]
+    write_files({f"inv/b{ending}.yml": f"all: {{hosts: {{h{n}: }}}}" for n, ending in enumerate(endings, 2)})
+    assert len(read("inv").hosts) == 13, "an ending counts at the end only"
+
+
+def test_what_a_gather_has_written_into_a_directory_is_ignored() -> None:
+    keys = ("cluster", "run", "checkpoints", "files")
+    manifest = ", ".join(f'"{key}": {{}}' for key in keys)
+    write_files({"inv/lab.yml": "all: {hosts: {h1: }}", "inv/out/x.yml": "all: {hosts: {h2: }}"})
+    for text, hosts in (
+        (f"{{{manifest}}}", ["h1"]),
+        *((f"{{{manifest}}}".replace(key, "x"), ["h1", "h2"]) for key in keys),
+    ):
+        write_files({"inv/out/manifest.json": text})
+        assert list(read("inv").hosts) == hosts, text
+    write_files({"inv/out/manifest.json": "{all: {}}", "inv/out/logs/20260102T030405Z-abcdef/settings.json": "{}"})
+    assert list(read("inv").hosts) == ["h1"]
+
+
 def test_the_path_of_a_source_may_have_commas_and_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     write_files({"a,b.yml": YAML, "home/i.yml": YAML.replace("node1", "node3")})
     monkeypatch.setenv("HOME", str(Path("home").absolute()))

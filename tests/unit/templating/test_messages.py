@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tfprov.errors import InvalidInput, Position
+from tfprov.model.inventory import Inventory
 from tfprov.model.yaml_node import Mapping, plain
 from tfprov.settings.load import load_inventory
 from tfprov.templating.host_values import TemplateProblems, Variables
@@ -22,6 +23,7 @@ all:
     when: 2026-01-02
     a_password: "{{{{ nope }}}}"
     b_password: "{{{{ m.q }}}}"
+    ansible_password: never-shown
     c1: "{{{{ c2 }}}}"
     c2: "{{{{ c1 }}}}"
 {CHAIN}    n33: 1
@@ -31,8 +33,8 @@ AT = Position("i.yml", 3, 5)
 
 
 @pytest.fixture(scope="module")
-def names(tmp_path_factory: pytest.TempPathFactory) -> Variables:
-    """Return the variables of a host; beside its inventory are a few files."""
+def inventory(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
+    """Return an inventory with a few files beside it."""
     directory = tmp_path_factory.mktemp("inventory")
     (directory / "i.yml").write_text(INVENTORY)
     (directory / "most").write_text("x" * 1_000_000)
@@ -40,7 +42,13 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Variables:
     (directory / "raw").write_bytes(b"\xff")
     (directory / "sub").mkdir()
     os.mkfifo(directory / "pipe")
-    return HostVars(load_inventory(directory / "i.yml"))["h1"]
+    return load_inventory(directory / "i.yml")
+
+
+@pytest.fixture
+def names(inventory: Inventory) -> Variables:
+    """Return the variables of a host, of which none has been rendered: how long a chain is depends on that."""
+    return HostVars(inventory)["h1"]
 
 
 def result(text: str, names: Variables) -> Any:
@@ -79,6 +87,8 @@ ERRORS = {
     "(1.5).x": f"no `x` in the number; {NAME}",
     "true.x": f"no `x` in the truth value; {NAME}",
     "none.x": f"no `x` in the empty value; {NAME}",
+    "range(3).x": f"no `x` in range object; {NAME}",
+    "[] | first": "undefined: No first item, sequence was empty; give a value for this case with `| default(…)`",
     "when.x": f"no `x` in the date; {NAME}",
     "nope.x": f"undefined variable `nope`; {DEFINE}",
     **{
@@ -136,7 +146,7 @@ def test_a_lookup_returns_what_it_does_in_ansible(names: Variables) -> None:
 
 TASK_SETTINGS = r"""
 command: ['{{ " " }}', '{{ l }}', '{{ none }}', '{{ omit }}', "{{ 'a\nb' }}", "{{ 'a\rb' }}", "{{ 'a\0b' }}"]
-flags: {a: '{{ none }}', b: '{{ m }}', c: "{{ 'x\ny' }}"}
+flags: {s: 'x{{ ansible_password }}', a: '{{ none }}', b: '{{ m }}', c: "{{ 'x\ny' }}"}
 env: {A: '{{ none }}', C: '{{ rank }}', D: '{{ checkpoint_dir }} {{ data_dir }} {{ world_size }} {{ task.index }}'}
 """
 
@@ -156,8 +166,12 @@ def test_an_argument_is_one_line_of_text(names: Variables) -> None:
         f"2:24: error: `command` renders to a list or a mapping; {single}",
         "2:35: error: `command` renders to nothing; render it to a text",
         *(f"2:{column}: error: `command` {one_line}" for column in (63, 79, 95)),
-        f"3:29: error: `flags.b` renders to a list or a mapping; {single}",
-        f"3:43: error: `flags.c` {one_line}",
+        (
+            "3:12: error: `flags.s` is secret, and others on the host can read command lines; "
+            "put it into `env`, or into a file on the host that `mounts` brings"
+        ),
+        f"3:59: error: `flags.b` renders to a list or a mapping; {single}",
+        f"3:73: error: `flags.c` {one_line}",
         "4:10: error: `env.A` renders to nothing; render it to a text",
     ]
     assert rendered["env"]["D"] == "/c /d 7 1"

@@ -74,7 +74,12 @@ def test_a_pattern_file_is_text_of_limited_size(tmp_path: Path) -> None:
 
 def test_a_word_with_wildcards_selects_groups_and_hosts(tmp_path: Path) -> None:
     both = inventory("worker: {hosts: {h1: }}\nps: {hosts: {w9: , wx: }}\n")
-    for pattern, hosts in (("w*", ["h1", "w9", "wx"]), ("w?", ["w9", "wx"]), ("w[a-z0-9]*", ["h1", "w9", "wx"])):
+    for pattern, hosts in (
+        ("w*", ["h1", "w9", "wx"]),
+        ("~w", ["h1", "w9", "wx"]),
+        ("w?", ["w9", "wx"]),
+        ("w[a-z0-9]*", ["h1", "w9", "wx"]),
+    ):
         assert list(match_hosts(both, pattern)) == hosts
     (tmp_path / "a:b").write_text("w9\n")
     assert match_hosts(both, f"@{tmp_path}/a:b") == ("w9",)

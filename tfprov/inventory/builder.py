@@ -229,9 +229,7 @@ def _with_port(port: int, key: Scalar, variables: Mapping) -> Mapping:
     """Return `variables` merged over the port of a host name: `ansible_port` wins over it."""
     name = "ansible_port"
     return _merge_over(
-        Mapping(
-            {name: Scalar(port, key.at, str(port), quoted=True)}, key.at, {name: replace(key, data=name, text=name)}
-        ),
+        Mapping({name: Scalar(port, key.at, str(port))}, key.at, {name: replace(key, data=name, text=name)}),
         variables,
     )
 

@@ -133,9 +133,9 @@ def _split_assignment(word: str) -> tuple[str, str, str]:
 def _nested_mapping(path: Sequence[str], value: str, *, is_last: bool) -> Mapping:
     at = Position(f"-e {printable('.'.join(path))}")
     is_setting = path[0] == NAMESPACE and value
-    node: Node = _parse_value(value, at, is_last=is_last) if is_setting else Scalar(value, at, value, quoted=True)
+    node: Node = _parse_value(value, at, is_last=is_last) if is_setting else Scalar(value, at, value)
     for key in reversed(path):
-        node = Mapping({key: node}, at, {key: Scalar(key, at, key, quoted=True)})
+        node = Mapping({key: node}, at, {key: Scalar(key, at, key)})
     assert isinstance(node, Mapping)
     return node
 
@@ -143,7 +143,7 @@ def _nested_mapping(path: Sequence[str], value: str, *, is_last: bool) -> Mappin
 def _parse_value(text: str, at: Position, *, is_last: bool) -> Node:
     """Parse a setting as YAML; problems have the position of the option."""
     if text.startswith("{{"):  # the shell removed the quotes that YAML needs
-        return Scalar(text, at, text, quoted=True)
+        return Scalar(text, at, text)
     try:
         return _at_position(parse(text, at.file), at)
     except InvalidInput as error:

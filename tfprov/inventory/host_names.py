@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Any
 
-from tfprov.errors import Position, Usage, printable
-from tfprov.model.yaml_node import Scalar
+from tfprov.errors import Usage, printable
+from tfprov.model.yaml_node import NOWHERE, Scalar
 
 _NUMBER = re.compile(r"[0-9]{1,18}\Z")  # not isdigit(), which accepts `²`; int() does not
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
@@ -158,7 +158,7 @@ def read_machines(text: str) -> tuple[SshTarget, ...]:
         if word:
             user, at, rest = word.rpartition("@")
             name, port = split_port(rest)
-            wrong = check_name(NameKind.HOST, Scalar(name, Position(""), name, quoted=True))
+            wrong = check_name(NameKind.HOST, Scalar(name, NOWHERE, name))
             if wrong or (at and not _USER.fullmatch(user)) or not 1 <= (1 if port is None else port) <= 65535:
                 raise Usage(f"`{printable(word)}` is no machine", "write `name`, `user@name` or `user@name:port`")
             machines.append(SshTarget(name, user or None, port))

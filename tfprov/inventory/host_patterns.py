@@ -66,7 +66,7 @@ def _is_name(text: str) -> bool:
     """Whether `text` is a single name or address, maybe with a port or ranges: its colons separate no terms."""
     inside = _IN_BRACKETS.fullmatch(text)
     bare = _RANGE.sub("0", inside[1] if inside else text)
-    return _NAME_OR_PORT.fullmatch(bare) is not None or (bare.count(":") > 1 and _is_address(bare))
+    return _NAME_OR_PORT.fullmatch(bare) is not None or _is_address(bare)
 
 
 def _is_address(text: str) -> bool:
@@ -137,7 +137,7 @@ def _matching_hosts(inventory: Inventory, word: str, groups: list[str]) -> list[
     """Return the hosts in `groups` and those that `word` matches; some twice, as Ansible counts."""
     test = _compile_matcher(word)
     hosts = [host for name in groups for host in inventory.members(name)]
-    if not groups or word[0] == "~" or any(mark in word for mark in ".?*["):
+    if not groups or any(mark in word for mark in "~.?*["):
         hosts += [host for host in inventory.hosts if test(host)]
     return hosts
 

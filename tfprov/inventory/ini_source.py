@@ -47,7 +47,7 @@ class _IniReader:
         return Position(self.file, self.number, column + 1)
 
     def scalar(self, text: str, column: int) -> Scalar:
-        return Scalar(text, self.at(column), text, quoted=True)
+        return Scalar(text, self.at(column), text)
 
     def report(self, column: int, what: str, fix: str) -> None:
         self.builder.report(self.at(column), what, fix)
@@ -210,5 +210,5 @@ def _node(data: Any, at: Position, text: str) -> Node:
     elif isinstance(data, complex):
         data = str(data)
     elif isinstance(data, bytes):  # no templates to Ansible
-        return Scalar(data.decode(errors="surrogateescape"), at, text, quoted=True, literal=True)
+        return Scalar(data.decode(errors="surrogateescape"), at, text, literal=True)
     return Scalar(data, at, text, quoted=True)

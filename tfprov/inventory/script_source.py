@@ -112,6 +112,7 @@ def _invalid(at: Position, what: str, fix: str) -> InvalidInput:
 
 
 _SECTIONS = ("hosts", "vars", "children")
+_LIST = ["--list"]
 _PARALLEL_RUNS = 8
 _TYPES: dict[type, str] = {dict: "a mapping", list: "a list", str: "text", bool: "true or false", type(None): "null"}
 _ENCRYPTED, _LITERAL = "__ansible_vault", "__ansible_unsafe"
@@ -134,14 +135,17 @@ class _ScriptReader:
     ) -> None:
         self.builder, self.at, self.vault, self.run = builder, at, vault, run
         self.hosts: dict[str, None] = {}
+        self.printed_with = _LIST
+        """What the script was run with, when it printed what is read now."""
 
     def read(self) -> None:
-        data = self.query(["--list"])
+        data = self.query(_LIST)
         hostvars = self.hostvars(data.pop("_meta")) if "_meta" in data else None
         for name, body in data.items():
             self.group(name, body)
         variables = self.host_vars_one_by_one() if hostvars is None else hostvars
         for host in self.hosts:
+            self.printed_with = ["--host", host] if hostvars is None else _LIST
             host_vars = self.mapping(variables.get(host, {}), f"the variables of host `{printable(host)}`")
             self.builder.set_host_vars(host, self.nodes(host_vars))
 
@@ -163,7 +167,7 @@ class _ScriptReader:
             raise self.error(f"printed no JSON: {where}: {one_line(error.msg).lower()}", options) from None
         except ValueError as error:  # a number of more digits than Python reads
             raise self.error(f"printed no JSON: {one_line(str(error)).lower()}", options) from None
-        return self.mapping(data, "its output")
+        return self.mapping(data, "its output", options)
 
     def host_vars_one_by_one(self) -> dict[str, Any]:
         """Return the variables of every host, by a run with `--host` each."""
@@ -189,7 +193,7 @@ class _ScriptReader:
                 self.builder.add_child(name, child, self.at)
 
     def key(self, name: str) -> Scalar:
-        return Scalar(name, self.at, name, quoted=True)
+        return Scalar(name, self.at, name)
 
     def names(self, data: Any, what: str) -> list[str]:
         if not isinstance(data, list) or not all(isinstance(name, str) for name in data):
@@ -197,10 +201,10 @@ class _ScriptReader:
             raise self.error(f"{what} must be a list of names, not {actual}")
         return data
 
-    def mapping(self, data: Any, what: str) -> dict[str, Any]:
+    def mapping(self, data: Any, what: str, options: list[str] | None = None) -> dict[str, Any]:
         if isinstance(data, dict):
             return data
-        raise self.error(f"{what} must be a JSON object, not {_TYPES.get(type(data), 'a number')}")
+        raise self.error(f"{what} must be a JSON object, not {_TYPES.get(type(data), 'a number')}", options)
 
     def nodes(self, data: dict[str, Any]) -> Mapping:
         return Mapping(
@@ -216,12 +220,12 @@ class _ScriptReader:
         if not isinstance(data, dict):
             return Scalar(data, self.at, str(data), quoted=True)
         if len(data) == 1 and isinstance(text := data.get(_LITERAL), str):
-            return Scalar(text, self.at, text, quoted=True, literal=True)
+            return Scalar(text, self.at, text, literal=True)
         if len(data) == 1 and isinstance(text := data.get(_ENCRYPTED), str):
-            return Scalar(EncryptedValue(text, self.vault.decrypt), self.at, quoted=True, literal=True, secret=True)
+            return Scalar(EncryptedValue(text, self.vault.decrypt), self.at, literal=True, secret=True)
         entries = {name: self.node(value, depth + 1) for name, value in data.items()}
         return Mapping(entries, self.at, {name: self.key(name) for name in data})
 
     def error(self, what: str, options: list[str] | None = None) -> InvalidInput:
-        command = " ".join(options or ["--list"])
+        command = " ".join(options or self.printed_with)
         return InvalidInput([Problem(self.at, f"{what} (run with `{printable(command)}`)", "correct the script")])

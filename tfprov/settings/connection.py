@@ -27,8 +27,8 @@ from tfprov.templating.magic_vars import HostVars
 from tfprov.vault.redaction import SECRETS
 from tfprov.yamltext.yaml11 import lint_values
 
-_OTHER_VARIABLES = ("ansible_scp_extra_args", "ansible_sftp_extra_args")
-"""Variables of Ansible that are no misspellings of supported ones."""
+_OTHER_VARIABLES = ("ansible_scp_extra_args",)
+"""Variables of Ansible that are no misspellings, though they look like those of supported ones."""
 _UNSUPPORTED = {
     **dict.fromkeys(
         ("ansible_private_key", "ansible_ssh_private_key"),

@@ -23,9 +23,13 @@ _TRUE, _FALSE = ("y", "yes", "on", "1", "true", "t"), ("n", "no", "off", "0", "f
 """Ansible's words for booleans, in any case."""
 
 
+def _whole_number(value: Any) -> Any:
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 6 else value
+
+
 def parse_port(name: str, value: Any) -> int:
     """Parse a port."""
-    number = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 6 else value
+    number = _whole_number(value)
     if isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= 65535:
         return number
     raise InvalidValue(
@@ -35,7 +39,7 @@ def parse_port(name: str, value: Any) -> int:
 
 def parse_seconds(name: str, value: Any) -> float:
     """Parse a time in whole seconds."""
-    number = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 6 else value
+    number = _whole_number(value)
     if isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= _LONGEST_TIMEOUT:
         return float(number)
     what = f"`{name}` must be a number of seconds from 1 to {_LONGEST_TIMEOUT}, not {describe_value(value)}"

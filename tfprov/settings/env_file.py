@@ -96,7 +96,7 @@ def _parse(text: str, name: str) -> Mapping:
             key = key.rstrip()
             content = value if equals else os.environ.get(key)
             if content is not None:
-                entries[key], keys[key] = _value(key, content, at), Scalar(key, at, key, quoted=True)
+                entries[key], keys[key] = _value(key, content, at), Scalar(key, at, key)
     if problems:
         raise InvalidInput(problems)
     return Mapping(entries, Position(name), keys)
@@ -114,4 +114,4 @@ def _wrong_name(key: str, equals: str) -> tuple[str, str]:
 def _value(key: str, text: str, at: Position) -> Scalar:
     if mentions_secret(key):
         hide_secret(text)
-    return Scalar(text, Position(at.file, at.line, at.column + len(key) + 1), text, quoted=True, literal=True)
+    return Scalar(text, Position(at.file, at.line, at.column + len(key) + 1), text, literal=True)

@@ -18,7 +18,7 @@ Path = tuple[str | int, ...]
 _TYPES = ("str", "int", "float", "bool", "word", "mapping", "[key]")
 _LIST = "list["
 """How pydantic's name of a list begins, in a union of one and a text."""
-_LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+_LIMITS = {"ge": "at least", "gt": "more than", "le": "at most"}
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,10 @@ _TYPE_NAMES = {
     "tfprov.templating.lazy_values.LazyList object": "the list",
     "str object": "the text",
     "int object": "the number",
+    "float object": "the number",
+    "bool object": "the truth value",
+    "datetime.date object": "the date",
+    "None": "the empty value",
 }
 
 
@@ -51,7 +55,7 @@ def describe_undefined(error: UndefinedError, variables: AbstractMapping[str, An
             f"no `{printable(match[2])}` in {_TYPE_NAMES.get(match[1], printable(match[1]))}",
             "correct the name or the number",
         )
-    return f"undefined: {one_line(message)}", DEFINE
+    return f"undefined: {one_line(message)}", "give a value for this case with `| default(…)`"
 
 
 def _describe_name(name: str, variables: AbstractMapping[str, Any]) -> tuple[str, str]:

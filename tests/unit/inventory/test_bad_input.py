@@ -8,7 +8,7 @@ import pytest
 from tests.support.bad_files import INVENTORIES, PLAYBOOKS, expected
 from tests.support.command_output import CommandResult, run_command
 from tfprov.errors import InvalidInput
-from tfprov.inventory.yaml_source import SETTINGS
+from tfprov.inventory.yaml_source import SETTINGS, read_structure
 from tfprov.model.settings import Settings
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
@@ -265,4 +265,29 @@ def test_an_import_without_a_path_is_refused(workdir: Path, capsys: pytest.Captu
 
 
 def test_misplaced_settings_are_settings_of_the_model() -> None:
-    assert set(SETTINGS) <= set(Settings.model_fields)
+    assert set(SETTINGS) == {"cluster", "command", "strategy", "wiring", "code", "port", "runtime"} & {
+        *Settings.model_fields
+    }
+    keys = {
+        "zzz": "a group has `hosts`, `children` and `vars`", "host": "did you mean `hosts`?",
+        "tfprov": "put it under `vars:`", "ansible_user": "put it under `vars:`", "worker": "put it under `children:`",
+        **dict.fromkeys(SETTINGS, "put it under `vars:`, `tfprov:`"),
+    }  # fmt: skip
+    for name, fix in keys.items():
+        problems = read_structure(parse(f"ps: {{{name}: x, hosts: {{h1: }}}}", "i.yml"), "i.yml")[1]
+        assert [str(problem) for problem in problems] == [
+            f"i.yml:1:6: error: unknown key `{name}` in group `ps`; {fix}"
+        ]
+    for name in SETTINGS:
+        problems = read_structure(parse(f"{name}: x\nworker: {{}}", "i.yml"), "i.yml")[1]
+        fix = "put it under `all:`, `vars:`, `tfprov:`"
+        assert [str(problem) for problem in problems] == [
+            f"i.yml:1:1: error: `{name}` is at the level of the groups; {fix}"
+        ]
+    for text, what, dashes in (
+        ("ps: x", "group `ps`", ""), ("ps: [x]", "group `ps`", ", without dashes"),
+        ("ps: {vars: x}", "`vars` of group `ps`", ""),
+        ("ps: {hosts: [h]}", "`hosts` of group `ps`", ", without dashes"), ("ps: {hosts: {h: 1}}", "host `h`", ""),
+    ):  # fmt: skip
+        [problem] = read_structure(parse(text, "i.yml"), "i.yml")[1]
+        assert f"{problem.what}; {problem.fix}" == f"{what} must be a mapping; write one `name:` per line{dashes}"

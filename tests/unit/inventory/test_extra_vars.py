@@ -27,6 +27,9 @@ worker: {hosts: {localhost: {tfprov: {flags: {lr: 0.2}}}}}
         (["a=1 b=two"], {"a": "1", "b": "two"}),
         (["a='one two'"], {"a": "one two"}),
         (["a="], {"a": ""}),
+        (["a=''"], {"a": ""}),
+        (["a='x'y"], {"a": "'x'y"}),
+        (["a=}} b={{ c d }}"], {"a": "}}", "b": "{{ c d }}"}),
         (["a=b=c"], {"a": "b=c"}),
         (["{a: 1, b: [x]}"], {"a": 1, "b": ["x"]}),
         (['{"a": {"b": null}}'], {"a": {"b": None}}),
@@ -69,6 +72,10 @@ def test_an_escape_that_stands_for_no_character_is_refused(escape: str) -> None:
 def test_a_file_name_without_the_at_sign_is_refused_with_the_fix(name: str) -> None:
     with pytest.raises(InvalidInput, match=f"write `-e @{name}` for a file"):
         parse_extra_vars([name])
+
+
+def test_a_key_needs_no_quotes_for_what_yaml_reads_otherwise() -> None:
+    assert flags("tfprov.flags.no=7", "tfprov.flags.on=8") == {"steps": "100", "lr": "0.2", "no": "7", "on": "8"}
 
 
 def flags(*options: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ CHOSEN = [
     ("ungrouped", ["h1"]), ("all:!ungrouped", ["h2", "h3", "h4"]), ("worker[0]", ["h2"]), ("worker[-1]", ["h4"]),
     ("worker[1:]", ["h3", "h4"]), ("worker[0:1]", ["h2", "h3"]), ("worker[2:0]", ["h4"]), ("h1,h3", ["h1", "h3"]),
     ("~[[]|h1", ["h1"]),
+    ("w*", ["h2", "h3", "h4"]), ("h*,s*", ["h1", "h2", "h3", "h4"]),
     ("worker:!spare*", ["h2", "h3", "h4"]), ("spare[0]", []), ("spare*", []), ("worker:!spare[0]", ["h2", "h3", "h4"]),
 ]  # fmt: skip
 
@@ -54,11 +55,31 @@ def test_a_pattern_file_is_text_of_limited_size(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_text("h3\n\nh1\n")
     assert sorted(match_hosts(INVENTORY, f"@{file}")) == ["h1", "h3"]
-    file.write_bytes(b"\xff")
-    with pytest.raises(Usage, match=r"not UTF-8 text; name a file with one pattern a line"):
-        match_hosts(INVENTORY, f"@{file}")
-    file.write_text("h1\n" * 400_000)
-    with pytest.raises(Usage, match=r"is larger than 1,000,000 bytes; name a file with one pattern a line"):
-        match_hosts(INVENTORY, f"@{file}")
-    with pytest.raises(Usage, match=r"no such file or directory; name a file with one pattern a line"):
-        match_hosts(INVENTORY, f"@{tmp_path / 'none'}")
+    file.write_text("h1" + " " * 999_998)
+    assert match_hosts(INVENTORY, f"@{file}") == ("h1",)
+    for content, message in (
+        (b"\xff", "not UTF-8 text"),
+        (b"h1" + b" " * 999_999, "is larger than 1,000,000 bytes"),
+        (None, "no such file or directory"),
+    ):
+        if content is None:
+            file.unlink()
+        else:
+            file.write_bytes(content)
+        with pytest.raises(Usage) as raised:
+            match_hosts(INVENTORY, f"@{file}")
+        whole = f"`@{file}` {message}" if message.startswith("is") else f"`@{file}`: {message}"
+        assert str(raised.value) == f"{whole}; name a file with one pattern a line"
+
+
+def test_a_word_with_wildcards_selects_groups_and_hosts(tmp_path: Path) -> None:
+    both = inventory("worker: {hosts: {h1: }}\nps: {hosts: {w9: , wx: }}\n")
+    for pattern, hosts in (
+        ("w*", ["h1", "w9", "wx"]),
+        ("~w", ["h1", "w9", "wx"]),
+        ("w?", ["w9", "wx"]),
+        ("w[a-z0-9]*", ["h1", "w9", "wx"]),
+    ):
+        assert list(match_hosts(both, pattern)) == hosts
+    (tmp_path / "a:b").write_text("w9\n")
+    assert match_hosts(both, f"@{tmp_path}/a:b") == ("w9",)

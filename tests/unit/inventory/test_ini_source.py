@@ -85,7 +85,7 @@ def test_ranges_ports_and_sections_are_read() -> None:
         "[worker]   # behind a head\n"
         "node[1:3].example.com:2200 ansible_user=trainer\n"
         "\tnode9\tx=1  # with tabs\n"
-        "[cluster:children]\nworker\nps # named before it comes\n"
+        "[cluster:children]\nworker # named behind its hosts\nps # named before it comes\n"
         "[ps:vars]\na=1\n"
         "[ps]\nps[a:b]\n"
         "[worker:vars]\nb=2\n[worker:vars]\nb=3\n"

@@ -130,6 +130,25 @@ def test_output_that_is_no_inventory_is_refused(text: str, message: str) -> None
     assert len(line.splitlines()) == 1
 
 
+def test_a_value_may_have_all_levels_and_no_more() -> None:
+    for opening, closing in (("[", "]"), ('{"a":', "}")):
+        inside = '{"w": {"hosts": ["h"], "vars": {"a": %s1%s}}, "_meta": {"hostvars": {}}}'
+        assert "a" in read(prints(inside % (opening * 31, closing * 31))).variables("h").entries
+        assert script_error(prints(inside % (opening * 32, closing * 32))) == f"inv.sh: error: {DEEP}"
+
+
+def test_a_failure_for_one_host_names_its_command() -> None:
+    Path("deep").write_text('{"a":' + "[" * 33 + "]" * 33 + "}")
+    ends = """#!/bin/sh\n[ "$1" = --list ] && echo '{"w": ["h1"]}' && exit\n%s\n"""
+    for command, message in (
+        ("exit 3", "ended with exit code 3 with `--host`; run `inv.sh --host h1` by hand"),
+        ("echo '[]'", "its output must be a JSON object, not a list (run with `--host h1`); correct the script"),
+        ("cat deep", DEEP.replace("--list", "--host h1")),
+        ("echo '['", "printed no JSON: line 2 column 1: expecting value (run with `--host h1`); correct the script"),
+    ):
+        assert script_error(script(ends % command)) == f"inv.sh: error: {message}"
+
+
 HANGS = f"did not end within 0.5 s with `--list`; {BY_HAND}"
 FIRST_LINE = "correct its first line, such as `#!/usr/bin/env python3`"
 RUN: Mapping[str, tuple[str, str]] = {

@@ -10,7 +10,7 @@ import pytest
 from tests.support.command_output import write_files
 from tests.support.inventories import inventory
 from tfprov.errors import InvalidInput, Problem
-from tfprov.inventory.detect import SourceKind, detect_kind
+from tfprov.inventory.detect import SourceKind, detect_kind, is_unlikely_inventory
 from tfprov.inventory.sources import MAX_FILES
 from tfprov.model.inventory import Inventory
 from tfprov.model.yaml_node import plain
@@ -69,6 +69,31 @@ def test_the_format_of_a_file_is_detected_by_name_and_first_line(name: str, text
 def test_the_format_of_a_file_in_another_encoding_is_detected() -> None:
     for data, kind in ((b"[gr\xfc\xdfe]\nnode1\n", SourceKind.INI), (b"gr\xfc\xdfe: {}\n", SourceKind.YAML)):
         assert detect_kind("inventory", data) is kind
+
+
+def test_a_file_with_a_line_of_an_inventory_is_one_by_most_names() -> None:
+    names = ("hosts", "a.ini", "a.inv", "a.inventory", "a.hosts", "a.host", "a.list", "a.lst")
+    for name in names:
+        for data in (
+            b"[gpu]",
+            b"gr\xfc\xdfe\n [gpu:vars] ; x\n",
+            b"all:\n",
+            b"x:\n hosts :",
+            b"children: {}",
+            b"vars:",
+        ):
+            assert not is_unlikely_inventory(name, data), (name, data)
+        for data in (b"All hosts of ours.", b"\xff", b"see [gpu]", b"[a]b", b"overall: x"):
+            assert is_unlikely_inventory(name, data), (name, data)
+    assert is_unlikely_inventory("a.conf", b"[gpu]")
+    for name, data in (
+        ("a.yml", b"x"),
+        ("a.yaml", b"x"),
+        ("a.json", b"x"),
+        ("a.toml", b"x"),
+        ("a", b"$ANSIBLE_VAULT;1"),
+    ):
+        assert not is_unlikely_inventory(name, data), name
 
 
 def test_an_executable_file_is_a_script_only_with_a_shebang() -> None:
@@ -133,6 +158,29 @@ def test_a_host_name_may_have_253_bytes_as_it_names_a_directory() -> None:
         write_files({f"{size}.yml": f"all: {{hosts: {{{'n' * size}: }}}}\n"})
     assert list(read("253.yml").hosts) == ["n" * 253]
     assert len(problems("254.yml")) == 1
+
+
+def test_a_directory_may_hold_files_that_are_ignored_by_their_names() -> None:
+    endings = ("~", ".pyc", ".pyo", ".swp", ".bak", ".rpm", ".md", ".txt", ".rst", ".orig", ".cfg", ".retry")
+    names = (*(f"a{ending}" for ending in endings), ".hidden", "vars_plugins/x", "host_vars/x", "group_vars/x")
+    write_files({"inv/lab.yml": "all: {hosts: {h1: }}", **{f"inv/{name}": "all: {hosts: {no: }}" for name in names}})
+    assert list(read("inv").hosts) == ["h1"]
+    write_files({f"inv/b{ending}.yml": f"all: {{hosts: {{h{n}: }}}}" for n, ending in enumerate(endings, 2)})
+    assert len(read("inv").hosts) == 13, "an ending counts at the end only"
+
+
+def test_what_a_gather_has_written_into_a_directory_is_ignored() -> None:
+    keys = ("cluster", "run", "checkpoints", "files")
+    manifest = ", ".join(f'"{key}": {{}}' for key in keys)
+    write_files({"inv/lab.yml": "all: {hosts: {h1: }}", "inv/out/x.yml": "all: {hosts: {h2: }}"})
+    for text, hosts in (
+        (f"{{{manifest}}}", ["h1"]),
+        *((f"{{{manifest}}}".replace(key, "x"), ["h1", "h2"]) for key in keys),
+    ):
+        write_files({"inv/out/manifest.json": text})
+        assert list(read("inv").hosts) == hosts, text
+    write_files({"inv/out/manifest.json": "{all: {}}", "inv/out/logs/20260102T030405Z-abcdef/settings.json": "{}"})
+    assert list(read("inv").hosts) == ["h1"]
 
 
 def test_the_path_of_a_source_may_have_commas_and_variables(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,10 @@ WARNED = {
         {"inv/i.yml": SMALLEST, "inv/a.x": "[", "ansible.cfg": "[defaults]\ninventory_ignore_extensions='.x', \".cfg\"\n"},
         [],
     ),
+    "an ansible.cfg that says it by its other name": (
+        {"inv/i.yml": SMALLEST, "inv/a.x": "[", "ansible.cfg": "[inventory]\nignore_extensions=.x\n"},
+        [],
+    ),
 }  # fmt: skip
 
 

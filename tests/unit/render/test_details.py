@@ -1,5 +1,6 @@
 """Settings that targets refuse, and the checks of rendered files."""
 
+import base64
 import json
 import os
 import random
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.kubernetes_objects import cluster_of, files_of, objects_of, of_kind, roles_of
+from tests.support.kubernetes_objects import cluster_of, files_of, object_named, objects_of, of_kind, roles_of
 from tests.support.render_options import filled
 from tfprov.errors import InvalidInput, TfprovError, Usage
 from tfprov.images.code import Code
@@ -409,3 +410,35 @@ def test_a_tensorboard_alone_needs_no_watcher() -> None:
         for text in (workers, workers + BOARD, inventory(), inventory(more=BOARD))
     ]
     assert ends == [False, False, True, True], "a ps does not end by itself, and a tensorboard may go on"
+
+
+def test_carried_code_is_unpacked_into_directories_of_the_pod() -> None:
+    objects = objects_of(inventory("code: ./a"), "kubernetes", "claim=c")
+    spec = object_named(objects, "Job", "lab-worker-0")["spec"]["template"]["spec"]
+    [unpack] = spec["initContainers"]
+    [archives] = (one for one in of_kind(objects, "ConfigMap") if "binaryData" in one)
+    assert spec["volumes"] == [
+        {"name": "checkpoints", "persistentVolumeClaim": {"claimName": "c"}},
+        {"name": "runtime", "emptyDir": {}},
+        {"name": "code", "emptyDir": {}},
+        {"name": "archives", "configMap": {"name": archives["metadata"]["name"]}},
+    ]
+    assert spec["containers"][0]["volumeMounts"] == [
+        {"name": "checkpoints", "mountPath": "/checkpoints"},
+        {"name": "runtime", "mountPath": "/tfprov", "readOnly": True},
+        {"name": "code", "mountPath": "/code"},
+    ]
+    assert {key: value for key, value in unpack.items() if key != "command"} == {
+        "name": "unpack",
+        "image": "x:1",
+        "resources": {},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [
+            {"name": "runtime", "mountPath": "/tfprov"},
+            {"name": "code", "mountPath": "/code"},
+            {"name": "archives", "mountPath": "/tfprov-archives", "readOnly": True},
+        ],
+    }
+    runtime, program = archives["binaryData"]
+    assert unpack["command"][3:] == [f"/tfprov-archives/{runtime}", "/tfprov", f"/tfprov-archives/{program}", "/code"]
+    assert all(base64.b64decode(data)[4:8] == bytes(4) for data in archives["binaryData"].values()), "no time of day"

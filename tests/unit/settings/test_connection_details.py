@@ -14,7 +14,8 @@ from tfprov.settings.ssh_args import SshArgs
 
 VALUES = [
     ("ansible_port", 22, 22), ("ansible_port", "2200", 2200), ("ansible_port", 1, 1), ("ansible_port", 65535, 65535),
-    ("ansible_timeout", 10, 10.0), ("ansible_timeout", "3600", 3600.0), ("ansible_timeout", 1, 1.0),
+    ("ansible_port", "65535", 65535), ("ansible_timeout", "00010", 10.0), ("ansible_timeout", 10, 10.0),
+    ("ansible_timeout", "3600", 3600.0), ("ansible_timeout", 1, 1.0),
     ("ansible_become", True, True), ("ansible_become", 0, False), ("ansible_become", 1.0, True),
     *(("ansible_become", word, True) for word in ("y", "Yes", " ON ", "1", "true", "T")),
     *(("ansible_become", word, False) for word in ("n", "No", "off", "0", "FALSE", "f")),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.paths import ROOT
 from tfprov.templating.limits import LimitExceeded, Limits
 
 
@@ -94,3 +95,9 @@ def test_a_process_that_ends_right_after_a_rendering_is_not_ended_by_its_timer()
 
 def test_the_memory_that_a_rendering_may_take_is_named() -> None:
     assert Limits(memory=64 << 20).too_much_memory() == "takes more than 64 MiB of memory"
+
+
+def test_a_rendering_has_the_limits_that_the_documentation_names() -> None:
+    limits = Limits()
+    words = f"A rendering ends within {limits.seconds:g} CPU seconds and {limits.memory / 2**30:g} GiB"
+    assert words in (ROOT / "docs" / "security.md").read_text()

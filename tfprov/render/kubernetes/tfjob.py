@@ -23,7 +23,6 @@ _OPERATOR = "training.kubeflow.org"
 _PER_TASK = ("TF_CONFIG", "TFPROV_TASK")
 """Variables that differ between the tasks of a job."""
 _SHARED_SETTINGS = {
-    "image": "image",
     "program": "command",
     "flags": "flags",
     "memory": "memory",
@@ -34,6 +33,7 @@ _SHARED_SETTINGS = {
     "checkpoint_dir": "checkpoints",
     "port": "port",
     "code": "code",
+    "workdir": "code",
     "restart": "restart",
     "max_restarts": "max_restarts",
     "stop_grace": "stop_grace",

@@ -129,14 +129,22 @@ def test_two_chiefs_are_refused_at_their_line() -> None:
         files_of(CLUSTER.replace("chief: {hosts: {c: }}", "chief: {hosts: {c: , c2: }}"), "kubeflow-tfjob", *SETTINGS)
 
 
-@pytest.mark.parametrize(
-    ("setting", "name"),
-    [("memory: 1g", "memory"), ("env: {A: b}", "env"), ("flags: {lr: 1}", "flags"), ("port: 99", "port")],
-)
-def test_workers_that_differ_are_refused_at_the_differing_line(setting: str, name: str) -> None:
-    text = CLUSTER.replace('"w[0:1]": ', f"w0: , w1: {{tfprov: {{{setting}}}}}")
-    with pytest.raises(InvalidInput, match=rf"inventory.yml:12:\d+: error: `{name}` differs between worker/1"):
-        files_of(text, "kubeflow-tfjob", *SETTINGS)
+def test_workers_that_differ_are_refused_at_the_differing_line() -> None:
+    for setting in (
+        "command: [y]", "flags: {lr: 1}", "memory: 1g", "cpus: 2", "gpus: 1", "mounts: [{source: /a, target: /b}]",
+        "data: {path: /d}", "checkpoints: {dir: /other}", "port: 99", "code: ./a", "restart: never", "max_restarts: 7",
+        "stop_grace: 77", "ready: start", "env: {A: b}", "env: {A_TOKEN: b}",
+    ):  # fmt: skip
+        text = CLUSTER.replace('"w[0:1]": ', f"w0: , w1: {{tfprov: {{{setting}}}}}")
+        with pytest.raises(InvalidInput) as raised:
+            files_of(text, "kubeflow-tfjob", *SETTINGS, "env_secret=s")
+        [problem] = raised.value.problems
+        name = setting.partition(":")[0]
+        assert (problem.at.line, problem.what, problem.fix) == (
+            12,
+            f"`{name}` differs between worker/1 and worker/0, and a TFJob has one template for both",
+            "set the same for both; a program can read its task from TFPROV_TASK",
+        )
 
 
 def test_a_command_that_depends_on_the_task_is_refused() -> None:

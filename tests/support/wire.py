@@ -4,7 +4,7 @@ import re
 
 
 class Wire:
-    """The server's end of a connection over which `pieces` come, and then its end. `seconds` are the timeouts that were set."""
+    """The server's end of a connection over which `pieces` come, and then its end; `seconds` are the timeouts set."""
 
     def __init__(self, *pieces: bytes) -> None:
         self.sent = b""

@@ -115,8 +115,10 @@ def convert(data: bytes, name: str, home: Path, hosts: Sequence[TargetHost] = ()
             "no task of a TensorFlow cluster in it",
             "its tasks need TF_CONFIG or cluster flags",
         )
-    roles = group_by_role(tasks, notes) if tasks else []
-    if tasks and not roles:
+    if notes.problems:  # what could not be read would be reported as missing, too
+        raise InvalidInput(notes.problems)
+    roles = group_by_role(tasks, notes)
+    if not roles:
         notes.refuse(Position(name), "no task in it has a replica", "correct its `replicas`")
     if notes.problems:
         raise InvalidInput(notes.problems)
@@ -213,7 +215,7 @@ def _drop_invalid(draft: InventoryDraft, notes: Notes) -> Conversion:
     while True:
         lines = draft.lines()
         text = "".join(f"{line.text}\n" for line in lines)
-        problems = _problems(text)
+        problems = _problems(text, draft.source)
         if not problems:
             return Conversion(text, notes.all())
         faulty = [lines[problem.at.line - 1] if problem.at.line else Line("") for problem in problems]
@@ -229,8 +231,7 @@ def _drop_invalid(draft: InventoryDraft, notes: Notes) -> Conversion:
             _remove(draft, key)
 
 
-def _problems(text: str) -> Sequence[Problem]:
-    name = "inventory.yml"
+def _problems(text: str, name: str) -> Sequence[Problem]:
     try:
         inventory, problems = read_structure(parse(text, name), name)
         assign_tasks(resolve(inventory, problems, [check_processes]))

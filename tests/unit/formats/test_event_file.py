@@ -96,7 +96,7 @@ def test_a_record_that_is_no_event_is_an_error_to_scalars_and_nothing_to_progres
 
 def test_a_damaged_record_is_an_error_to_scalars() -> None:
     content = file_of(event(1, 2, {"x": 3.0})).getvalue()
-    with pytest.raises(ValueError, match="^the data does not match its checksum in the record at byte 40$"):
+    with pytest.raises(ValueError, match=r"^the data does not match its checksum in the record at byte 40$"):
         list(scalars(io.BytesIO(content[:-1] + b"\0")))
 
 

@@ -144,7 +144,7 @@ def test_an_error_has_the_offset_of_the_damaged_record() -> None:
 def test_a_length_beyond_all_memory_is_a_truncated_file() -> None:
     length = struct.pack("<Q", 1 << 62)
     content = length + struct.pack("<I", masked_crc(length)) + b"data"
-    with pytest.raises(TruncatedError, match="^the file ends in the data in the record at byte 0$"):
+    with pytest.raises(TruncatedError, match=r"^the file ends in the data in the record at byte 0$"):
         read(content)
 
 

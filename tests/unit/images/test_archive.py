@@ -232,7 +232,10 @@ REFUSED: Sequence[tuple[str, bytes, str]] = (
     ("a link", tar({"bin/sh": link("busybox")}), f"bin/sh {NO_FILE}"),
     ("a hard link", tar({"bin/sh": link("busybox", tarfile.LNKTYPE)}), f"bin/sh {NO_FILE}"),
     ("a device", tar({"null": link("", tarfile.CHRTYPE)}), f"null {NO_FILE}"),
-    ("a layer that links out", tar({f"{0:064}/layer.tar": link("../../etc/shadow")}), rf"\.\.\.0{{47}}/layer\.tar {NO_FILE}"),
+    (
+        "a layer that links out", tar({f"{0:064}/layer.tar": link("../../etc/shadow")}),
+        rf"\.\.\.0{{47}}/layer\.tar {NO_FILE}",
+    ),
     ("a name twice", tar([("a", b"1"), ("a", b"2")]), "a is in it twice"),
     (
         "another layer",
@@ -271,9 +274,7 @@ def test_a_root_file_system_is_refused_before_it_fills_the_disk(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tfprov.images.archive_reader.MAX_MEMBERS", 9)
-    assert_refused(
-        layout, tar([(f"{number}", b"") for number in range(10)]), "more than 9 files: not an image archive"
-    )
+    assert_refused(layout, tar([(f"{number}", b"") for number in range(10)]), "more than 9 files: not an image archive")
 
 
 def test_an_archive_that_is_not_named_is_called_the_archive(layout: Layout) -> None:

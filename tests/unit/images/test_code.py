@@ -222,7 +222,9 @@ def test_of_a_program_the_first_line_counts_as_the_kernel_reads_it(tmp_path: Pat
     contents = CodeContents(pack(tmp_path, AT))
     lines = {name: contents.first_line(name) for name in ("./a", "long", "empty", "link", "gone")}
     assert lines == {"./a": b"#!/bin/sh", "long": long[:256].encode(), "empty": b"", "link": None, "gone": None}
-    assert [contents.has(name) for name in ("a", "pkg", "./pkg/run", "link/any", "a/any", "gone")] == [True] * 4 + [False] * 2
+    assert [contents.has(name) for name in ("a", "pkg", "./pkg/run", "link/any", "a/any", "gone")] == [True] * 4 + [
+        False
+    ] * 2
     assert [contents.is_executable(name) for name in ("a", "long", "link", "gone")] == [True, False, True, True]
     assert (contents.read("pkg/../long"), contents.read("link"), contents.read("gone")) == (long.encode(), b"", b"")
 
@@ -230,7 +232,8 @@ def test_of_a_program_the_first_line_counts_as_the_kernel_reads_it(tmp_path: Pat
 @pytest.mark.parametrize(
     ("source", "tensorflow", "runtime"),
     [
-        ("import tensorflow as tf", True, False), ("  from keras import layers", True, False), ("import tf_keras", True, False),
+        ("import tensorflow as tf", True, False), ("  from keras import layers", True, False),
+        ("import tf_keras", True, False),
         ("import tfprov.runtime", True, True), ("from tfprov.runtime import x", True, True),
         ("from tfprov import runtime", True, True), ("from tfprov import (runtime)", True, True),
         ("from tfprov import wiring", True, False), ("import tensorflows", False, False), ("# import keras", False, False),

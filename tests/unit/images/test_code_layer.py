@@ -152,10 +152,10 @@ def test_a_nested_target_directory_is_refused(layout: Layout, directory: str) ->
 def test_a_whiteout_name_is_refused(layout: Layout, name: str) -> None:
     base = load_image(layout)
     before = contents(layout)
-    with pytest.raises(
-        DeliveryError, match=r"programs: .*: in an image layer this name removes a file; rename it, or leave it out with a \.dockerignore file$"
-    ):
+    with pytest.raises(DeliveryError) as raised:
         append(layout, base, Code("programs", "sha256:1", tar({name: b""})), "top")
+    fix = "rename it, or leave it out with a .dockerignore file"
+    assert str(raised.value) == f"programs: {name}: in an image layer this name removes a file; {fix}"
     assert contents(layout) == before
 
 
@@ -167,7 +167,7 @@ def test_code_stays_in_its_directory(layout: Layout, name: str) -> None:
 
 def test_hard_links_and_devices_are_refused(layout: Layout) -> None:
     archive = tar({"a": link("b", tarfile.LNKTYPE)})
-    with pytest.raises(DeliveryError, match="^programs: a cannot be in an image$"):
+    with pytest.raises(DeliveryError, match=r"^programs: a cannot be in an image$"):
         append(layout, load_image(layout), Code("programs", "sha256:1", archive), "top")
 
 

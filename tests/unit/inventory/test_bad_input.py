@@ -245,8 +245,18 @@ VALUES = f"a: &a [{', '.join('0' * 998)}]\nb: [{'*a, ' * 199}"
             f"a: {'x' * 999_998}",
             "f: error: larger than 1,000,000 bytes; split it into several files",
         ),
+        (
+            f"a: 0x{'f' * 256}",
+            f"a: 0x1{'0' * 256}",
+            f"f:1:4: error: `0x1{'0' * 54}...` is too large a number; quote it",
+        ),
+        (
+            f"a: 0b{'0' * 1022}",
+            f"a: 0b{'0' * 1023}",
+            f"f:1:4: error: `0b{'0' * 55}...` is too large a number; quote it",
+        ),
     ],
-    ids=["levels", "levels by aliases", "values", "bytes"],
+    ids=["levels", "levels by aliases", "values", "bytes", "bits", "digits"],
 )
 def test_a_file_may_have_all_of_a_limit_and_no_more(largest: str, larger: str, message: str) -> None:
     parse(largest, "f")

@@ -60,6 +60,8 @@ def test_layers_that_do_not_shrink_stay_as_they_are(layout: Layout, image: OciIm
         assert layout.variants.named(layer) is None
         assert not layout.variants.may_shrink(layer), "and nobody tries again"
     assert image.layers[2].size < MIN_LAYER < image.layers[1].size
+    sizes = [image.layers[0].model_copy(update={"size": (256 << 10) - less}) for less in (0, 1)]
+    assert [layout.variants.may_shrink(layer) for layer in sizes] == [True, False]
 
 
 def test_a_layer_that_only_seems_to_shrink_stays_as_it_is(layout: Layout) -> None:

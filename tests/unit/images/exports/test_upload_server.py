@@ -223,9 +223,7 @@ def test_compressed_layers_of_the_layout_are_recognized_and_damaged_ones_are_not
 def unserved(layout: Layout, on_received: Callable[[int], None] = lambda size: None) -> UploadRegistry:
     """Return a registry that wants one layer, of which some bytes more than its own are accepted."""
     stored = layout.blobs.write(STORED, DOCKER_LAYER)
-    return UploadRegistry(
-        layout.blobs, [digest_of(WANTED)], Openings(layout.blobs, [stored]), len(WANTED), on_received
-    )
+    return UploadRegistry(layout.blobs, [digest_of(WANTED)], Openings(layout.blobs, [stored]), len(WANTED), on_received)
 
 
 def asked(registry: UploadRegistry, line: str, *headers: str, body: bytes = b"") -> list[str]:
@@ -319,7 +317,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(
-    ("line", "headers", "body", "status", "code", "message"), REFUSED, ids=[str(number) for number in range(len(REFUSED))]
+    ("line", "headers", "body", "status", "code", "message"),
+    REFUSED,
+    ids=[str(number) for number in range(len(REFUSED))],
 )
 def test_a_request_that_is_refused_has_the_code_and_the_reason(  # noqa: PLR0917
     layout: Layout, line: str, headers: tuple[str, ...], body: bytes, status: str, code: str, message: str

@@ -154,7 +154,10 @@ def test_forty_links_are_followed_and_no_more(tmp_path: Path) -> None:
 
 def test_a_certificate_is_valid_on_hosts_with_a_wrong_clock_and_signs_no_other() -> None:
     pem = make_certificate()
-    key, certificate = load_pem_private_key(pem, None), x509.load_pem_x509_certificate(pem[pem.index(b"-----BEGIN CERT") :])
+    key, certificate = (
+        load_pem_private_key(pem, None),
+        x509.load_pem_x509_certificate(pem[pem.index(b"-----BEGIN CERT") :]),
+    )
     assert certificate.public_key() == key.public_key()
     assert (certificate.subject, certificate.issuer) == (x509.Name.from_rfc4514_string("CN=tfprov relay"),) * 2
     valid = (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
@@ -317,18 +320,18 @@ def test_the_relay_has_what_its_python_needs_and_nothing_else(tmp_path: Path) ->
     program = (
         "import sys; sys.path.insert(0, '/relay'); from tfprov.images.relays.program.main import main; main('/relay')"
     )
-    assert json.loads(layout.blobs.read(relay.config))["config"] == {
-        "Entrypoint": [
-            "/usr/bin/python3.11",
-            "-I",
-            "-S",
-            "-B",
-            "-c",
-            program,
-        ],
-        "Env": ["LD_LIBRARY_PATH=/libs", "PATH=/"],
-        "User": "65534:65534",
+    assert json.loads(layout.blobs.read(relay.config)) == {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {
+            "Entrypoint": ["/usr/bin/python3.11", "-I", "-S", "-B", "-c", program],
+            "Env": ["LD_LIBRARY_PATH=/libs", "PATH=/"],
+            "User": "65534:65534",
+        },
+        "history": [],
+        "rootfs": {"type": "layers", "diff_ids": list(relay.diff_ids)},
     }
+    assert [re.fullmatch("tfprov-relay:[0-9a-f]{32}", name) is not None for name in layout.images()] == [True]
 
 
 @pytest.mark.parametrize("lacking", NEEDED_FILES)

@@ -83,7 +83,8 @@ def test_who_asks_again_is_not_counted_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "hosts", "pays"), [(1, 2, True), (1, 1, False), (0, 100, True), (-1, 100, False), (-(24 << 20), 5, False)]
+    ("missing", "hosts", "pays"),
+    [(1, 2, True), (1, 1, False), (0, 100, True), (-1, 100, False), (-(24 << 20), 5, False)],
 )
 def test_a_relay_must_pay(missing: int, hosts: int, pays: bool) -> None:
     assert worth_it((24 << 20) + missing, hosts, MIN_MISSING) is pays

@@ -26,8 +26,16 @@ class Wire:
     def settimeout(self, seconds: float | None, /) -> None:
         self.seconds.append(seconds)
 
+    def shutdown(self, how: int, /) -> None:
+        self._pieces.clear()
+
     def close(self) -> None:
         self.is_closed = True
+
+    @property
+    def left(self) -> int:
+        """The number of pieces that were not read."""
+        return len(self._pieces)
 
     @property
     def answer(self) -> list[str]:

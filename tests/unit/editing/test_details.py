@@ -298,6 +298,12 @@ def test_a_diff_hides_passwords_and_shows_where_a_last_line_has_no_end() -> None
     ]  # fmt: skip
 
 
+def test_a_diff_shows_three_lines_around_a_change() -> None:
+    lines = [*"abcdefghi"]
+    before, after = ("".join(f"{line}\n" for line in (*lines[:4], changed, *lines[5:])) for changed in "eE")
+    assert unified_diff("f", before, after)[2:] == ["@@ -2,7 +2,7 @@", " b", " c", " d", "-e", "+E", " f", " g", " h"]
+
+
 def test_a_path_has_32_names_at_most() -> None:
     assert split_path(".".join("a" * 32)) == ["a"] * 32
     names = split_path("""a.'b.c'."d e"[3].4""")

@@ -89,6 +89,8 @@ def test_a_link_inside_is_kept_as_a_link(tmp_path: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(pack(tmp_path, AT).archive)) as archive:
         assert archive.getmember("lib/up").linkname == "../main.py"
         assert archive.getmember("folder").issym()
+        modes = {member.name: member.mode for member in archive}
+    assert (modes["lib/up"], modes["main.py"]) == (0o777, 0o644)
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../outside", ".."])
@@ -263,6 +265,7 @@ def test_stored_code_is_read_by_its_digest(tmp_path: Path) -> None:
     store.put(code)
     assert store.digests() == {code.digest}
     assert store.get(code.digest) == code.archive
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "store").iterdir()] == [0o600]
 
 
 def test_a_store_that_cannot_be_made_is_an_error_with_its_place(tmp_path: Path) -> None:

@@ -112,13 +112,18 @@ def test_a_name_belongs_to_the_image_named_last(layout: Layout) -> None:
 def test_any_oci_tool_can_read_the_layout(layout: Layout) -> None:
     image = load_image(layout)
     assert json.loads((layout.directory / "oci-layout").read_bytes()) == {"imageLayoutVersion": "1.0.0"}
-    (named,) = json.loads((layout.directory / "index.json").read_bytes())["manifests"]
-    assert named == {
+    manifest = {
         "mediaType": image.manifest.media_type,
         "digest": image.manifest.digest,
         "size": image.manifest.size,
         "annotations": {"org.opencontainers.image.ref.name": "base"},
     }
+    assert json.loads((layout.directory / "index.json").read_bytes()) == {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": [manifest],
+    }
+    assert {path.stat().st_mode & 0o777 for path in layout.directory.rglob("*") if path.is_file()} == {0o600}
 
 
 @pytest.mark.parametrize("part", ["layers", "config", "manifest"])

@@ -596,6 +596,7 @@ def test_in_an_encrypted_file_env_notify_and_own_variables_are_secret_and_other_
 SECRET_NAMES = [
     "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "dbPassword", "KEY", "apikey", "ansible_become_pass", "my.key", "token2",
     "X-Api-Key", "GPG_passphrase", "hf_passwd",
+    "DB_PASS", "MY_SECRET", "PASSWORD_OF_ALL",
 ]  # fmt: skip
 """Names of variables whose values are masked in every output."""
 PUBLIC_NAMES = [

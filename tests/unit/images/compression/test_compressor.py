@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -182,7 +183,8 @@ def test_digests_of_engines_are_kept_by_the_id_of_the_engine(tmp_path: Path) -> 
         set(),
     )
     digests.update("", {"6"}, ())  # an engine without an id
-    assert len(list((tmp_path / "engines").iterdir())) == 2
+    names = [path.name for path in (tmp_path / "engines").iterdir()]
+    assert [re.fullmatch("[0-9a-f]{32}", name) is not None for name in names] == [True, True]
     for path in (tmp_path / "engines").iterdir():
         path.write_bytes(b"\xff\xfe")
     assert again.read("other") == set(), "a damaged record costs a failed pull"

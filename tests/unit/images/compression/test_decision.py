@@ -1,8 +1,15 @@
 """Whether layers are compressed: by the link, the cores, and what is compressed already."""
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from tfprov.images.compression.decision import worth_compressing
+from tfprov.images.compression.compression import Choice, Compression
+from tfprov.images.compression.decision import Mode, worth_compressing
+from tfprov.images.oci_layout import Layout
+from tfprov.images.oci_spec import DOCKER_LAYER, Descriptor
 
 GB, MB = 10**9, 10**6
 
@@ -17,7 +24,8 @@ GB, MB = 10**9, 10**6
         (24 * MB, 1, GB, GB, False),
         (24 * MB, 1, GB, 0, True),
         (24 * MB, 64, 20 * MB, 20 * MB, True),
-        (26 * MB, 64, GB, 0, False),
+        (25 * MB - 1, 64, GB, 0, True),
+        (25 * MB, 64, GB, 0, False),
         (110 * MB, 64, GB, 0, False),
         (0.0, 1, GB, GB, True),
         (0.0, 0, 20 * MB, 20 * MB, True),
@@ -28,3 +36,33 @@ def test_links_slower_than_the_engines_are_worth_it(
     rate: float, cores: int, size: int, to_compress: int, worth: bool
 ) -> None:
     assert worth_compressing(rate, cores, size, to_compress) is worth
+
+
+LEAST = 16 << 20
+"""Bytes that a host must lack for its link to be measured."""
+
+
+@pytest.mark.parametrize(
+    ("mode", "sizes", "rates", "choice"),
+    [
+        ("auto", (LEAST,), [MB, 2 * MB], Choice(compress=True, rate=2 * MB)),
+        ("auto", (LEAST,), [2 * MB, MB], Choice(compress=True, rate=2 * MB)),
+        ("auto", (LEAST,), [MB, None], Choice(compress=True, rate=MB)),
+        ("auto", (LEAST,), [25 * MB], Choice(compress=False, rate=25 * MB)),
+        ("auto", (LEAST,), [None], Choice(compress=False)),
+        ("auto", (LEAST - 1,), [], Choice(compress=False)),
+        ("auto", (LEAST, 256 * 1024 - 1), [MB, MB], Choice(compress=True, rate=MB)),
+        ("auto", (1000,) * 10, [], Choice(compress=False)),
+        ("always", (LEAST - 1,), [], Choice(compress=True)),
+        ("always", (1000,), [], Choice(compress=False)),
+        ("never", (LEAST,), [], Choice(compress=False)),
+    ],
+)
+def test_a_link_is_measured_where_it_matters_and_again_where_it_seems_slow(
+    tmp_path: Path, mode: Mode, sizes: tuple[int, ...], rates: list[float | None], choice: Choice
+) -> None:
+    left = list(rates)
+    machine: Any = SimpleNamespace(link_rate=lambda: left.pop(0))
+    layers = [Descriptor(media_type=DOCKER_LAYER, digest=f"sha256:{0:064}", size=size) for size in sizes]
+    assert Compression(Layout(tmp_path), mode, 2).choose(machine, layers) == choice
+    assert left == []

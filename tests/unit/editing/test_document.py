@@ -229,6 +229,7 @@ def test_an_entry_is_removed_and_all_else_stays(before: str, path: tuple[int, ..
         ("- \n- b\n", (0,), "x", "- x \n- b\n"), ("-   # c\n- b\n", (0,), "x", "- x   # c\n- b\n"),
         ("a: !!map {b: 1}\n", (0,), "x", "a: x\n"), ("a: 1\n", (0,), "!!map {x: 1,\n  y: 2}\n", "a: {x: 1, y: 2}\n"),
         ("a: 1\n", (0,), "! {x: 1,\n  y: 2}\n", "a: {x: 1, y: 2}\n"),
+        ("a: 1\n", (0,), "!!seq [1,\n  2]\n", "a: [1, 2]\n"),
         ("a: 1\n", (0,), "[1,\n  'x: y']\n", "a: [1, 'x: y']\n"), ("? a\n: b\n", (0,), "x", "? a\n: x\n"),
         ("a: &k # c\n  b: 1\nd: 1\n", (0,), "x", "a: &k x # c\nd: 1\n"),
         ("a:\n  - 1\n  - 2\nb: 1\n", (0,), "- 3\n- 4\n", "a:\n  - 3\n  - 4\nb: 1\n"),

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import json
 import lzma
 import tarfile
 import tracemalloc
@@ -39,8 +40,11 @@ from tfprov.images.oci_spec import (
     OCI_MANIFEST,
     OciImage,
     compression,
+    describe,
     digest_of,
     encode,
+    layer_type,
+    write_manifest,
 )
 
 ONE = save_entries(("app:1", LAYERS))
@@ -132,12 +136,15 @@ def test_an_archive_with_both_layouts_is_read_with_dockers_names(layout: Layout)
         layer_contents(layout, archive.tar())
 
 
-def _variants(*platforms: str) -> tuple[OciArchive, list[Any]]:
+DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
+
+
+def _variants(*platforms: str, kind: str = OCI_INDEX) -> tuple[OciArchive, list[Any]]:
     archive = OciArchive()
     manifests = [archive.image(LAYERS[: number + 1]) for number, _ in enumerate(platforms)]
     pairs = [dict(zip(("os", "architecture"), it.split("/"), strict=True)) for it in platforms]
     listed = [entry(it) | {"platform": pair} for it, pair in zip(manifests, pairs, strict=True)]
-    index = archive.blob(OCI_INDEX, encode({"schemaVersion": 2, "manifests": listed}))
+    index = archive.blob(kind, encode({"schemaVersion": 2, "manifests": listed}))
     archive.name(index, io_containerd_image_name="docker.io/library/app:1")
     return archive, manifests
 
@@ -148,6 +155,40 @@ def test_the_requested_platform_is_chosen_of_several(layout: Layout) -> None:
     assert layer_contents(layout, archive.tar(), platform="linux/arm64").manifest == manifests[0]
     with pytest.raises(DeliveryError, match=r"^a\.tar: no image for linux/s390x; it has: linux/amd64, linux/arm64$"):
         layer_contents(layout, archive.tar(), platform="linux/s390x")
+
+
+def test_a_list_of_dockers_has_the_variants_too(layout: Layout) -> None:
+    archive, manifests = _variants("linux/arm64", "linux/amd64", kind=DOCKER_INDEX)
+    assert layer_contents(layout, archive.tar()).manifest == manifests[1]
+
+
+@pytest.mark.parametrize(
+    ("forms", "kind", "settings", "layers"),
+    [
+        (
+            ("", "gzip"), "docker.distribution.manifest.v2+json", "docker.container.image.v1+json",
+            ["docker.image.rootfs.diff.tar", "docker.image.rootfs.diff.tar.gzip"],
+        ),
+        (
+            ("", "gzip", "zstd"), "oci.image.manifest.v1+json", "oci.image.config.v1+json",
+            ["oci.image.layer.v1.tar", "oci.image.layer.v1.tar+gzip", "oci.image.layer.v1.tar+zstd"],
+        ),
+    ],
+    ids=["Docker's", "OCI's"],
+)  # fmt: skip
+def test_a_manifest_has_the_media_types_of_its_specification(
+    forms: Sequence[str], kind: str, settings: str, layers: Sequence[str]
+) -> None:
+    blobs = tuple(describe(layer_type(form), form.encode()) for form in forms)
+    manifest, document = write_manifest(describe("any", b"{}"), blobs)
+    parts = [{"digest": digest_of(form.encode()), "size": len(form)} for form in forms]
+    assert json.loads(document) == {
+        "schemaVersion": 2,
+        "mediaType": f"application/vnd.{kind}",
+        "config": {"mediaType": f"application/vnd.{settings}", "digest": digest_of(b"{}"), "size": 2},
+        "layers": [{"mediaType": f"application/vnd.{name}", **part} for name, part in zip(layers, parts, strict=True)],
+    }
+    assert manifest == describe(f"application/vnd.{kind}", document)
 
 
 def test_a_listed_platform_missing_from_the_archive_is_skipped(layout: Layout) -> None:

@@ -303,7 +303,8 @@ OTHER_FILES: Mapping[str, bytes | tarfile.TarInfo] = {
 
 def test_the_relay_has_what_its_python_needs_and_nothing_else(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "images")
-    relay = relay_image(layout, image_of(layout, [tar({**NEEDED_FILES, **OTHER_FILES})]))
+    image = image_of(layout, [tar({**NEEDED_FILES, **OTHER_FILES})], path="/opt/bin:")  # PATH lacks the directory
+    relay = relay_image(layout, image)
     with tarfile.open(fileobj=io.BytesIO(layout.blobs.read(relay.layers[0]))) as archive:
         members = {member.name: (oct(member.mode), member.uid) for member in archive if member.isreg()}
         owned = {

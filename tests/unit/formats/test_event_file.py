@@ -92,6 +92,8 @@ def test_a_record_that_is_no_event_is_an_error_to_scalars_and_nothing_to_progres
     with pytest.raises(ValueError, match=r"^the message ends inside a (?:field|number)$|^unknown wire type [347]$"):
         read(message)
     assert progress(file_of(event(1, 7, {}), message)) == EventProgress(7, 1.0, None, None)
+    drop = [event(1, 9, {"x": 1.0}), message, event(2, 5, {"x": 1.0})]
+    assert last_step_drop(file_of(*drop), since=0) == (9, 5)
 
 
 def test_a_damaged_record_is_an_error_to_scalars() -> None:

@@ -7,12 +7,12 @@ import pytest
 
 from tests.support.bad_files import INVENTORIES, PLAYBOOKS, expected
 from tests.support.command_output import CommandResult, run_command
-from tfprov.errors import InvalidInput
+from tfprov.errors import InvalidInput, Position
 from tfprov.inventory.yaml_source import SETTINGS
 from tfprov.model.settings import Settings
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
-from tfprov.yamltext.load import parse
+from tfprov.yamltext.load import parse, read_bytes
 
 GOOD = """\
 all:
@@ -263,6 +263,10 @@ def test_a_file_may_have_all_of_a_limit_and_no_more(largest: str, larger: str, m
     with pytest.raises(InvalidInput) as raised:
         parse(larger, "f")
     assert str(raised.value) == message
+
+
+def test_of_a_file_without_end_one_byte_more_than_the_limit_is_read() -> None:
+    assert len(read_bytes(Path("/dev/zero"), Position("z"), fix="")) == 1_000_001
 
 
 def test_an_import_without_a_path_is_refused(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:

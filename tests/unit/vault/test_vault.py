@@ -623,6 +623,9 @@ ansible_password: x
 ansible_ssh_pass: "{{ pw }}"
 ansible_become_pass: "{{ pw }}x"
 ansible_ssh_password: "{{ 'literal' }}"
+login_token: "x{{ pw }}"
+pin_token: 1234
+unsafe_token: !unsafe "{{ pw }}"
 db: {password: p, user: u, list: [{secret: s, n: 1, token: }], raw: !env TFPROV_NO_SUCH}
 from_env: !env TFPROV_NO_SUCH
 tfprov: {flags: {token: t}, env: {API_KEY: k, LEVEL: v, PUB_TOKEN: p, E: !env TFPROV_NO_SUCH}}
@@ -641,6 +644,9 @@ def test_which_values_are_masked_in_an_output() -> None:
         "ansible_ssh_pass": "{{ pw }}",
         "ansible_become_pass": "******",
         "ansible_ssh_password": "******",
+        "login_token": "******",
+        "pin_token": "******",
+        "unsafe_token": "******",
         "db": db,
         "from_env": "******",
         "tfprov": {"flags": {"token": "******"}, "env": env},

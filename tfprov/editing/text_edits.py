@@ -123,7 +123,7 @@ def _value_lines(document: Document, entry: CollectionEntry) -> tuple[int, int]:
 def last_line(document: Document, entry: CollectionEntry) -> int:
     """Return an offset in the last line of an entry, with the deeper indented comments below it."""
     column, offset = document.column(entry.start), entry.end
-    ahead = document.line_end(offset)[1]
+    _, ahead = document.line_end(offset)
     while ahead < len(document.text):
         start, over = document.line_end(ahead)
         line = document.text[ahead:start]

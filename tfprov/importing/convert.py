@@ -247,7 +247,7 @@ def _remove(draft: InventoryDraft, key: Key) -> None:
     )
     assert isinstance(settings, dict)
     setting = settings[name]
-    if number < 0 or not isinstance(setting.value, list):
+    if not isinstance(setting.value, list):
         del settings[name]
         return
     del setting.value[number]

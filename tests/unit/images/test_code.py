@@ -136,6 +136,13 @@ def test_a_directory_that_cannot_be_read_is_an_error_unless_it_is_ignored(
     assert names(pack(tmp_path, AT)) == [".dockerignore", "main.py"]
 
 
+def test_what_is_never_packed_is_left_out_and_what_only_begins_like_it_is_not(tmp_path: Path) -> None:
+    write(tmp_path, {"code/main.py": "", "code/data/x": "", "code-main.py": "", ".dockerignore": ""})
+    (tmp_path / "link").symlink_to("code/data/x")
+    code = pack(tmp_path / "code", AT, [tmp_path / "link", tmp_path / "code-main.py", tmp_path / "code" / "gone"])
+    assert names(code) == ["main.py"]
+
+
 def test_an_empty_directory_is_code_too(tmp_path: Path) -> None:
     assert names(pack(tmp_path, AT)) == []
 

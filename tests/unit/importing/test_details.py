@@ -905,3 +905,10 @@ def test_a_value_of_a_pod_with_another_form_is_refused_with_its_path(where: str,
     with pytest.raises(InvalidInput) as raised:
         convert_text(f"kind: Pod\napiVersion: v1\nmetadata: {{name: worker-0}}\nspec: {{{where}}}\n")
     assert [str(problem).partition("error: ")[2] for problem in raised.value.problems] == [message]
+
+
+def test_a_setting_that_all_roles_share_has_the_position_of_the_first() -> None:
+    long = "stop_grace_period: 12345678"
+    what = f"stop_grace: 12345678 {DROPPED}: `stop_grace` must be at most 86400, not 12345678"
+    text = f"services:\n  w0: {{{SERVICE}, {long}}}\n  p0: {{{long}, {OF_A_PS}}}\n"
+    assert convert_text(text)[1] == [f"f.yml:3:27: {what}"]

@@ -169,6 +169,9 @@ def test_a_symlink_out_of_the_code_directory_is_refused(
     assert result.lines[0].startswith(what)
 
 
+MISALIGNED = "a line that does not fit the indentation above it; align it with the lines it belongs to"
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -196,6 +199,8 @@ def test_a_symlink_out_of_the_code_directory_is_refused(
         ("a: &m {x: 1}\nb: {*m : 2}\n", ":2:5: error: a key that is not a single value; write a name"),
         ("a: &k x\nb: {x: 1, *k : 2}\n", ":2:11: error: `x` is set twice (first on line 2); keep one of them"),
         ("a: &s !env X\nb: {*s : 1}\n", ":2:5: error: a secret as a name; write the name itself"),
+        ("a:\n    b: 1\n  c: 2\n", f":3:3: error: {MISALIGNED}"),
+        ("a:\n    - b\n  - c\n", f":3:3: error: {MISALIGNED}"),
         ("a: *x\n", ":1:4: error: unknown alias `*x`; define the anchor before its use"),
         (
             "a: !<tag:x y\n",

@@ -88,7 +88,7 @@ def _list_items(document: Node) -> list[Node]:
 
 
 LOCALHOST = TargetHost("localhost")
-_REQUIRED = ("image", "command", "wiring", "strategy", "cluster")
+_REQUIRED = ("image", "command", "wiring", "strategy")
 """Settings that cannot be dropped: without them the inventory would describe another cluster."""
 
 

@@ -477,6 +477,14 @@ GIVE = "correct the file"
          "1:111: error: `services.w0.volumes` must be a list; write one item per line, with dashes"),
         (f"services: {{w0: {{{SERVICE}, deploy: 1}}}}",
          f"1:110: error: `services.w0.deploy` must be a mapping; {GIVE}"),
+        (f"services: {{w0: {{{SERVICE}, environment: {{TFPROV_STRATEGY: in_graph}}}}}}",
+         ("1:12: error: `wiring: flags` cannot name the chief that `strategy: in_graph` needs; "
+          "remove it: programs of this strategy read TF_CONFIG")),
+        (("services: {worker: {image: x, command: a, environment: {TFPROV_STRATEGY: in_graph, TFPROV_TASK: worker/0}}, "
+         "ps: {image: x, command: a, environment: {TFPROV_STRATEGY: in_graph, TFPROV_TASK: ps/0}}}"),
+         "1:12: error: `strategy: in_graph` needs a chief; put a host into the group `chief`"),
+        ('services: {worker: {image: x, command: ["a\\nb"]}}',
+         "1:41: error: `command[0]` must be one line; remove the line break"),
         ("{% if a %}\nservices: {\n", "1:1: error: a template; render it first"),
         ("kind: Pod\napiVersion: v1\nmetadata: {name: w}\nspec: {}", f"1:1: error: `w` has no container; {GIVE}"),
     ],

@@ -301,6 +301,7 @@ def test_a_diff_hides_passwords_and_shows_where_a_last_line_has_no_end() -> None
 def test_a_diff_shows_three_lines_around_a_change() -> None:
     lines = [*"abcdefghi"]
     before, after = ("".join(f"{line}\n" for line in (*lines[:4], changed, *lines[5:])) for changed in "eE")
+    assert unified_diff("secrets", before, after)[:2] == ["--- secrets (before)", "+++ secrets (after)"]
     assert unified_diff("f", before, after)[2:] == ["@@ -2,7 +2,7 @@", " b", " c", " d", "-e", "+E", " f", " g", " h"]
 
 

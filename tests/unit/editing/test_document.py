@@ -173,6 +173,7 @@ def test_a_key_is_quoted_only_if_necessary(before: str, name: str, after: str) -
         ("a: &k ~ # c\nb: 1\n", (0,), ["b"], "1", "a: &k # c\n  b: 1\nb: 1\n"),
         ("a:\n  b: 1", (0,), ["c"], "2", "a:\n  b: 1\n  c: 2"),
         ("a: # c\nb: 1\n", (0,), ["c"], "2", "a: # c\n  c: 2\nb: 1\n"),
+        ("a: {b: 1}\n", (0,), ["c", "d"], "2", "a: {b: 1, c: {d: 2}}\n"),
         ('{"a": {}}', (0,), ["b", "c"], "1", '{"a": {"b": {"c": 1}}}'),
         ("a:\r\n  b: 1\r\n", (0,), ["c", "d"], "2", "a:\r\n  b: 1\r\n  c:\r\n    d: 2\r\n"),
         ("a:\n  'b': 1\n", (0,), ["c"], "2", "a:\n  'b': 1\n  'c': 2\n"),

@@ -335,9 +335,9 @@ def test_the_runtime_has_its_own_directory_on_pythonpath(layout: Layout) -> None
     [("/lib", "/tfprov:/lib"), ("", "/tfprov"), (":/a:", "/tfprov:/a"), ("/a:/tfprov:/b", "/tfprov:/a:/b")],
 )
 def test_the_pythonpath_of_the_image_is_kept(layout: Layout, path: str, becomes: str) -> None:
-    base = load_image(layout, Env=["A=1", f"PYTHONPATH={path}", "B=2"])
+    base = load_image(layout, Env=["A=1", "PYTHONPATHS=/x", f"PYTHONPATH={path}", "B=2"])
     image = append_runtime(layout, base, "top")
-    assert settings(layout, image)["config"]["Env"] == ["A=1", "B=2", f"PYTHONPATH={becomes}"]
+    assert settings(layout, image)["config"]["Env"] == ["A=1", "PYTHONPATHS=/x", "B=2", f"PYTHONPATH={becomes}"]
     assert append_runtime(layout, image, "again") == image
 
 

@@ -241,6 +241,11 @@ VALUES = f"a: &a [{', '.join('0' * 998)}]\nb: [{'*a, ' * 199}"
             f"f:1:4: error: {DEEP} once aliases are expanded; flatten it",
         ),
         (
+            f"a: &a []\nb: {'[' * 30}*a{']' * 30}",
+            f"a: &a []\nb: {'[' * 31}*a{']' * 31}",
+            f"f:1:4: error: {DEEP} once aliases are expanded; flatten it",
+        ),
+        (
             f"{VALUES}{', '.join('1' * 196)}]",
             f"{VALUES}{', '.join('1' * 197)}]",
             "f:2:4: error: more than 200,000 values once aliases are expanded; write fewer aliases",
@@ -261,7 +266,7 @@ VALUES = f"a: &a [{', '.join('0' * 998)}]\nb: [{'*a, ' * 199}"
             f"f:1:4: error: `0b{'0' * 55}...` is too large a number; quote it",
         ),
     ],
-    ids=["levels", "levels by aliases", "values", "bytes", "bits", "digits"],
+    ids=["levels", "levels by aliases", "an empty level", "values", "bytes", "bits", "digits"],
 )
 def test_a_file_may_have_all_of_a_limit_and_no_more(largest: str, larger: str, message: str) -> None:
     parse(largest, "f")

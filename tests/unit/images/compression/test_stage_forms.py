@@ -103,6 +103,7 @@ def test_a_layer_that_cannot_be_compressed_goes_as_it_is_with_one_note(layout: L
     (layout.directory / "compressed").write_text("a file in the place of the directory")
     made = StageForms(layout, image, 0, compressor=Compressor(layout), note=notes.append)
     assert made.of(image) is image
+    assert StageForms(layout, image, 0, compressor=Compressor(layout)).of(image) is image
     [note] = notes
     why = ": Not a directory; make it readable and writable"
     assert re.fullmatch(f"layers are sent uncompressed: {layout.directory}/compressed/[^ ]+{why}", note)

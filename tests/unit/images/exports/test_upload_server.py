@@ -366,6 +366,7 @@ def test_after_the_export_nothing_begins_and_nothing_more_is_taken(layout: Layou
 
 def test_who_has_no_token_is_asked_for_one(layout: Layout) -> None:
     registry = unserved(layout)
+    assert (registry.login["username"], len(registry.login["password"])) == ("tfprov", 43)
     wire = Wire(b"GET /v2/ HTTP/1.1\r\n\r\n")
     serve(registry, wire)
     text = '{"errors":[{"code":"UNAUTHORIZED","message":"a token is needed"}]}'

@@ -148,10 +148,11 @@ ASKED = json.dumps({"want": DIGEST, "peer": None})
         ([ports(1, -1)], []),
         ([ports(1, 65_536)], []),
         ([b'{"received": 0, "from": 1}\n'], ["{}"]),
+        ([b'{"received": "0", "from": 1}\n'], []),
         ([b"{", b" " * 65_535, b"}\n"], ["{}"]),
         ([b"{", b" " * 65_536, b"}\n"], []),
     ],
-    ids=[str(number) for number in range(10)],
+    ids=[str(number) for number in range(11)],
 )
 def test_a_message_has_all_of_a_limit_and_no_more(messages: list[bytes], answers: list[str]) -> None:
     answered, _, wire = served(*messages)

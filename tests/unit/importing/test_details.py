@@ -920,3 +920,10 @@ def test_a_setting_that_all_roles_share_has_the_position_of_the_first() -> None:
     what = f"stop_grace: 12345678 {DROPPED}: `stop_grace` must be at most 86400, not 12345678"
     text = f"services:\n  w0: {{{SERVICE}, {long}}}\n  p0: {{{long}, {OF_A_PS}}}\n"
     assert convert_text(text)[1] == [f"f.yml:3:27: {what}"]
+
+
+def test_of_a_flag_that_occurs_twice_the_last_is_a_setting_and_the_first_stays_in_the_command() -> None:
+    inventory, notes = convert_text(f"services: {{w0: {{{SERVICE} --b=0 --a=1 --c=3 --a=2}}}}")
+    tfprov = inventory["vars"]["tfprov"]
+    assert (tfprov["command"], tfprov["flags"]) == (["python", "x.py", "--b=0", "--a=1"], {"c": 3, "a": 2})
+    assert notes == []

@@ -351,9 +351,14 @@ ENCRYPT_FIX = "put there what `ansible-vault encrypt_string` prints"
         ("a: !env 1X\n", "v.yml:1:4: error: `!env 1X` names no environment variable; write `!env NAME`"),
         ("!env X: 1\n", "v.yml:1:1: error: a name from the environment; take values from there only"),
         ("? !vault $ANSIBLE_VAULT;1.1\n: 1\n", "v.yml:1:3: error: an encrypted name; encrypt values only"),
+        ("a: {? !vault x : 1}\n", "v.yml:1:7: error: an encrypted name; encrypt values only"),
+        ("a: {!env X : 1}\n", "v.yml:1:5: error: a name from the environment; take values from there only"),
         ("a: !vault [1]\n", "v.yml:1:4: error: the tag `!vault` is not allowed here; write a plain value"),
     ],
-    ids=["a number", "empty", "no variable", "a name from the environment", "a key", "a list"],
+    ids=[
+        "a number", "empty", "no variable", "a name from the environment", "a key", "a key in braces",
+        "one from the environment there", "a list",
+    ],
 )  # fmt: skip
 def test_the_vault_tag_is_for_encrypted_text_only(text: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:

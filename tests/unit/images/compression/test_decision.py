@@ -21,6 +21,7 @@ GB, MB = 10**9, 10**6
         (1.2 * MB, 1, GB, GB, True),
         (12.5 * MB, 1, GB, GB, True),
         (22 * MB, 2, GB, GB, True),
+        (18 * MB, 1, GB, GB, True),
         (24 * MB, 1, GB, GB, False),
         (24 * MB, 1, GB, 0, True),
         (24 * MB, 64, 20 * MB, 20 * MB, True),

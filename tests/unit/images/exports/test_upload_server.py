@@ -380,6 +380,16 @@ def test_who_has_no_token_is_asked_for_one(layout: Layout) -> None:
     registry.close()
 
 
+def test_the_head_of_every_request_of_a_connection_has_a_deadline(layout: Layout) -> None:
+    registry = unserved(layout)
+    head = b"GET /v2/ HTTP/1.1\r\n\r\n"
+    wire = Wire(head, head[:10], head[10:])
+    serve(registry, wire, 7.0)
+    assert wire.sent.count(b"HTTP/1.1 401 Unauthorized") == 2
+    assert [seconds for seconds in wire.seconds if seconds is None or 7 <= seconds < 60] == []
+    registry.close()
+
+
 def test_two_hundred_uploads_can_begin(layout: Layout) -> None:
     registry = unserved(layout)
     identifiers = {registry.begin() for _ in range(200)}

@@ -80,8 +80,9 @@ def _subtract_values(node: Node, budget: int) -> int:
 
 def _list_items(document: Node) -> list[Node]:
     """Return the objects of a `kind: List`, as `kubectl get -o yaml` prints them, or the document itself."""
-    kind = document.get("kind") if isinstance(document, Mapping) else None
-    items = document.get("items") if isinstance(document, Mapping) else None
+    if not isinstance(document, Mapping):
+        return [document]
+    kind, items = document.get("kind"), document.get("items")
     if isinstance(kind, Scalar) and str(kind.data).endswith("List") and isinstance(items, Items):
         return list(items.items)
     return [document]

@@ -272,6 +272,7 @@ REFUSED: Sequence[tuple[str, bytes, str]] = (
     ("a name that climbs", tar({"blobs/../../x": b""}), r"blobs/\.\./\.\./x leads out of the archive"),
     ("a link", tar({"bin/sh": link("busybox")}), f"bin/sh {NO_FILE}"),
     ("a hard link", tar({"bin/sh": link("busybox", tarfile.LNKTYPE)}), f"bin/sh {NO_FILE}"),
+    ("a link beside a layer", tar({"bin/sh": link(f"../{0:064}/layer.tar")}), f"bin/sh {NO_FILE}"),
     ("a device", tar({"null": link("", tarfile.CHRTYPE)}), f"null {NO_FILE}"),
     (
         "a layer that links out", tar({f"{0:064}/layer.tar": link("../../etc/shadow")}),

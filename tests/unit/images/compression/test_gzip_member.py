@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tfprov.images.archive_reader import UncompressedDigest
-from tfprov.images.compression.gzip_member import PIECE, gzip_pieces, sample_ratio
+from tfprov.images.compression.gzip_member import PIECE, deflate, gzip_pieces, sample_ratio
 from tfprov.images.oci_spec import digest_of
 
 
@@ -55,6 +55,7 @@ def test_sixteen_samples_of_64_kib_are_at_the_ends_and_between_them() -> None:
     sample_ratio(source, 15_000 + 65_536)
     assert source.places == [*range(0, 16_000, 1000), 0]
     assert source.sizes == {65_536}
+    assert sample_ratio(io.BytesIO(b"x" * 10), 10) == len(deflate(b"x" * 10)) / 10
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 7])

@@ -344,11 +344,11 @@ def test_of_what_a_refused_client_still_sends_16_mib_are_read(layout: Layout) ->
     registry = unserved(layout)
     token = b64encode(f"tfprov:{registry.login['password']}".encode()).decode()
     head = f"PATCH /v2/other HTTP/1.1\r\nAuthorization: Basic {token}\r\nContent-Length: 99999999\r\n\r\n"
-    wire = Wire(head.encode(), *[bytes(65_536)] * 300)
+    wire = Wire(head.encode(), *[bytes(16_384)] * 1100)
     serve(registry, wire, 7.0)
-    assert wire.left == 300 - 256
+    assert wire.left == 1100 - 1024
     assert wire.answer[0] == "HTTP/1.1 404 Not Found"
-    lingering = [seconds or 0 for seconds in wire.seconds[-256:]]
+    lingering = [seconds or 0 for seconds in wire.seconds[-1024:]]
     assert 1 < lingering[0] <= 2, "and no longer than this"
     assert lingering == sorted(lingering, reverse=True)
 

@@ -30,7 +30,7 @@ def serve(registry: UploadRegistry, connection: ByteStream, timeout: float = TIM
     stream = _ReadStream(connection, timeout)
     reader: BufferedReader[Any] = BufferedReader(stream, _PIECE)
     try:
-        if reader.peek(1)[:1].isupper():  # an engine tries TLS first, and waits 10 s for an answer to its ClientHello
+        if reader.peek()[:1].isupper():  # an engine tries TLS first, and waits 10 s for an answer to its ClientHello
             _Handler(registry, connection, stream, reader)
     except (OSError, EOFError, ValueError, HostError):  # broken, closed, too slow, or the export has ended
         pass

@@ -161,6 +161,7 @@ class PushingEngine:
         assert how == {"stream": True, "decode": True}
         self.pushed += 1
         address, _, path = repository.partition("/")
+        assert auth_config["serveraddress"] == address, "else it is a login of another registry"
         client = Client(int(address.rpartition(":")[2]), path, auth_config)
         yield {"status": "Preparing"}
         for error in self._send(client, self.layers):

@@ -125,6 +125,7 @@ def test_without_a_job_name_the_program_trains_alone() -> None:
 
 
 def test_the_default_index_is_0() -> None:
+    assert from_tf_config('{"task": {"type": "worker"}}') == Wiring("worker", 0)
     assert from_flags(["--job_name=worker", "--worker_hosts=h1:1"]) == Wiring("worker", 0, {"worker": ("h1:1",)})
 
 
@@ -137,23 +138,23 @@ def test_a_trailing_comma_is_no_host() -> None:
 
 @pytest.mark.parametrize("index", ["one", "", "1.0", "0x1"])
 def test_an_index_in_the_flags_that_is_no_number_is_an_error(index: str) -> None:
-    with pytest.raises(WiringError, match="must be a whole number"):
+    with pytest.raises(WiringError, match=f"^--task_index must be a whole number, not '{index}'$"):
         from_flags(["--job_name=worker", f"--task_index={index}"])
 
 
 @pytest.mark.parametrize("index", ["-1", "2"])
 def test_an_index_that_the_cluster_does_not_have_is_an_error(index: str) -> None:
-    with pytest.raises(WiringError, match="is not in the cluster: it has 2 worker tasks"):
+    with pytest.raises(WiringError, match=f"^worker/{index} is not in the cluster: it has 2 worker tasks$"):
         from_flags(["--job_name=worker", f"--task_index={index}", "--worker_hosts=h1:1,h2:1"])
 
 
 def test_a_job_that_the_cluster_does_not_have_is_an_error() -> None:
-    with pytest.raises(WiringError, match="it has 0 ps tasks"):
+    with pytest.raises(WiringError, match=r"^ps/0 is not in the cluster: it has 0 ps tasks$"):
         from_flags(["--job_name=ps", "--worker_hosts=h1:1"])
 
 
 def test_a_negative_index_of_a_task_alone_is_an_error() -> None:
-    with pytest.raises(WiringError, match="must be 0 or more"):
+    with pytest.raises(WiringError, match=r"^the task index must be 0 or more, not -1$"):
         Wiring("worker", -1)
 
 

@@ -193,7 +193,7 @@ def unified_diff(name: str, old: str, new: str) -> list[str]:
     for number, line in enumerate(lines):
         text = line.rstrip("\r\n")
         printed.append(_printable(text if number < 2 else redact_line(text)))
-        if number >= 2 and not line.startswith("@@") and not line.endswith("\n"):
+        if not line.endswith("\n"):
             printed.append("\\ No newline at end of file")
     return printed
 

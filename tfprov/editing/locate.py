@@ -175,7 +175,7 @@ def locate_host_variable(files: InventoryFiles, host: str, names: Sequence[str])
     ranges = [mention for source in files.inventories if (mention := find_range(source, host)) and not locations]
     locations.extend(
         Location(resolve_path(mention.source, mention.path[:-1], (host, *names)), names, f"host {host}", 1)
-        for mention in ranges[-1:]
+        for mention in ranges
     )
     known = [mention.name for source in files.inventories for mention in find_hosts(source)]
     return _best_location(files, locations, (NameKind.HOST, host), known)

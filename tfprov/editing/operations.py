@@ -18,7 +18,7 @@ from tfprov.editing.locate import (
     missing_path_error,
     path_names,
 )
-from tfprov.editing.scalar_emitter import NewValue, parse_value
+from tfprov.editing.scalar_emitter import NewValue
 from tfprov.errors import InvalidInput, Position, Problem, Usage, printable, suggest
 from tfprov.inventory.host_names import NameKind, RangeError, check_name, expand, split_port
 from tfprov.model.inventory import ROLES, Inventory
@@ -196,7 +196,7 @@ def move_host(files: InventoryFiles, inventory: Inventory | None, host: str, nam
             changes.append(_describe(edited, f"in {mention.group}"))
     for source in files.editable:
         for path in _build_on_paths(source, host):
-            edited = replace_value(files.find(source.name), path, parse_value(f'"{name}"', "TO"))
+            edited = replace_value(files.find(source.name), path, NewValue.from_text(f'"{name}"'))
             files = files.with_source(edited.source)
             changes.append(_describe(edited, "in image.build_on"))
     return EditResult(files, tuple(changes))

@@ -123,7 +123,7 @@ def _value_lines(document: Document, entry: CollectionEntry) -> tuple[int, int]:
 def last_line(document: Document, entry: CollectionEntry) -> int:
     """Return an offset in the last line of an entry, with the deeper indented comments below it."""
     column, offset = document.column(entry.start), entry.end
-    ahead = document.line_end(offset)[1]
+    _, ahead = document.line_end(offset)
     while ahead < len(document.text):
         start, over = document.line_end(ahead)
         line = document.text[ahead:start]
@@ -206,7 +206,7 @@ def _entry_inline(document: Document, names: Sequence[str], value: NewValue | No
 def _insert_in_flow(document: Document, node: CstNode, entry: str) -> list[TextEdit]:
     text = document.text
     if not node.entries:
-        is_padded = text[node.inner + 1 : node.end - 1].startswith(" ")
+        is_padded = text[node.inner + 1] == " "
         return [TextEdit(node.inner + 1, node.inner + 1, " " + entry.rstrip(" ") if is_padded else entry)]
     last = node.entries[-1]
     end = flow_entry_end(document, last)

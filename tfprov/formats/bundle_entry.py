@@ -24,10 +24,10 @@ _FULL = -1
 
 @dataclass(frozen=True)
 class Header:
-    """The number of data files, and the byte order of the machine that wrote them."""
+    """The number of data files, and whether the machine that wrote them has the highest byte of a number first."""
 
     shards: int
-    order: str
+    is_big_endian: bool
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def parse_header(data: bytes) -> Header:
         raise CheckpointError(f"the checkpoint has version {needs} of the format, and {_VERSION} is the last one known")
     if not 0 < shards < 100_000 or order not in (0, 1):
         raise CheckpointError(f"the header names {shards} data files and byte order {order}")
-    return Header(shards, "big" if order else "little")
+    return Header(shards, is_big_endian=bool(order))
 
 
 def parse_entry(data: bytes) -> Entry:

@@ -65,7 +65,7 @@ def entries(stream: BinaryIO, extend: Extend) -> Iterator[tuple[bytes, bytes]]:
 
 def _footer(stream: BinaryIO, size: int) -> tuple[_Handle, _Handle]:
     """Return where the block of other indexes, which is empty, and the block that lists the blocks of data are."""
-    stream.seek(max(0, size - _FOOTER))
+    stream.seek(-min(size, _FOOTER), os.SEEK_END)
     footer = stream.read(_FOOTER)
     if len(footer) < _FOOTER or int.from_bytes(footer[-8:], "little") != _MAGIC:
         raise CheckpointError("the file does not end as an index does: it is cut short, or no index")

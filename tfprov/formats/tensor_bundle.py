@@ -5,7 +5,6 @@ a tensor may be larger than the memory. Standard library only; the caller brings
 """
 
 import os
-import struct
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -139,7 +138,7 @@ class _Tensor:
 
     def number(self, value: int, *, wide: bool = False) -> bytes:
         """Return a number as the machine that wrote the checkpoint had it in memory."""
-        return struct.pack((">" if self.header.order == "big" else "<") + ("Q" if wide else "I"), value)
+        return value.to_bytes(8 if wide else 4, "big" if self.header.is_big_endian else "little")
 
     def checked(self, size: int) -> None:
         """Read `size` bytes into the CRC."""

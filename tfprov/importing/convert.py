@@ -80,15 +80,16 @@ def _subtract_values(node: Node, budget: int) -> int:
 
 def _list_items(document: Node) -> list[Node]:
     """Return the objects of a `kind: List`, as `kubectl get -o yaml` prints them, or the document itself."""
-    kind = document.get("kind") if isinstance(document, Mapping) else None
-    items = document.get("items") if isinstance(document, Mapping) else None
+    if not isinstance(document, Mapping):
+        return [document]
+    kind, items = document.get("kind"), document.get("items")
     if isinstance(kind, Scalar) and str(kind.data).endswith("List") and isinstance(items, Items):
         return list(items.items)
     return [document]
 
 
 LOCALHOST = TargetHost("localhost")
-_REQUIRED = ("image", "command", "wiring", "strategy", "cluster")
+_REQUIRED = ("image", "command", "wiring", "strategy")
 """Settings that cannot be dropped: without them the inventory would describe another cluster."""
 
 
@@ -115,8 +116,10 @@ def convert(data: bytes, name: str, home: Path, hosts: Sequence[TargetHost] = ()
             "no task of a TensorFlow cluster in it",
             "its tasks need TF_CONFIG or cluster flags",
         )
-    roles = group_by_role(tasks, notes) if tasks else []
-    if tasks and not roles:
+    if notes.problems:  # what could not be read would be reported as missing, too
+        raise InvalidInput(notes.problems)
+    roles = group_by_role(tasks, notes)
+    if not roles:
         notes.refuse(Position(name), "no task in it has a replica", "correct its `replicas`")
     if notes.problems:
         raise InvalidInput(notes.problems)
@@ -213,7 +216,7 @@ def _drop_invalid(draft: InventoryDraft, notes: Notes) -> Conversion:
     while True:
         lines = draft.lines()
         text = "".join(f"{line.text}\n" for line in lines)
-        problems = _problems(text)
+        problems = _problems(text, draft.source)
         if not problems:
             return Conversion(text, notes.all())
         faulty = [lines[problem.at.line - 1] if problem.at.line else Line("") for problem in problems]
@@ -229,8 +232,7 @@ def _drop_invalid(draft: InventoryDraft, notes: Notes) -> Conversion:
             _remove(draft, key)
 
 
-def _problems(text: str) -> Sequence[Problem]:
-    name = "inventory.yml"
+def _problems(text: str, name: str) -> Sequence[Problem]:
     try:
         inventory, problems = read_structure(parse(text, name), name)
         assign_tasks(resolve(inventory, problems, [check_processes]))
@@ -246,7 +248,7 @@ def _remove(draft: InventoryDraft, key: Key) -> None:
     )
     assert isinstance(settings, dict)
     setting = settings[name]
-    if number < 0 or not isinstance(setting.value, list):
+    if not isinstance(setting.value, list):
         del settings[name]
         return
     del setting.value[number]

@@ -146,8 +146,10 @@ def kubernetes_memory(text: SourceText, notes: Notes) -> Setting | None:
 def docker_memory(text: SourceText, notes: Notes) -> Setting | None:
     """Convert a Docker memory limit."""
     match = _DOCKER.fullmatch(text.text)
-    power = "bkmgt".index((match[2] or "b").lower()) if match else 0
-    return _memory(text, notes, int(Decimal(match[1]) * 1024**power) if match else None)
+    if match is None:
+        return _memory(text, notes, None)
+    power = "bkmgt".index((match[2] or "b").lower())
+    return _memory(text, notes, int(Decimal(match[1]) * 1024**power))
 
 
 def _memory(text: SourceText, notes: Notes, amount: int | None) -> Setting | None:

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_output import CommandResult, run_command
-from tfprov.editing.document import parse_file, unified_diff
+from tfprov.editing.document import ListIndex, parse_file, unified_diff
 from tfprov.editing.host_edits import find_groups
+from tfprov.editing.locate import join_path, split_path
 from tfprov.editing.operations import NOT_MADE, new_problems, written_lines
 from tfprov.editing.semantic_diff import merged_mappings
 from tfprov.errors import Position, Problem
@@ -246,6 +247,18 @@ REFUSED = {
                          "error: no group `wroker`; did you mean `worker`?"),
     "another group": (BASE + WORKERS, ["add-host", "h9", "-g", "zzz"],
                       "error: no group `zzz`; write it into the inventory first"),
+    "a group that is a value": (
+        BASE + "    worker: {hosts: {h2: }}\n    spare: one\n", ["add-host", "h9", "-g", "spare"],
+        "i.yml:7:12: error: group `spare` must be a mapping to be added to; write one `name:` per line",
+    ),
+    "a group that is an alias": (
+        BASE + "    worker: &w {vars: {a: 1}}\n    spare: *w\n", ["add-host", "h9", "-g", "spare"],
+        "i.yml:7:12: error: group `spare` is an alias, `*w`; add it where the alias is defined",
+    ),
+    "a group whose children are a value": (
+        BASE.partition("  children:")[0] + "  children: x\n", ["add-host", "h9", "-g", "ps"],
+        "i.yml:4:13: error: `children` must be a mapping to be added to; write one `name:` per line",
+    ),
     "a new host by a path": (BASE + WORKERS, ["set", "all.children.worker.hosts.h9.z", "1"],
                              "i.yml:8:9: error: there is no host `h9` here; add it with `tfprov inventory add-host`"),
     "a new group by a path": (BASE + WORKERS, ["set", "all.children.spare.vars.z", "1"],
@@ -285,6 +298,23 @@ def test_a_diff_hides_passwords_and_shows_where_a_last_line_has_no_end() -> None
     ]  # fmt: skip
 
 
+def test_a_diff_shows_three_lines_around_a_change() -> None:
+    lines = [*"abcdefghi"]
+    before, after = ("".join(f"{line}\n" for line in (*lines[:4], changed, *lines[5:])) for changed in "eE")
+    assert unified_diff("secrets", before, after)[:2] == ["--- secrets (before)", "+++ secrets (after)"]
+    assert unified_diff("f", before, after)[2:] == ["@@ -2,7 +2,7 @@", " b", " c", " d", "-e", "+E", " f", " g", " h"]
+
+
+def test_a_path_has_32_names_at_most() -> None:
+    assert split_path(".".join("a" * 32)) == ["a"] * 32
+    names = split_path("""a.'b.c'."d e"[3].4""")
+    assert (names, [isinstance(name, ListIndex) for name in names]) == (
+        ["a", "b.c", "d e", "3", "4"],
+        [False] * 3 + [True, False],
+    )
+    assert join_path(["a", "b.c", "", "d e", "it's", "x[0]"]) == """a."b.c".""."d e"."it's"."x[0]\""""
+
+
 def test_a_mention_has_the_position_of_its_group() -> None:
     source = parse_file((BASE + WORKERS).encode(), "i.yml")
     assert [(mention.group, str(mention.at)) for mention in find_groups(source)] == [
@@ -299,6 +329,11 @@ def test_a_mention_has_the_position_of_its_group() -> None:
 def test_merged_mappings_are_in_the_order_in_which_they_win() -> None:
     document = parse_file(b"a: &a {x: 1}\nb: &b {x: 2}\nc: &c {}\nd:\n  <<: *a\n  <<: [*c, *b]\n", "i.yml").document
     assert [document.line_number(one.start) for one in merged_mappings(document, document.at((3,)))] == [3, 2, 1]
+    keys = [
+        parse_file(text, "i.yml").document.root.key("<<")
+        for text in (b"a: 1\n<<: {}\n", b'a: 1\n"<<": {}\n', b"a: 1\n")
+    ]
+    assert keys == [None, 1, None], "only in quotes it is a key"
 
 
 # --- problems that an edit causes --------------------------------------------------------------------------------------

@@ -89,14 +89,16 @@ def test_unknown_fields_are_skipped() -> None:
     "message", [b"\x09\0", b"\x13", b"\x2a\x05a", b"\xff", b"\x10" + b"\xff" * 11, sized(5, b"\x0a")]
 )
 def test_a_record_that_is_no_event_is_an_error_to_scalars_and_nothing_to_progress(message: bytes) -> None:
-    with pytest.raises(ValueError, match=r"the message ends inside|unknown wire type"):
+    with pytest.raises(ValueError, match=r"^the message ends inside a (?:field|number)$|^unknown wire type [347]$"):
         read(message)
     assert progress(file_of(event(1, 7, {}), message)) == EventProgress(7, 1.0, None, None)
+    drop = [event(1, 9, {"x": 1.0}), message, event(2, 5, {"x": 1.0})]
+    assert last_step_drop(file_of(*drop), since=0) == (9, 5)
 
 
 def test_a_damaged_record_is_an_error_to_scalars() -> None:
     content = file_of(event(1, 2, {"x": 3.0})).getvalue()
-    with pytest.raises(ValueError, match="does not match its checksum in the record at byte 40"):
+    with pytest.raises(ValueError, match=r"^the data does not match its checksum in the record at byte 40$"):
         list(scalars(io.BytesIO(content[:-1] + b"\0")))
 
 
@@ -239,6 +241,27 @@ def test_all_of_a_file_is_read_only_while_a_value_is_missing(
     latest = progress(stream) if limit is None else progress(stream, limit)
     assert latest == EventProgress(number, number, 1.0, 1.0 if tag == "loss" else None)
     assert stream.total == TAIL + len(stream.getvalue()) * reads_all
+
+
+@pytest.mark.parametrize(("number", "reads_all"), [(1023, True), (1024, False)])
+def test_after_1024_records_no_more_is_read(number: int, reads_all: bool) -> None:
+    first = event(1, 1, {}, rest=sized(200, b"x" * 100_000))
+    stream = Counting(file_of(first, *[event(step, step, {}) for step in range(2, number + 2)]).getvalue())
+    assert progress(stream) == EventProgress(number + 1, number + 1, 1.0, None)
+    assert stream.total == TAIL + len(stream.getvalue()) * reads_all
+
+
+def test_where_there_is_no_step_more_and_more_is_read() -> None:
+    stream = Counting(b"\xff" * ((1 << 21) + 1))
+    assert progress(stream) is None
+    assert stream.total == (1 << 16) + (1 << 18) + (1 << 21) + (1 << 21) + 1
+
+
+def test_a_drop_before_the_last_64_kib_is_not_looked_for() -> None:
+    drop = [event(1, 9, {"loss": 1.0}), event(2, 5, {"loss": 1.0})]
+    assert last_step_drop(file_of(*drop), since=0) == (9, 5)
+    later = event(3, 6, {"loss": 1.0}, rest=sized(200, b"x" * TAIL))
+    assert last_step_drop(file_of(*drop, later), since=0) is None
 
 
 @pytest.mark.parametrize("size", [300_000, 3_000_000])

@@ -10,7 +10,7 @@ import pytest
 from tests.support.bundles import HEADER, entry, write_bundle, write_table
 from tests.support.event_files import varint
 from tests.support.paths import ROOT
-from tfprov.formats.bundle_entry import Slice, parse_entry
+from tfprov.formats.bundle_entry import Header, Slice, parse_entry, parse_header, readable, slice_key
 from tfprov.formats.protobuf import fields
 from tfprov.formats.sstable import CheckpointError, entries
 from tfprov.formats.tensor_bundle import verify
@@ -147,7 +147,24 @@ SIZES = {
 def test_an_element_of_each_type_has_its_size_and_a_resource_has_none() -> None:
     for dtype, size in SIZES.values():
         assert parse_entry(entry(bytes(3 * size), dims=(3,), dtype=dtype)).expected_size == 3 * size
-    assert parse_entry(entry(b"", dims=(3,), dtype=20)).expected_size is None
+    small = [parse_entry(entry(b"", dims=(3,), dtype=dtype)).expected_size for dtype in range(24, 33)]
+    assert small == [3] * 9, "numbers of 8 bits and fewer"
+    assert [parse_entry(entry(b"", dims=(3,), dtype=dtype)).expected_size for dtype in (0, 20, 33)] == [None] * 3
+
+
+def test_a_checkpoint_has_99999_data_files_at_most() -> None:
+    assert parse_header(b"\x08" + varint(99_999)) == Header(99_999, is_big_endian=False)
+    assert parse_header(b"\x08\x01\x10\x01") == Header(1, is_big_endian=True)
+
+
+def test_the_key_of_a_slice_is_encoded_as_tensorflow_does() -> None:
+    """As ordered_code.h has it: a number has two bytes from 64 on, and three from 8192 on."""
+    ends = {0: "80", 63: "bf", 64: "c040", -64: "40", -65: "3fbf", 8191: "dfff", 8192: "e02000", -1: "7f"}
+    for number, encoded in ends.items():
+        key = slice_key(b"a\0\xff", Slice(((number, 1),)))
+        assert key.hex() == f"00 61 00ff ff00 0001 0101 {encoded} 81".replace(" ", "")
+    assert readable(key) == "'a\\x00\\\\xff (a slice)'"
+    assert readable(b"a\xff") == "a\\xff"
 
 
 @pytest.mark.parametrize("kind", [3, 4, 6, 7])
@@ -252,8 +269,10 @@ def test_a_footer_has_the_shortest_form_of_each_number() -> None:
 
 
 def test_a_compressed_index_is_refused(tmp_path: Path) -> None:
-    write_table(tmp_path / INDEX, {b"": HEADER}, compression=1)
-    assert "is compressed (snappy), which no checkpoint's index is" in error(tmp_path / "m-1")
+    for compression, how in ((1, "snappy"), (2, "method 2")):
+        write_table(tmp_path / INDEX, {b"": HEADER}, compression=compression)
+        what = f"the block at byte 35 is compressed ({how}), which no checkpoint's index is"
+        assert error(tmp_path / "m-1") == f"{INDEX}: {what}"
 
 
 # --- as TensorFlow writes them: slices of one tensor in several files, strings, and tensors without elements -----------

@@ -129,15 +129,22 @@ def test_a_live_file_ends_before_a_truncated_record(records: list[bytes]) -> Non
 
 def test_an_error_has_the_offset_of_the_damaged_record() -> None:
     content = written([b"first", b"second"])
-    with pytest.raises(RecordError, match="the data does not match its checksum in the record at byte 21") as caught:
-        read(content[:-1] + b"\0")
-    assert caught.value.offset == len(written([b"first"]))
+    for damaged, kind, what in (
+        (content[:-1] + b"\0", RecordError, "the data does not match its checksum"),
+        (content[:21] + b"\0" + content[22:], RecordError, "the length does not match its checksum"),
+        (content[:-1], TruncatedError, "the file ends in the data"),
+        (content[:32], TruncatedError, "the file ends in the length"),
+    ):
+        with pytest.raises(RecordError) as caught:
+            read(damaged)
+        assert (type(caught.value), str(caught.value)) == (kind, f"{what} in the record at byte 21")
+        assert caught.value.offset == len(written([b"first"]))
 
 
 def test_a_length_beyond_all_memory_is_a_truncated_file() -> None:
     length = struct.pack("<Q", 1 << 62)
     content = length + struct.pack("<I", masked_crc(length)) + b"data"
-    with pytest.raises(TruncatedError, match="the file ends in the data"):
+    with pytest.raises(TruncatedError, match=r"^the file ends in the data in the record at byte 0$"):
         read(content)
 
 

@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import re
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 
 from tests.support.files import write
 from tfprov.errors import InvalidInput, Position, TfprovError
-from tfprov.images.code import MAX_ARCHIVES, Code, CodeStore, Ignore, pack
+from tfprov.images.code import Code, CodeStore, Ignore, pack
+from tfprov.images.code_contents import CodeContents, names_tensorflow
 
 AT = Position("inventory.yml", 5, 7)
 FILES = {"main.py": "print('hi')", "lib/a.py": "a = 1", "lib/b.py": "b = 2", "data.txt": "x"}
@@ -87,17 +89,18 @@ def test_a_link_inside_is_kept_as_a_link(tmp_path: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(pack(tmp_path, AT).archive)) as archive:
         assert archive.getmember("lib/up").linkname == "../main.py"
         assert archive.getmember("folder").issym()
+        modes = {member.name: member.mode for member in archive}
+    assert (modes["lib/up"], modes["main.py"]) == (0o777, 0o644)
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../outside", ".."])
 def test_a_link_that_leads_out_is_an_error(tmp_path: Path, target: str) -> None:
     write(tmp_path / "code", FILES)
     (tmp_path / "code" / "link").symlink_to(target)
-    with pytest.raises(
-        InvalidInput,
-        match=r"inventory.yml:5:7: error: `code`: a link that leads out.*; remove it, or name it in \.dockerignore$",
-    ):
+    with pytest.raises(InvalidInput) as raised:
         pack(tmp_path / "code", AT)
+    why = f"a link that leads out of the directory: {tmp_path}/code/link; remove it, or name it in .dockerignore"
+    assert str(raised.value) == f"inventory.yml:5:7: error: `code`: {why}"
 
 
 def test_a_file_whose_name_begins_with_two_dots_is_not_outside(tmp_path: Path) -> None:
@@ -109,8 +112,10 @@ def test_a_file_whose_name_begins_with_two_dots_is_not_outside(tmp_path: Path) -
 @pytest.mark.parametrize(("name", "reason"), [("nowhere", "does not exist"), ("file", "is not a directory")])
 def test_a_path_that_is_no_directory_is_an_error_at_its_line(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InvalidInput, match=rf"inventory.yml:5:7: error: `code`: .*{name} {reason}"):
+    with pytest.raises(InvalidInput) as raised:
         pack(tmp_path / name, AT)
+    what = f"{tmp_path}/{name} {reason}; give the directory that holds the training program"
+    assert str(raised.value) == f"inventory.yml:5:7: error: `code`: {what}"
 
 
 def test_a_directory_that_cannot_be_read_is_an_error_unless_it_is_ignored(
@@ -129,6 +134,13 @@ def test_a_directory_that_cannot_be_read_is_an_error_unless_it_is_ignored(
         pack(tmp_path, AT)
     (tmp_path / ".dockerignore").write_text("secret\n!main.py\n")
     assert names(pack(tmp_path, AT)) == [".dockerignore", "main.py"]
+
+
+def test_what_is_never_packed_is_left_out_and_what_only_begins_like_it_is_not(tmp_path: Path) -> None:
+    write(tmp_path, {"code/main.py": "", "code/data/x": "", "code-main.py": "", ".dockerignore": ""})
+    (tmp_path / "link").symlink_to("code/data/x")
+    code = pack(tmp_path / "code", AT, [tmp_path / "link", tmp_path / "code-main.py", tmp_path / "code" / "gone"])
+    assert names(code) == ["main.py"]
 
 
 def test_an_empty_directory_is_code_too(tmp_path: Path) -> None:
@@ -186,7 +198,8 @@ def test_a_pattern_that_is_none_is_an_error_at_its_line(tmp_path: Path, pattern:
     (tmp_path / ".dockerignore").write_text(f"# caches\n{pattern}\n")
     with pytest.raises(InvalidInput) as caught:
         pack(tmp_path, AT)
-    assert str(caught.value).startswith(f"{tmp_path}/.dockerignore:2: error: `{pattern}` is no pattern: ")
+    start, end = f"{tmp_path}/.dockerignore:2: error: `{pattern}` is no pattern: ", "; correct it"
+    assert re.fullmatch(f"{re.escape(start)}.+{end}", str(caught.value))
 
 
 @pytest.mark.filterwarnings("error")
@@ -206,6 +219,49 @@ def test_an_ignored_directory_is_entered_only_for_exceptions() -> None:
     assert not Ignore(["data", "!data/keep"]).prunes("data")
 
 
+# --- its contents ----------------------------------------------------------------------------------------------------
+
+
+def test_of_a_program_the_first_line_counts_as_the_kernel_reads_it(tmp_path: Path) -> None:
+    long = f"#!{'x' * 300}"
+    files = {"a": "#!/bin/sh\nexit\n", "long": long, "empty": "", "pkg/__main__.py": "", "pkg/run": "#!"}
+    write(tmp_path, files)
+    (tmp_path / "a").chmod(0o755)
+    (tmp_path / "link").symlink_to("pkg")
+    contents = CodeContents(pack(tmp_path, AT))
+    lines = {name: contents.first_line(name) for name in ("./a", "long", "empty", "link", "gone")}
+    assert lines == {"./a": b"#!/bin/sh", "long": long[:256].encode(), "empty": b"", "link": None, "gone": None}
+    assert [contents.has(name) for name in ("a", "pkg", "./pkg/run", "link/any", "a/any", "gone")] == [True] * 4 + [
+        False
+    ] * 2
+    assert [contents.is_executable(name) for name in ("a", "long", "link", "gone")] == [True, False, True, True]
+    assert (contents.read("pkg/../long"), contents.read("link"), contents.read("gone")) == (long.encode(), b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("source", "tensorflow", "runtime"),
+    [
+        ("import tensorflow as tf", True, False), ("  from keras import layers", True, False),
+        ("import tf_keras", True, False),
+        ("import tfprov.runtime", True, True), ("from tfprov.runtime import x", True, True),
+        ("from tfprov import runtime", True, True), ("from tfprov import (runtime)", True, True),
+        ("from tfprov import wiring", True, False), ("import tensorflows", False, False), ("# import keras", False, False),
+        ("import tfprov", False, False), ("x = 'import keras'", False, False),
+    ],
+)  # fmt: skip
+def test_what_a_program_imports_is_read_from_its_lines(
+    tmp_path: Path, source: str, tensorflow: bool, runtime: bool
+) -> None:
+    contents = CodeContents(pack(write(tmp_path, {"m.py": f"import os\n{source}\n", "m.txt": "import keras\n"}), AT))
+    assert (contents.imports_tensorflow, contents.imports_runtime("m.py")) == (tensorflow, runtime)
+
+
+def test_a_program_on_a_command_line_names_tensorflow_if_it_imports_it() -> None:
+    texts = ["import tensorflow", "x=1; from  keras import y", "import tf_keras", "from tfprov import runtime"]
+    others = ["", "import os", "important tensorflow", "import tensorflows", "tensorflow", "reimport keras"]
+    assert [text for text in (*texts, *others) if names_tensorflow(text)] == texts
+
+
 # --- the store -------------------------------------------------------------------------------------------------------
 
 
@@ -216,13 +272,15 @@ def test_stored_code_is_read_by_its_digest(tmp_path: Path) -> None:
     store.put(code)
     assert store.digests() == {code.digest}
     assert store.get(code.digest) == code.archive
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "store").iterdir()] == [0o600]
 
 
 def test_a_store_that_cannot_be_made_is_an_error_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    error = "code cannot be stored: .*/file/store: Not a directory; check its permissions"
-    with pytest.raises(TfprovError, match=error):
+    with pytest.raises(TfprovError) as raised:
         CodeStore(tmp_path / "file" / "store").put(Code("", f"sha256:{1:064}", b""))
+    what = f"the packed code cannot be stored: {tmp_path}/file/store: Not a directory"
+    assert str(raised.value) == f"{what}; check its permissions, and the room on its disk"
 
 
 def test_two_runs_store_and_read_the_same_code_at_once(tmp_path: Path) -> None:
@@ -239,7 +297,7 @@ def test_two_runs_store_and_read_the_same_code_at_once(tmp_path: Path) -> None:
 
 def test_the_store_removes_the_least_recently_used_archives(tmp_path: Path) -> None:
     store = CodeStore(tmp_path)
-    codes = [Code("", f"sha256:{number:064}", b"") for number in range(MAX_ARCHIVES + 1)]
+    codes = [Code("", f"sha256:{number:064}", b"") for number in range(21)]
     for age, code in enumerate(codes[:-1]):
         store.put(code)
         os.utime(tmp_path / f"{code.digest.removeprefix('sha256:')}.tar", (age, age))

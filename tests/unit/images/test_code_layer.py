@@ -152,22 +152,22 @@ def test_a_nested_target_directory_is_refused(layout: Layout, directory: str) ->
 def test_a_whiteout_name_is_refused(layout: Layout, name: str) -> None:
     base = load_image(layout)
     before = contents(layout)
-    with pytest.raises(
-        DeliveryError, match=r"programs: .*: in an image layer this name removes a file; rename it, or leave it out"
-    ):
+    with pytest.raises(DeliveryError) as raised:
         append(layout, base, Code("programs", "sha256:1", tar({name: b""})), "top")
+    fix = "rename it, or leave it out with a .dockerignore file"
+    assert str(raised.value) == f"programs: {name}: in an image layer this name removes a file; {fix}"
     assert contents(layout) == before
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../main.py", "a/../../b"])
 def test_code_stays_in_its_directory(layout: Layout, name: str) -> None:
-    with pytest.raises(DeliveryError, match="cannot be in an image"):
+    with pytest.raises(DeliveryError, match=r"^.*: .+ cannot be in an image$"):
         append(layout, load_image(layout), Code("programs", "sha256:1", tar({name: b""})), "top")
 
 
 def test_hard_links_and_devices_are_refused(layout: Layout) -> None:
     archive = tar({"a": link("b", tarfile.LNKTYPE)})
-    with pytest.raises(DeliveryError, match="programs: a cannot be in an image"):
+    with pytest.raises(DeliveryError, match=r"^programs: a cannot be in an image$"):
         append(layout, load_image(layout), Code("programs", "sha256:1", archive), "top")
 
 
@@ -335,9 +335,9 @@ def test_the_runtime_has_its_own_directory_on_pythonpath(layout: Layout) -> None
     [("/lib", "/tfprov:/lib"), ("", "/tfprov"), (":/a:", "/tfprov:/a"), ("/a:/tfprov:/b", "/tfprov:/a:/b")],
 )
 def test_the_pythonpath_of_the_image_is_kept(layout: Layout, path: str, becomes: str) -> None:
-    base = load_image(layout, Env=["A=1", f"PYTHONPATH={path}", "B=2"])
+    base = load_image(layout, Env=["A=1", "PYTHONPATHS=/x", f"PYTHONPATH={path}", "B=2"])
     image = append_runtime(layout, base, "top")
-    assert settings(layout, image)["config"]["Env"] == ["A=1", "B=2", f"PYTHONPATH={becomes}"]
+    assert settings(layout, image)["config"]["Env"] == ["A=1", "PYTHONPATHS=/x", "B=2", f"PYTHONPATH={becomes}"]
     assert append_runtime(layout, image, "again") == image
 
 

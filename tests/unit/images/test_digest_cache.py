@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfprov.images.blobs import MAX_CACHED, digest_of_file
+from tfprov.images.blobs import digest_of_file
 
 
 def sha256(data: bytes) -> str:
@@ -96,8 +96,8 @@ def test_an_unreadable_file_raises_oserror(tmp_path: Path) -> None:
 
 def test_the_cache_has_a_limit(tmp_path: Path) -> None:
     cache = tmp_path / "archives.json"
-    for number in range(MAX_CACHED + 5):
+    for number in range(55):
         path = tmp_path / str(number)
         path.write_bytes(b"x")
         digest_of_file(path, cache)
-    assert list(json.loads(cache.read_bytes())) == [str(tmp_path / str(number)) for number in range(5, MAX_CACHED + 5)]
+    assert list(json.loads(cache.read_bytes())) == [str(tmp_path / str(number)) for number in range(5, 55)]

@@ -112,13 +112,18 @@ def test_a_name_belongs_to_the_image_named_last(layout: Layout) -> None:
 def test_any_oci_tool_can_read_the_layout(layout: Layout) -> None:
     image = load_image(layout)
     assert json.loads((layout.directory / "oci-layout").read_bytes()) == {"imageLayoutVersion": "1.0.0"}
-    (named,) = json.loads((layout.directory / "index.json").read_bytes())["manifests"]
-    assert named == {
+    manifest = {
         "mediaType": image.manifest.media_type,
         "digest": image.manifest.digest,
         "size": image.manifest.size,
         "annotations": {"org.opencontainers.image.ref.name": "base"},
     }
+    assert json.loads((layout.directory / "index.json").read_bytes()) == {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": [manifest],
+    }
+    assert {path.stat().st_mode & 0o777 for path in layout.directory.rglob("*") if path.is_file()} == {0o600}
 
 
 @pytest.mark.parametrize("part", ["layers", "config", "manifest"])
@@ -167,12 +172,9 @@ def test_prune_leaves_the_layers_another_image_needs(layout: Layout) -> None:
 
 def test_prune_is_locked_during_a_run(layout: Layout) -> None:
     image = load_image(layout)
-    with (
-        layout.in_use(),
-        layout.in_use(),
-        pytest.raises(Locked, match=r"is in use by another run; prune when it is done$"),
-    ):
+    with layout.in_use(), layout.in_use(), pytest.raises(Locked) as raised:
         Layout(layout.directory).prune(keep=0)
+    assert str(raised.value) == f"{layout.directory} is in use by another run; prune when it is done"
     assert layout.find("base") == image
     with layout.blobs.open(image.layers[0]) as file:
         layout.prune(keep=0)
@@ -181,21 +183,41 @@ def test_prune_is_locked_during_a_run(layout: Layout) -> None:
 
 def test_a_damaged_index_is_an_error_with_a_fix(layout: Layout) -> None:
     (layout.directory / "index.json").write_text("{")
-    with pytest.raises(
-        DeliveryError, match=r"index\.json is damaged; remove .*images: images are made again when they are needed$"
-    ):
+    with pytest.raises(DeliveryError) as raised:
         layout.find("base")
+    fix = f"remove {layout.directory}: images are made again when they are needed"
+    assert str(raised.value) == f"{layout.directory}/index.json is damaged; {fix}"
 
 
-def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
-    with (
-        pytest.raises(DeliveryError, match=r"images/x: No space left on device; free some space there"),
-        disk_errors(tmp_path),
-    ):
-        raise OSError(errno.ENOSPC, "No space left on device", "images/x")
+def test_a_damaged_document_is_an_error_with_a_fix(layout: Layout) -> None:
+    image = load_image(layout)
+    path = layout.blobs.path(image.config.digest)
+    path.write_bytes(b"{}")
+    with pytest.raises(DeliveryError) as raised:
+        layout.image(image.manifest)
+    assert str(raised.value) == f"{path} is damaged; remove it: images are made again when they are needed"
+
+
+FREE, ALLOW = "free some space there: `tfprov image prune`", "make it readable and writable"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, "full", "images/x"), f"images/x: full; {FREE}"),
+        (OSError(errno.EDQUOT, "over quota", "images/x"), f"images/x: over quota; {FREE}"),
+        (OSError(errno.EACCES, "refused", "images/x"), f"images/x: refused; {ALLOW}"),
+        (OSError(errno.EIO, "broken"), f"images: broken; {ALLOW}"),
+        (OSError("odd"), f"images: odd; {ALLOW}"),
+    ],
+)
+def test_an_error_of_the_disk_is_one_line_with_the_fix(error: OSError, message: str) -> None:
+    with pytest.raises(DeliveryError) as raised, disk_errors(Path("images")):
+        raise error
+    assert str(raised.value) == message
 
 
 def test_a_layout_that_cannot_be_created_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DeliveryError, match="Not a directory"):
+    with pytest.raises(DeliveryError, match=f"^{tmp_path}/file/images: Not a directory; {ALLOW}$"):
         Layout(tmp_path / "file" / "images")

@@ -7,6 +7,7 @@ import re
 import tarfile
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from tfprov.images.oci_spec import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST, Descript
 from tfprov.images.preflight import check_disk_space, check_platform, disk_space_needed, format_size
 from tfprov.images.registry_routes import Request
 from tfprov.images.registry_server import PushRegistry
-from tfprov.images.stages import split_stages
+from tfprov.images.stages import layers_worth_finding, split_stages
 
 MIB = 1024 * 1024
 
@@ -138,6 +139,29 @@ def test_a_stage_ends_when_its_layers_reach_the_size(layout: Layout, stage: int,
 def test_small_images_have_one_stage(layout: Layout) -> None:
     image = load_image(layout)
     assert split_stages(layout, image) == (image,)
+
+
+def with_sizes(image: OciImage, *sizes: int) -> OciImage:
+    """Return an image whose layers claim to have these sizes."""
+    layers = tuple(it.model_copy(update={"size": size}) for it, size in zip(image.layers, sizes, strict=True))
+    return replace(image, layers=layers)
+
+
+@pytest.mark.parametrize(("missing", "stages"), [(0, [1, 3]), (1, [2, 3])])
+def test_a_stage_has_32_mib_of_layers_unless_another_size_is_chosen(
+    layout: Layout, missing: int, stages: list[int]
+) -> None:
+    image = with_sizes(load_image(layout), (32 << 20) - missing, 1, 1)
+    assert [len(it.layers) for it in split_stages(layout, image)] == stages
+
+
+@pytest.mark.parametrize(
+    ("sizes", "number"), [((0, 0, 65_536), 0), ((9, 9, 65_537), 3), ((9, 65_536, 1), 2), ((9, 9, 9), 0)]
+)
+def test_layers_of_64_kib_together_are_not_worth_a_question(
+    layout: Layout, sizes: tuple[int, ...], number: int
+) -> None:
+    assert layers_worth_finding(with_sizes(load_image(layout), *sizes)) == number
 
 
 def test_images_with_the_same_lower_layers_have_the_same_lower_stages(layout: Layout) -> None:

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 import tracemalloc
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,12 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.delivery_images import LAYERS, code, load_image, save_entries, tar
+from tests.support.wire import Wire
 from tfprov.images.archive import load
 from tfprov.images.code_layer import append
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
 from tfprov.images.registry_routes import Registry
-from tfprov.images.registry_server import CHUNK, MAX_HEAD, serve
+from tfprov.images.registry_server import CHUNK, MAX_HEAD, PushRegistry, serve
 
 LARGE = tar({"data": bytes(range(256)) * 40_000})
 
@@ -150,37 +152,107 @@ def test_a_get_with_a_body_closes_the_connection(client: Client, header: str) ->
     assert client.read_to_end().count(b"HTTP/1.1 200") == 1
 
 
+NO_REQUEST, NO_HEADER = "not a request", "not a header"
+
+
+def refusal(message: str) -> list[str]:
+    """Return the lines of the answer to what is no request."""
+    body = f'{{"errors":[{{"code":"UNSUPPORTED","message":"{message}"}}]}}'
+    return [
+        "HTTP/1.1 400 Bad Request", "Content-Type: application/json", f"Content-Length: {len(body)}",
+        "Docker-Distribution-API-Version: registry/2.0", "Connection: close", "", body,
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "head",
+    ("head", "message"),
     [
-        "nonsense",
-        "GET /v2/",
-        "GET  /v2/ HTTP/1.1",
-        "GET /v2/ HTTP/2.0",
-        "GET v2 HTTP/1.1",
-        "GET http://h/v2/ HTTP/1.1",
-        "GET /v2/\u00e9 HTTP/1.1",
-        "GET /v2/\x00 HTTP/1.1",
-        "GET /v2/ HTTP/1.1\r\nno header",
-        "GET /v2/ HTTP/1.1\r\nName : value",
-        "GET /v2/ HTTP/1.1\r\n folded: value",
-        "GET /v2/ HTTP/1.1\r\nA: b\nC: d",
+        ("nonsense", "not HTTP"),
+        ("GET nonsense", NO_REQUEST),
+        ("GET /v2/", NO_REQUEST),
+        ("GET  /v2/ HTTP/1.1", NO_REQUEST),
+        ("GET /v2/ HTTP/2.0", NO_REQUEST),
+        ("GET v2 HTTP/1.1", NO_REQUEST),
+        ("GET http://h/v2/ HTTP/1.1", NO_REQUEST),
+        ("GET /v2/\u00e9 HTTP/1.1", NO_REQUEST),
+        ("GET /v2/\x00 HTTP/1.1", NO_REQUEST),
+        ("GET /v2/ HTTP/1.1\r\nno header", NO_HEADER),
+        ("GET /v2/ HTTP/1.1\r\nName : value", NO_HEADER),
+        ("GET /v2/ HTTP/1.1\r\n folded: value", NO_HEADER),
+        ("GET /v2/ HTTP/1.1\r\nA: b\nC: d", NO_HEADER),
     ],
 )
-def test_a_malformed_request_gets_400_and_the_connection_closes(client: Client, head: str) -> None:
-    client.send(head)
-    assert client.read_to_end().startswith(b"HTTP/1.1 400 Bad Request\r\n")
-    client.result()
+def test_a_malformed_request_gets_400_and_the_connection_closes(registry: Registry, head: str, message: str) -> None:
+    wire = Wire(f"{head}\r\n\r\n".encode("latin-1"))
+    assert serve(registry, wire) == len(wire.sent)
+    assert wire.answer == refusal(message)
+    assert wire.is_closed
+    assert wire.seconds[-1] == 60, "the limit for an answer"
+    assert 59 < (wire.seconds[0] or 0) <= 60
 
 
 def test_a_tls_client_hello_gets_400_at_once(client: Client) -> None:
     client.socket.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
-    assert client.read_to_end().startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert client.read_to_end().decode().split("\r\n") == refusal("not HTTP")
 
 
 def test_a_request_without_end_is_refused_early(client: Client) -> None:
     client.socket.sendall(b"GET /v2/ HTTP/1.1\r\n" + b"A: " + b"a" * (2 * MAX_HEAD))
-    assert client.read_to_end().startswith(b"HTTP/1.1 400 ")
+    assert client.read_to_end().decode().split("\r\n") == refusal("a request of more than 16384 bytes")
+
+
+def test_a_request_may_have_16384_bytes_before_its_end(registry: Registry) -> None:
+    start = b"GET /v2/ HTTP/1.1\r\nA: "
+    for more, status in ((0, "200 OK"), (1, "400 Bad Request")):
+        wire = Wire(start + b"a" * (16_384 - len(start) + more), b"\r\n\r\n")
+        serve(registry, wire)
+        assert wire.answer[0] == f"HTTP/1.1 {status}"
+
+
+class Deliveries:
+    """A registry for one delivery, and the answers to requests with its token; `sent` are the bytes that were counted."""
+
+    def __init__(self, layout: Layout, image: OciImage, held: int) -> None:
+        self.sent: list[int] = []
+        self.registry = PushRegistry(layout, [image], image.layers[:held], self.sent.append)
+
+    def ask(self, target: str, credentials: str) -> list[str]:
+        wire = Wire(f"GET {target} HTTP/1.1\r\nAuthorization: {credentials}\r\n\r\n".encode())
+        self.registry.serve(wire)
+        return wire.answer
+
+
+def test_a_delivery_answers_who_has_the_token_and_refuses_layers_that_the_host_has(
+    layout: Layout, image: OciImage
+) -> None:
+    delivery = Deliveries(layout, image, 1)
+    registry = delivery.registry
+    assert registry.login == {"username": "tfprov", "password": registry.login["password"]}
+    assert b64decode(registry.credentials) == f"tfprov:{registry.login['password']}".encode()
+    assert (len(registry.login["password"]), len(registry.name)) == (43, len("tfprov/") + 32)
+    assert (registry.was_contacted, registry.is_authenticated) == (False, False)
+    for credentials in ("", "Basic", "Basic x", f"Bearer {registry.credentials}"):
+        body = '{"errors":[{"code":"UNAUTHORIZED","message":"a token is needed"}]}'
+        assert delivery.ask("/v2/", credentials) == [
+            "HTTP/1.1 401 Unauthorized", "Content-Type: application/json", 'WWW-Authenticate: Basic realm="tfprov"',
+            f"Content-Length: {len(body)}", "Docker-Distribution-API-Version: registry/2.0", "Connection: keep-alive", "",
+            body,
+        ]  # fmt: skip
+        assert (registry.was_contacted, registry.is_authenticated) == (True, False)
+    token = f"basic {registry.credentials}"
+    assert delivery.ask("/v2/", token)[-1] == "{}"
+    assert registry.is_authenticated
+    held, other = image.layers[:2]
+    body = '{"errors":[{"code":"DENIED","message":"the host has this layer"}]}'
+    refused = delivery.ask(f"/v2/{registry.name}/blobs/{held.digest}", token)
+    assert (refused[0], refused[-1]) == ("HTTP/1.1 403 Forbidden", body)
+    assert registry.refused == {held.digest}
+    assert delivery.ask(f"/v2/{registry.name}/blobs/{other.digest}", token)[:7] == [
+        "HTTP/1.1 200 OK", "Content-Type: application/octet-stream", "Accept-Ranges: bytes",
+        f"Docker-Content-Digest: {other.digest}", f'ETag: "{other.digest}"', f"Content-Length: {other.size}",
+        "Docker-Distribution-API-Version: registry/2.0",
+    ]  # fmt: skip
+    assert sum(delivery.sent) > other.size
 
 
 @given(st.binary(max_size=300), st.booleans())
@@ -240,7 +312,7 @@ def test_progress_counts_every_byte_sent(registry: Registry, image: OciImage) ->
     client.send(f"GET /v2/app/blobs/{image.layers[-1].digest} HTTP/1.1", "Connection: close")
     received = len(client.read_to_end())
     assert sum(progress) == client.result() == received > len(LARGE)
-    assert max(progress) <= CHUNK
+    assert max(progress) == 128 * 1024
     client.close()
 
 
@@ -268,7 +340,9 @@ def test_a_missing_blob_is_404_and_a_truncated_one_closes_the_connection(tmp_pat
     client = Client(Registry(layout, {"app": [image]}))
     layout.blobs.path(image.layers[0].digest).unlink()
     client.send(f"GET {target} HTTP/1.1")
-    assert client.response()[0].status == 404
+    response, body = client.response()
+    assert (response.status, response.getheader("Connection")) == (404, "keep-alive")
+    assert body == b'{"errors":[{"code":"BLOB_UNKNOWN","message":"the blob is gone"}]}'
     client.close()
 
 

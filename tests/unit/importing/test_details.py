@@ -179,7 +179,9 @@ def test_the_gpus_of_a_service(yaml_text: str, gpus: object, expected: list[str]
 
 
 def test_an_unclosed_quote_in_a_command_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"`services.w0.command`: no closing quotation; close the quote"):
+    with pytest.raises(
+        InvalidInput, match=r"^f.yml:1:36: error: `services.w0.command`: no closing quotation; close the quote$"
+    ):
         convert_text('services: {w0: {image: x, command: "python \'x.py"}}')
 
 
@@ -475,6 +477,14 @@ GIVE = "correct the file"
          "1:111: error: `services.w0.volumes` must be a list; write one item per line, with dashes"),
         (f"services: {{w0: {{{SERVICE}, deploy: 1}}}}",
          f"1:110: error: `services.w0.deploy` must be a mapping; {GIVE}"),
+        (f"services: {{w0: {{{SERVICE}, environment: {{TFPROV_STRATEGY: in_graph}}}}}}",
+         ("1:12: error: `wiring: flags` cannot name the chief that `strategy: in_graph` needs; "
+          "remove it: programs of this strategy read TF_CONFIG")),
+        (("services: {worker: {image: x, command: a, environment: {TFPROV_STRATEGY: in_graph, TFPROV_TASK: worker/0}}, "
+         "ps: {image: x, command: a, environment: {TFPROV_STRATEGY: in_graph, TFPROV_TASK: ps/0}}}"),
+         "1:12: error: `strategy: in_graph` needs a chief; put a host into the group `chief`"),
+        ('services: {worker: {image: x, command: ["a\\nb"]}}',
+         "1:41: error: `command[0]` must be one line; remove the line break"),
         ("{% if a %}\nservices: {\n", "1:1: error: a template; render it first"),
         ("kind: Pod\napiVersion: v1\nmetadata: {name: w}\nspec: {}", f"1:1: error: `w` has no container; {GIVE}"),
     ],
@@ -553,8 +563,9 @@ def test_code_data_and_own_programs_of_a_rendered_file_are_imported() -> None:
 )
 def test_the_restart_policy_of_the_replicas_wins_over_that_of_their_pods(policy: str, restart: str | None) -> None:
     text = TFJOB.replace("restartPolicy: OnFailure", f"restartPolicy: {policy}")
-    inventory, _ = convert_text(text.replace("        spec:\n", "        spec:\n          restartPolicy: Never\n"))
+    inventory, notes = convert_text(text.replace("        spec:\n", "        spec:\n          restartPolicy: Never\n"))
     assert inventory["vars"]["tfprov"].get("restart") == restart
+    assert len(notes) == len(convert_text(TFJOB)[1]), "of these values, none is dropped"
 
 
 @pytest.mark.parametrize(
@@ -714,4 +725,205 @@ def test_a_flag_with_the_checkpoint_directory_becomes_a_template() -> None:
     assert inventory["vars"]["tfprov"]["flags"] == {
         "train_dir": template, "log_dir": template, "model_dir": "/c/x", "other_dir": "/c"
     }  # fmt: skip
+    assert notes == []
+
+
+@pytest.mark.parametrize("name", ["train_dir", "checkpoint_dir", "ckpt_dir", "model_dir", "log_dir", "logdir"])
+def test_each_flag_of_a_checkpoint_directory_names_it(name: str) -> None:
+    inventory, notes = convert_text(f"services: {{w0: {{{SERVICE} --steps=1 --{name}=/c/, volumes: ['v:/c/']}}}}")
+    assert inventory["vars"]["tfprov"]["flags"] == {"steps": 1, name: "{{ checkpoint_dir }}"}
+    assert inventory["vars"]["tfprov"]["checkpoints"] == {"dir": "/c"}
+    assert notes == []
+
+
+def test_of_several_directories_the_one_that_is_storage_has_the_checkpoints() -> None:
+    flags = "--log_dir=s3://b --train_dir=/a --model_dir=/c/"
+    inventory, notes = convert_text(f"services: {{w0: {{{SERVICE} {flags}, volumes: ['v:/c/', '/srv/a:/a']}}}}")
+    assert inventory["vars"]["tfprov"]["checkpoints"] == {"dir": "/c"}
+    assert inventory["vars"]["tfprov"]["mounts"] == [{"source": "/srv/a", "target": "/a", "read_only": False}]
+    assert notes == []
+
+
+@pytest.mark.parametrize(
+    ("role", "command", "expected"),
+    [
+        ("tensorboard", "tensorboard --logdir=/c --host=0.0.0.0 --port=6006 --bind_all=true", None),
+        ("tensorboard", "/usr/bin/tensorboard --logdir=/c", None),
+        ("tensorboard", "tensorboard --logdir=logs", ["tensorboard", "--logdir=logs"]),
+        ("tensorboard", "tensorboard --logdir=/c --more=1", ["tensorboard", "--logdir=/c", "--more=1"]),
+        ("tensorboard", "board --logdir=/c", ["board", "--logdir=/c"]),
+        ("serving", "python -m tfprov.runtime.serving", None),
+        ("serving", "serve --port=1", ["serve", "--port=1"]),
+        ("notebook", "python -m tfprov.runtime.notebook", None),
+    ],
+)
+def test_a_role_whose_program_is_tfprovs_own_has_no_command(
+    role: str, command: str, expected: list[str] | None
+) -> None:
+    text = f"services: {{w0: {{{SERVICE}}}, {role}: {{image: x, command: {command}}}}}"
+    inventory, notes = convert_text(text)
+    own = (inventory["children"][role].get("vars") or {}).get("tfprov", {})
+    assert (own.get("command"), "flags" in own) == (expected, False)
+    assert notes == []
+
+
+LONG_SYNTAX = "[{type: bind, source: /srv/a, target: /a, bind: {create_host_path: true}, volume: {nocopy: true}}]"
+DROPPED = "is not carried over"
+
+
+@pytest.mark.parametrize(
+    ("keys", "setting", "expected"),
+    [
+        (f"volumes: {LONG_SYNTAX}", "mounts", [{"source": "/srv/a", "target": "/a", "read_only": False}]),
+        ("volumes: ['/srv/a:/a:z,ro']", "mounts", [{"source": "/srv/a", "target": "/a", "read_only": True}]),
+        ("volumes: ['./a/../b:/a']", "mounts", [{"source": "/home/me/b", "target": "/a", "read_only": False}]),
+        ("pids_limit: 123456789", "pids", None),
+        ("stop_grace_period: 86400", "stop_grace", 86400),
+        ("gpus: 1025", "gpus", None),
+        ("environment: {PORT: 1}", "env", {"PORT": "1"}),
+        ("environment: {TFPROV_TASK: worker/0, PYTHONPATH: /tfprov, PYTHONUNBUFFERED: '1', A: b}", "env", {"A": "b"}),
+        ("environment: {PYTHONPATH: /tfprov, PYTHONUNBUFFERED: '1'}", "env",
+         {"PYTHONPATH": "/tfprov", "PYTHONUNBUFFERED": "1"}),
+        ("environment: {TFPROV_STRATEGY: single}", "strategy", "single"),
+        ("environment: {TFPROV_STRATEGY: other}", "strategy", None),
+    ],
+)  # fmt: skip
+def test_rare_values_of_a_service(keys: str, setting: str, expected: object) -> None:
+    inventory, _ = convert_text(f"services: {{w0: {{{SERVICE}, {keys}}}}}")
+    assert inventory["vars"]["tfprov"].get(setting) == expected
+
+
+@pytest.mark.parametrize(
+    ("port", "expected"), [("99999", None), ("65535", 65535), ("100000", None), ("x", None), ("8", 8)]
+)
+def test_the_port_is_that_of_the_address(port: str, expected: int | None) -> None:
+    inventory, _ = convert_text(f"services: {{w0: {{{SERVICE.replace('w0:1', f'w0:{port}')}}}}}")
+    assert inventory["vars"]["tfprov"].get("port") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster"),
+    [
+        ("My Lab!", "my-lab"), ("x" * 41, "x" * 40), (f"{'x' * 39}--y", "x" * 39), ("---", "training"), ("", "me"),
+    ],
+)  # fmt: skip
+def test_the_name_of_the_project_becomes_that_of_the_cluster(name: str, cluster: str) -> None:
+    inventory, _ = convert_text(f"name: '{name}'\nservices: {{w0: {{{SERVICE}}}}}")
+    assert inventory["vars"]["tfprov"]["cluster"] == cluster
+
+
+def test_a_job_that_tfprov_does_not_know_is_noted() -> None:
+    other = SERVICE.replace("job_name=worker", "job_name=gpu").replace(" --worker_hosts=w0:1", "")
+    assert convert_text(f"services: {{w0: {{{SERVICE}}}, g: {{{other}}}}}")[1] == [
+        f"f.yml:1:{len(SERVICE) + 20}: `g` {DROPPED}: tfprov has no role `gpu`"
+    ]
+
+
+REPLICAS = """\
+kind: TFJob
+apiVersion: v1
+status: {}
+metadata: {name: j}
+spec:
+  successPolicy: AllWorkers
+  runPolicy: {cleanPodPolicy: None, backoffLimit: 1, suspend: false}
+  tfReplicaSpecs:
+"""
+
+
+def test_each_kind_of_replicas_is_a_role() -> None:
+    template = "template: {spec: {containers: [{image: x, command: [a]}]}}"
+    kinds = {"PS": "ps", "Worker": "worker", "Master": "chief", "Evaluator": "evaluator"}
+    lines = [f"    {kind}: {{{template}}}\n" for kind in kinds]
+    inventory, notes = convert_text(f"{REPLICAS}{''.join(lines)}")
+    assert inventory["children"] == {role: {"hosts": {"localhost": None}} for role in kinds.values()}
+    assert notes == []
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "ReplicationController", "Deployment", "StatefulSet", "Job"])
+def test_each_workload_of_kubernetes_is_a_task(kind: str) -> None:
+    ignored = "".join(
+        f"---\n{{kind: {other}, apiVersion: v1, metadata: {{name: n}}}}\n" for other in ("Service", "Namespace")
+    )
+    inventory, notes = convert_text(POD.replace("kind: Job", f"kind: {kind}") % ("", "", "") + ignored)
+    assert inventory["children"] == {"worker": {"hosts": {"localhost": None}}}
+    assert notes == []
+
+
+@pytest.mark.parametrize(("label", "index"), [("7", 7), ("99999", 99999), ("100000", None), ("x", None)])
+def test_the_number_of_a_task_is_that_of_its_label(label: str, index: int | None) -> None:
+    """Which number it is shows in the error of a second one."""
+    one = f"""\
+kind: Pod
+apiVersion: v1
+metadata: {{name: a, labels: {{job: worker, app.kubernetes.io/task: "{label}", name: lab}}}}
+spec: {{containers: [{{image: i, command: [p]}}]}}
+"""
+    try:
+        message = convert_text(f"{one}---\n{one}")[0]["vars"]["tfprov"]["cluster"]
+    except InvalidInput as error:
+        message = str(error)
+    duplicate = f"f.yml:6:1: error: duplicate worker/{index} (first on line 1); keep one of them"
+    assert message == ("lab" if index is None else duplicate)
+
+
+OF_OURS = """\
+kind: Pod
+apiVersion: v1
+metadata: {name: a, labels: {app.kubernetes.io/managed-by: tfprov, job: worker, app.kubernetes.io/instance: lab}}
+spec:
+  serviceAccountName: a
+  initContainers: [{name: wait, image: i}]
+  containers: [{name: tensorflow, image: i, command: [p], restartPolicy: Always, readinessProbe: {}}]
+---
+{kind: ConfigMap, apiVersion: v1, metadata: {name: c, labels: {app.kubernetes.io/managed-by: tfprov}}}
+"""
+
+
+def test_what_tfprov_itself_adds_is_not_noted_and_the_same_of_others_is() -> None:
+    inventory, notes = convert_text(OF_OURS)
+    assert (inventory["vars"]["tfprov"]["cluster"], notes) == ("lab", [])
+    assert convert_text(OF_OURS.replace("managed-by: tfprov", "managed-by: helm"))[1] == [
+        f"f.yml:5:3: `spec.serviceAccountName` {DROPPED}: an inventory has no such setting",
+        "f.yml:6:20: a further container is not carried over: a task has one container",
+        f"f.yml:7:59: `containers[].restartPolicy` {DROPPED}: an inventory has no such setting",
+        f"f.yml:7:82: `containers[].readinessProbe` {DROPPED}: tfprov checks the task's port itself",
+        "f.yml:9:1: the ConfigMap `c` is not carried over: it runs no task",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("containers: [1]", "`containers[]` must be a mapping; correct the file"),
+        ("containers: [{image: [1]}]", "`containers[].image` must be a single value; write one"),
+        ("containers: [{env: [1]}]", "`env[]` must be a mapping; correct the file"),
+        ("containers: [{env: [{name: {}}]}]", "`env[].name` must be a single value; write one"),
+        ("containers: [{volumeMounts: [1]}]", "`volumeMounts[]` must be a mapping; correct the file"),
+        (
+            "containers: [{resources: {limits: 1}}]",
+            "`containers[].resources.limits` must be a mapping; correct the file",
+        ),
+        ("containers: [{}], volumes: [1]", "`volumes[]` must be a mapping; correct the file"),
+        ("containers: [{}], volumes: [{hostPath: 1}]", "`volumes[].hostPath` must be a mapping; correct the file"),
+        ("containers: [{}], nodeName: []", "`spec.nodeName` must be a single value; write one"),
+    ],
+)
+def test_a_value_of_a_pod_with_another_form_is_refused_with_its_path(where: str, message: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        convert_text(f"kind: Pod\napiVersion: v1\nmetadata: {{name: worker-0}}\nspec: {{{where}}}\n")
+    assert [str(problem).partition("error: ")[2] for problem in raised.value.problems] == [message]
+
+
+def test_a_setting_that_all_roles_share_has_the_position_of_the_first() -> None:
+    long = "stop_grace_period: 12345678"
+    what = f"stop_grace: 12345678 {DROPPED}: `stop_grace` must be at most 86400, not 12345678"
+    text = f"services:\n  w0: {{{SERVICE}, {long}}}\n  p0: {{{long}, {OF_A_PS}}}\n"
+    assert convert_text(text)[1] == [f"f.yml:3:27: {what}"]
+
+
+def test_of_a_flag_that_occurs_twice_the_last_is_a_setting_and_the_first_stays_in_the_command() -> None:
+    inventory, notes = convert_text(f"services: {{w0: {{{SERVICE} --b=0 --a=1 --c=3 --a=2}}}}")
+    tfprov = inventory["vars"]["tfprov"]
+    assert (tfprov["command"], tfprov["flags"]) == (["python", "x.py", "--b=0", "--a=1"], {"c": 3, "a": 2})
     assert notes == []

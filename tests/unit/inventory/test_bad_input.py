@@ -7,12 +7,12 @@ import pytest
 
 from tests.support.bad_files import INVENTORIES, PLAYBOOKS, expected
 from tests.support.command_output import CommandResult, run_command
-from tfprov.errors import InvalidInput
+from tfprov.errors import InvalidInput, Position
 from tfprov.inventory.yaml_source import SETTINGS, read_structure
 from tfprov.model.settings import Settings
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
-from tfprov.yamltext.load import parse
+from tfprov.yamltext.load import parse, read_bytes
 
 GOOD = """\
 all:
@@ -169,6 +169,9 @@ def test_a_symlink_out_of_the_code_directory_is_refused(
     assert result.lines[0].startswith(what)
 
 
+MISALIGNED = "a line that does not fit the indentation above it; align it with the lines it belongs to"
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -196,6 +199,8 @@ def test_a_symlink_out_of_the_code_directory_is_refused(
         ("a: &m {x: 1}\nb: {*m : 2}\n", ":2:5: error: a key that is not a single value; write a name"),
         ("a: &k x\nb: {x: 1, *k : 2}\n", ":2:11: error: `x` is set twice (first on line 2); keep one of them"),
         ("a: &s !env X\nb: {*s : 1}\n", ":2:5: error: a secret as a name; write the name itself"),
+        ("a:\n    b: 1\n  c: 2\n", f":3:3: error: {MISALIGNED}"),
+        ("a:\n    - b\n  - c\n", f":3:3: error: {MISALIGNED}"),
         ("a: *x\n", ":1:4: error: unknown alias `*x`; define the anchor before its use"),
         (
             "a: !<tag:x y\n",
@@ -236,6 +241,11 @@ VALUES = f"a: &a [{', '.join('0' * 998)}]\nb: [{'*a, ' * 199}"
             f"f:1:4: error: {DEEP} once aliases are expanded; flatten it",
         ),
         (
+            f"a: &a []\nb: {'[' * 30}*a{']' * 30}",
+            f"a: &a []\nb: {'[' * 31}*a{']' * 31}",
+            f"f:1:4: error: {DEEP} once aliases are expanded; flatten it",
+        ),
+        (
             f"{VALUES}{', '.join('1' * 196)}]",
             f"{VALUES}{', '.join('1' * 197)}]",
             "f:2:4: error: more than 200,000 values once aliases are expanded; write fewer aliases",
@@ -245,14 +255,28 @@ VALUES = f"a: &a [{', '.join('0' * 998)}]\nb: [{'*a, ' * 199}"
             f"a: {'x' * 999_998}",
             "f: error: larger than 1,000,000 bytes; split it into several files",
         ),
+        (
+            f"a: 0x{'f' * 256}",
+            f"a: 0x1{'0' * 256}",
+            f"f:1:4: error: `0x1{'0' * 54}...` is too large a number; quote it",
+        ),
+        (
+            f"a: 0b{'0' * 1022}",
+            f"a: 0b{'0' * 1023}",
+            f"f:1:4: error: `0b{'0' * 55}...` is too large a number; quote it",
+        ),
     ],
-    ids=["levels", "levels by aliases", "values", "bytes"],
+    ids=["levels", "levels by aliases", "an empty level", "values", "bytes", "bits", "digits"],
 )
 def test_a_file_may_have_all_of_a_limit_and_no_more(largest: str, larger: str, message: str) -> None:
     parse(largest, "f")
     with pytest.raises(InvalidInput) as raised:
         parse(larger, "f")
     assert str(raised.value) == message
+
+
+def test_of_a_file_without_end_one_byte_more_than_the_limit_is_read() -> None:
+    assert len(read_bytes(Path("/dev/zero"), Position("z"), fix="")) == 1_000_001
 
 
 def test_an_import_without_a_path_is_refused(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,6 +26,8 @@ from tfprov.settings.resolve import resolve
 from tfprov.vault.decrypt import MalformedVault, Vault, WrongPassword, decrypt, is_decryption_problem, vault_id
 from tfprov.vault.passwords import Passwords, PasswordSource
 from tfprov.vault.redaction import (
+    KeyedHash,
+    hashed_with_other_key,
     is_masked,
     mark_secrets,
     mask_value,
@@ -144,7 +146,8 @@ def write_script(path: Path, text: str) -> Path:
 
 def test_a_password_script_may_print_a_line_break(tmp_path: Path) -> None:
     [text] = encrypt(SECRET)
-    vault = vault_with(write_script(tmp_path / "ask", f"print({PASSWORD!r})"))
+    alone = f"import sys; print({PASSWORD!r} if len(sys.argv) == 1 else 'only a client gets arguments')"
+    vault = vault_with(write_script(tmp_path / "ask", alone))
     assert vault.decrypt(text, Position("v")) == SECRET
 
 
@@ -199,8 +202,10 @@ def test_a_password_file_may_be_encrypted_with_an_earlier_password(tmp_path: Pat
     [text] = encrypt(SECRET, password="another one")
     vault = vault_with(tmp_path / "first", tmp_path / "second")
     assert vault.decrypt(text, Position("v")) == SECRET
-    message = "--vault-password-file: error: `{}` is encrypted itself, and no password before it opens it"
-    assert message.format(tmp_path / "second")[:60] in decryption_error(vault_with(tmp_path / "second"), text)
+    (tmp_path / "first").unlink()
+    closed = f"`{tmp_path}/second` is encrypted itself, and no password before it opens it"
+    message = f"--vault-password-file: error: {closed}; name the password of that file before it"
+    assert decryption_error(vault_with(tmp_path / "second"), text) == message
 
 
 def test_a_password_may_be_read_from_a_pipe() -> None:
@@ -234,6 +239,7 @@ PASSWORD_ERRORS = {
     "of nobody": ("~nobody-here/pw", "`~nobody-here/pw` does not exist; correct the path"),
     "a directory": (".", "`.` cannot be read: is a directory; give a readable file"),
     "without a name": ("", "an empty name; give the file with the password"),
+    "with a null byte": ("a\0b", "`a\\x00b` cannot be read: embedded null byte; give a readable file"),
     "empty": ("empty", "`empty` has no password in it; write the password into it"),
     "no program": (
         "data",
@@ -316,6 +322,25 @@ def test_a_plaintext_that_is_not_utf8_is_refused(vault: Vault) -> None:
     assert decryption_error(vault, encrypt("\xff\xfe")[0]) == HEAD + message
 
 
+def test_a_password_has_65536_bytes_at_most(tmp_path: Path) -> None:
+    (tmp_path / "long").write_text("x" * 65_537)
+    source = PasswordSource("--vault-password-file", "default", str(tmp_path / "long"))
+    assert Passwords().read(source) == b"x" * 65_536
+
+
+def test_both_tags_of_ansible_mark_an_encrypted_value(vault: Vault) -> None:
+    [text] = encrypt(SECRET)
+    for tag in ("!vault", "!vault-encrypted"):
+        node = parse(f"token: {value(text, 2).replace('!vault', tag)}", "vars.yml", vault=vault)
+        assert plain(decrypt_values(node)) == {"token": SECRET}
+    unencrypted = Vault()
+    parse("a: !vault text\n", "v.yml", vault=unencrypted)
+    what = "marked as encrypted, and does not begin with `$ANSIBLE_VAULT;`"
+    fix = "put there what `ansible-vault encrypt_string` prints, or remove `!vault`"
+    assert [str(warning) for warning in unencrypted.warnings] == [f"v.yml:1:4: error: {what}; {fix}"]
+    assert decryption_error(unencrypted, "text") == f"{HEAD}{what}; {fix}"
+
+
 ENCRYPT_FIX = "put there what `ansible-vault encrypt_string` prints"
 
 
@@ -324,10 +349,17 @@ ENCRYPT_FIX = "put there what `ansible-vault encrypt_string` prints"
     [
         ("a: !vault 5\n", f"v.yml:1:4: error: `!vault` in front of a value that is not text; {ENCRYPT_FIX}"),
         ("a: !vault ''\n", f"v.yml:1:4: error: `!vault` in front of a value that is not text; {ENCRYPT_FIX}"),
+        ("a: !env 1X\n", "v.yml:1:4: error: `!env 1X` names no environment variable; write `!env NAME`"),
+        ("!env X: 1\n", "v.yml:1:1: error: a name from the environment; take values from there only"),
         ("? !vault $ANSIBLE_VAULT;1.1\n: 1\n", "v.yml:1:3: error: an encrypted name; encrypt values only"),
+        ("a: {? !vault x : 1}\n", "v.yml:1:7: error: an encrypted name; encrypt values only"),
+        ("a: {!env X : 1}\n", "v.yml:1:5: error: a name from the environment; take values from there only"),
         ("a: !vault [1]\n", "v.yml:1:4: error: the tag `!vault` is not allowed here; write a plain value"),
     ],
-    ids=["a number", "empty", "a key", "a list"],
+    ids=[
+        "a number", "empty", "no variable", "a name from the environment", "a key", "a key in braces",
+        "one from the environment there", "a list",
+    ],
 )  # fmt: skip
 def test_the_vault_tag_is_for_encrypted_text_only(text: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
@@ -570,6 +602,7 @@ def test_in_an_encrypted_file_env_notify_and_own_variables_are_secret_and_other_
 SECRET_NAMES = [
     "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "dbPassword", "KEY", "apikey", "ansible_become_pass", "my.key", "token2",
     "X-Api-Key", "GPG_passphrase", "hf_passwd",
+    "DB_PASS", "MY_SECRET", "PASSWORD_OF_ALL",
 ]  # fmt: skip
 """Names of variables whose values are masked in every output."""
 PUBLIC_NAMES = [
@@ -596,6 +629,9 @@ ansible_password: x
 ansible_ssh_pass: "{{ pw }}"
 ansible_become_pass: "{{ pw }}x"
 ansible_ssh_password: "{{ 'literal' }}"
+login_token: "x{{ pw }}"
+pin_token: 1234
+unsafe_token: !unsafe "{{ pw }}"
 db: {password: p, user: u, list: [{secret: s, n: 1, token: }], raw: !env TFPROV_NO_SUCH}
 from_env: !env TFPROV_NO_SUCH
 tfprov: {flags: {token: t}, env: {API_KEY: k, LEVEL: v, PUB_TOKEN: p, E: !env TFPROV_NO_SUCH}}
@@ -614,6 +650,9 @@ def test_which_values_are_masked_in_an_output() -> None:
         "ansible_ssh_pass": "{{ pw }}",
         "ansible_become_pass": "******",
         "ansible_ssh_password": "******",
+        "login_token": "******",
+        "pin_token": "******",
+        "unsafe_token": "******",
         "db": db,
         "from_env": "******",
         "tfprov": {"flags": {"token": "******"}, "env": env},
@@ -633,6 +672,23 @@ def test_which_values_are_masked_in_an_output() -> None:
     assert shown == env | {"PUB_TOKEN": "p"}
     assert reveal_value(("db",), nodes.entries["db"]) == db, "as long as one of its secrets cannot be read"
     assert reveal_value(("x",), flags) == {"token": "t"}
+
+
+def test_a_hash_of_a_secret_is_the_same_in_every_release() -> None:
+    """Hosts have it in their labels: with another one, every task would be started again."""
+    hashes = KeyedHash(lambda: b"k" * 32)
+    one = hashes.of("lab", "A", "x")
+    identity, digest = "52652cf5e45f2c18", "63ee571a9691bd4c6dc66feb38f6e76cd3fe61ddfb2eaea67b84f4f960920ab5"
+    assert one == f"hmac-sha256:{identity}:{digest}"
+    others = [
+        hashes.of("lab", "A", "y"),
+        KeyedHash(lambda: b"other").of("lab", "A", "x"),
+        "hmac-sha256:1",
+        "x:1:2",
+        None,
+    ]
+    assert [hashed_with_other_key(one, other) for other in others] == [False, True, False, False, False]
+    assert not hashed_with_other_key(None, one)
 
 
 def test_plaintext_without_padding_is_damaged() -> None:

@@ -20,9 +20,9 @@ _PIECE = 64 * 1024
 _MAX_LINE = 1024
 """Bytes of the line before a chunk."""
 _CHUNK_SIZE = re.compile(rb"(?P<size>[0-9a-fA-F]{1,8})(?:;[^\r\n]*)?\r\n\Z")
-_UPLOAD = re.compile(r"/v2/(?P<name>[a-z0-9/]+)/blobs/uploads/(?P<id>[0-9a-f]{32})?(?:\?(?P<query>[!-~]*))?\Z")
+_UPLOAD = re.compile(r"/v2/(?P<name>[a-z0-9/]+)/blobs/uploads/(?P<id>[0-9a-f]{32}|)(?P<query>\?[!-~]*|)\Z")
 _BLOB = re.compile(r"/v2/(?P<name>[a-z0-9/]+)/blobs/(?P<digest>sha256:[0-9a-f]{64})\Z")
-_DIGEST = re.compile(r"digest=sha256(?::|%3A)(?P<hex>[0-9a-f]{64})\Z")
+_DIGEST = re.compile(r"\?digest=sha256(?::|%3A)(?P<hex>[0-9a-f]{64})\Z")
 
 
 def serve(registry: UploadRegistry, connection: ByteStream, timeout: float = TIMEOUT) -> None:
@@ -30,7 +30,7 @@ def serve(registry: UploadRegistry, connection: ByteStream, timeout: float = TIM
     stream = _ReadStream(connection, timeout)
     reader: BufferedReader[Any] = BufferedReader(stream, _PIECE)
     try:
-        if reader.peek(1)[:1].isupper():  # an engine tries TLS first, and waits 10 s for an answer to its ClientHello
+        if reader.peek()[:1].isupper():  # an engine tries TLS first, and waits 10 s for an answer to its ClientHello
             _Handler(registry, connection, stream, reader)
     except (OSError, EOFError, ValueError, HostError):  # broken, closed, too slow, or the export has ended
         pass
@@ -144,16 +144,16 @@ class _Handler(BaseHTTPRequestHandler):
         self._respond_upload(self._registry.begin(), 0)
 
     def _receive(self) -> None:
-        identifier = self._match(_UPLOAD)["id"] or ""
+        identifier = self._match(_UPLOAD)["id"]
         self._respond_upload(identifier, self._registry.receive(identifier, self._body()))
 
     def _commit(self) -> None:
         route = self._match(_UPLOAD)
-        digest = _DIGEST.match(route["query"] or "")
+        digest = _DIGEST.match(route["query"])
         if digest is None or self._has_body:
             raise Refused(400, "DIGEST_INVALID", "an upload ends with a sha256 digest and without content")
         name = f"sha256:{digest['hex']}"
-        self._registry.commit(route["id"] or "", name)
+        self._registry.commit(route["id"], name)
         self._respond(201, {"Docker-Content-Digest": name, "Location": f"/v2/{route['name']}/blobs/{name}"})
 
     def _respond_upload(self, identifier: str, received: int) -> None:

@@ -2,12 +2,14 @@
 
 import gzip
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,8 @@ def test_layers_that_do_not_shrink_stay_as_they_are(layout: Layout, image: OciIm
         assert layout.variants.named(layer) is None
         assert not layout.variants.may_shrink(layer), "and nobody tries again"
     assert image.layers[2].size < MIN_LAYER < image.layers[1].size
+    sizes = [image.layers[0].model_copy(update={"size": (256 << 10) - less}) for less in (0, 1)]
+    assert [layout.variants.may_shrink(layer) for layer in sizes] == [True, False]
 
 
 def test_a_layer_that_only_seems_to_shrink_stays_as_it_is(layout: Layout) -> None:
@@ -93,8 +97,9 @@ def test_a_damaged_layer_gets_no_form(layout: Layout, image: OciImage) -> None:
     """Its digest would be that of the damage, also after the layer is made again."""
     path = layout.blobs.path(image.layers[0].digest)
     path.write_bytes(b"x" + path.read_bytes()[1:])
-    with pytest.raises(DeliveryError, match="is damaged; remove it: images are made again"):
+    with pytest.raises(DeliveryError) as raised:
         Compressor(layout).form(image.layers[0])
+    assert str(raised.value) == f"{path} is damaged; remove it: images are made again when they are needed"
     path.unlink()
     with pytest.raises(DeliveryError, match="No such file"):
         Compressor(layout).form(image.layers[0])
@@ -178,7 +183,8 @@ def test_digests_of_engines_are_kept_by_the_id_of_the_engine(tmp_path: Path) -> 
         set(),
     )
     digests.update("", {"6"}, ())  # an engine without an id
-    assert len(list((tmp_path / "engines").iterdir())) == 2
+    names = [path.name for path in (tmp_path / "engines").iterdir()]
+    assert [re.fullmatch("[0-9a-f]{32}", name) is not None for name in names] == [True, True]
     for path in (tmp_path / "engines").iterdir():
         path.write_bytes(b"\xff\xfe")
     assert again.read("other") == set(), "a damaged record costs a failed pull"
@@ -193,6 +199,29 @@ def test_close_ends_what_is_being_compressed(layout: Layout) -> None:
     assert layout.variants.named(layers[-1]) is None
     assert not list(layout.blobs.incoming.iterdir())
     assert compressor.form(layers[-1]).size < layers[-1].size, "the next delivery can compress again"
+
+
+class Ending(Layout):
+    """A layout whose compressor is closed as soon as it uses the layout."""
+
+    compressor: Compressor | None = None
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        with super().in_use():
+            if self.compressor is not None:
+                self.compressor.close()
+            yield
+
+
+def test_who_waits_for_a_layer_is_told_that_the_deliveries_have_ended(tmp_path: Path) -> None:
+    layout = Ending(tmp_path / "images")
+    layer = layout.blobs.write(LAYERS[0], DOCKER_LAYER)
+    layout.compressor = Compressor(layout, 1)
+    with pytest.raises(DeliveryError) as raised:
+        layout.compressor.form(layer)
+    assert str(raised.value) == "the layers are compressed no further: the deliveries have ended"
+    assert not list(layout.blobs.incoming.iterdir())
 
 
 def test_close_ends_what_is_about_to_be_compressed(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:

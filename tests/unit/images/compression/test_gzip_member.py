@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tfprov.images.archive_reader import UncompressedDigest
-from tfprov.images.compression.gzip_member import PIECE, gzip_pieces, sample_ratio
+from tfprov.images.compression.gzip_member import PIECE, deflate, gzip_pieces, sample_ratio
 from tfprov.images.oci_spec import digest_of
 
 
@@ -24,6 +24,38 @@ def content(size: int) -> bytes:
     """Return bytes of which some repeat and some do not."""
     half = os.urandom(size // 3)
     return (half + half.hex().encode())[:size].ljust(size, b"x")
+
+
+def test_a_piece_is_a_mebibyte() -> None:
+    pieces: list[bytes] = []
+    with ThreadPoolExecutor(1) as pool:
+        list(gzip_pieces(io.BytesIO(bytes((1 << 20) + 1)), pool, 1, pieces.append))
+    assert [*map(len, pieces)] == [1 << 20, 1]
+
+
+class Sampled(io.BytesIO):
+    """An empty source that notes where it is read, and how much."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: list[int] = []
+        self.sizes: set[int | None] = set()
+
+    def seek(self, place: int, whence: int = 0, /) -> int:
+        self.places.append(place)
+        return place
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.sizes.add(size)
+        return b""
+
+
+def test_sixteen_samples_of_64_kib_are_at_the_ends_and_between_them() -> None:
+    source = Sampled()
+    sample_ratio(source, 15_000 + 65_536)
+    assert source.places == [*range(0, 16_000, 1000), 0]
+    assert source.sizes == {65_536}
+    assert sample_ratio(io.BytesIO(b"x" * 10), 10) == len(deflate(b"x" * 10)) / 10
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 7])

@@ -78,6 +78,18 @@ def test_a_configuration_with_another_digest_is_no_answer(more: dict[str, Any]) 
     assert engine_config({**facts, "Created": STEPS[-1]["created"]}, history, steps, []) is None
 
 
+def test_all_that_an_engine_tells_of_an_image_is_in_its_configuration() -> None:
+    created, created_by = STEPS[3]["created"], STEPS[3]["created_by"]
+    last = {"created": created, "author": "me", "created_by": created_by, "comment": "the last", "empty_layer": True}
+    more = {"author": "me", "comment": "the last", "os.version": "10.0", "variant": "v8"}
+    data = document([*STEPS[:3], last], **more)
+    facts, history, steps = answers(data, 0)
+    told = {"Author": "me", "Comment": "the last", "OsVersion": "10.0", "Variant": "v8"}
+    assert engine_config({**facts, **told}, history, steps, []) == data
+    for name in told:
+        assert engine_config({**facts, **told, name: ""}, history, steps, []) is None
+
+
 def test_a_step_that_is_gone_is_no_answer() -> None:
     facts, history, _ = answers(document(STEPS), 0)
     assert engine_config(facts, history, {}, []) is None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.delivery_images import contents, tar
-from tests.support.pushing_engine import Client, PushingEngine, Send, push_layers
+from tests.support.pushing_engine import Client, PushingEngine, Send
 from tfprov.errors import HostError
 from tfprov.images.exports.export import export
 from tfprov.images.exports.layer_upload import OPENING
@@ -107,7 +107,8 @@ def _another_digest(client: Client, layers: Sequence[bytes]) -> Iterator[str]:
 
 
 def _other_layers(client: Client, layers: Sequence[bytes]) -> Iterator[str]:
-    return push_layers(client, [tar({"code": b"of somebody else"})])
+    assert client.upload(tar({"code": b"of somebody else"})) == ""
+    yield from ()
 
 
 def _nothing(client: Client, layers: Sequence[bytes]) -> Iterator[str]:
@@ -119,7 +120,7 @@ def _nothing(client: Client, layers: Sequence[bytes]) -> Iterator[str]:
     [
         (_half, "connection reset by peer"),
         (_another_digest, "DIGEST_INVALID"),
-        (_other_layers, "the manifest was refused"),
+        (_other_layers, "its engine uploaded other layers"),
         (_nothing, "its engine does not reach this machine through the loopback"),
     ],
     ids=["broken", "another digest", "other layers", "unreachable"],

@@ -58,6 +58,13 @@ def test_the_whole_image_is_taken(diff_ids: str, stored: str, sizes: Sequence[fl
     assert decide(diff_ids, stored, *sizes, suffix=suffix) is None
 
 
+@pytest.mark.parametrize(("more", "uploads"), [(0, False), (1, True)])
+def test_an_upload_takes_five_times_as_long_and_as_long_as_16_mib_to_begin(more: int, uploads: bool) -> None:
+    history = [{"Size": (16 << 20) + 4 * 1000 + more}, {"Size": 1000}]
+    missing = missing_layers("ab", history, {"a": layer(1)})
+    assert missing == (MissingLayers(("b",), ("a",), 1000) if uploads else None)
+
+
 def test_a_layer_that_is_there_twice_is_taken_uncompressed(tmp_path: object) -> None:
     image = load_image(new_layout(tmp_path))  # type: ignore[arg-type]
     compressed = tuple(it.model_copy(update={"media_type": f"{DOCKER_LAYER}.gzip"}) for it in image.layers)

@@ -2,9 +2,12 @@
 
 import gzip
 import hashlib
+import json
 import os
+import shutil
 import socket
-from collections.abc import Iterator
+from base64 import b64encode
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,10 @@ import pytest
 from tests.support.delivery_images import contents, tar
 from tests.support.pushing_engine import Client
 from tests.support.waiting import LONG
+from tests.support.wire import Wire
 from tfprov.hosts.machine import LocalMachine
 from tfprov.images.exports.layer_upload import OPENING, Openings
-from tfprov.images.exports.upload_registry import MAX_UPLOADS, UploadRegistry
+from tfprov.images.exports.upload_registry import MAX_UPLOADS, Refused, UploadRegistry
 from tfprov.images.exports.upload_server import serve
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_LAYER, digest_of
@@ -115,11 +119,11 @@ def test_stored_layers_cannot_be_read(layout: Layout) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"no gzip", "damaged"),
-        (gzip.compress(WANTED)[:-1000], "cut off"),
-        (gzip.compress(WANTED) + b"more", "bytes after the end"),
+        (b"no gzip", "Error -3 while decompressing data: incorrect header check"),
+        (gzip.compress(WANTED)[:-1000], "the layer is cut off"),
+        (gzip.compress(WANTED) + b"more", "bytes after the end of the layer"),
         (gzip.compress(bytes(LIMIT + 1)), f"more than {LIMIT} bytes"),
-        (b"", "cut off"),
+        (b"", "the layer is cut off"),
     ],
     ids=["no gzip", "cut off", "too long", "larger than the image", "empty"],
 )
@@ -129,7 +133,8 @@ def test_a_damaged_layer_is_refused(layout: Layout, body: bytes, reason: str) ->
         connection.request("PATCH", client.begin(), body, client.headers)
         response = connection.getresponse()
         assert response.status == 403
-        assert reason in response.read().decode()
+        message = f"the layer is damaged: {reason}"
+        assert json.loads(response.read()) == {"errors": [{"code": "DENIED", "message": message}]}
         assert registry.layers is None
 
 
@@ -213,3 +218,190 @@ def test_compressed_layers_of_the_layout_are_recognized_and_damaged_ones_are_not
     assert openings.match(STORED[:OPENING])
     assert not openings.match(STORED[1:OPENING])
     assert not openings.match(b"damaged")
+
+
+def unserved(layout: Layout, on_received: Callable[[int], None] = lambda size: None) -> UploadRegistry:
+    """Return a registry that wants one layer, of which some bytes more than its own are accepted."""
+    stored = layout.blobs.write(STORED, DOCKER_LAYER)
+    return UploadRegistry(layout.blobs, [digest_of(WANTED)], Openings(layout.blobs, [stored]), len(WANTED), on_received)
+
+
+def asked(registry: UploadRegistry, line: str, *headers: str, body: bytes = b"") -> list[str]:
+    """Return the lines of the answer to one request with the token, with NAME for the name of the repository."""
+    token = b64encode(f"tfprov:{registry.login['password']}".encode()).decode()
+    head = [f"{line.replace('NAME', registry.name)} HTTP/1.1", f"Authorization: Basic {token}", *headers, "", ""]
+    wire = Wire("\r\n".join(head).encode() + body)
+    serve(registry, wire, 7.0)
+    assert wire.is_closed
+    return [answered.replace(registry.name, "NAME") for answered in wire.answer]
+
+
+GZIP = gzip.compress(WANTED, 1, mtime=0)
+SENT = digest_of(GZIP)
+VERSION = "Docker-Distribution-API-Version: registry/2.0"
+
+
+def answer(status: str, length: int, *headers: str, body: str = "") -> list[str]:
+    """Return the lines of an answer: `headers` are those that not every answer has."""
+    return [
+        f"HTTP/1.1 {status}", "Server: tfprov ", "Content-Type: application/json", f"Content-Length: {length}", *headers,
+        VERSION, "", body,
+    ]  # fmt: skip
+
+
+def test_an_upload_is_answered_as_the_specification_has_it(layout: Layout) -> None:
+    received: list[int] = []
+    registry = unserved(layout, received.append)
+    assert asked(registry, "GET /v2/") == answer("200 OK", 2, body="{}")
+    begun = asked(registry, "POST /v2/NAME/blobs/uploads/")
+    location = begun[4].removeprefix("Location: ")
+    identifier = location.rpartition("/")[2]
+    upload = (f"Location: /v2/NAME/blobs/uploads/{identifier}", f"Docker-Upload-UUID: {identifier}")
+    assert begun == answer("202 Accepted", 0, *upload, "Range: 0-0")
+    sent = asked(registry, f"PATCH {location}", f"Content-Length: {len(GZIP)}", body=GZIP)
+    assert sent == answer("202 Accepted", 0, *upload, f"Range: 0-{len(GZIP) - 1}")
+    assert sum(received) == len(GZIP)
+    blob = f"/v2/NAME/blobs/{SENT}"
+    headers = (f"Docker-Content-Digest: {SENT}", f"Location: {blob}")
+    assert asked(registry, f"PUT {location}?digest={SENT}") == answer("201 Created", 0, *headers)
+    assert asked(registry, f"HEAD {blob}") == answer("200 OK", len(GZIP), headers[0])
+    registry.close()
+
+
+def test_an_upload_may_come_in_chunks_and_its_digest_escaped(layout: Layout) -> None:
+    registry = unserved(layout)
+    upload = f"/v2/NAME/blobs/uploads/{registry.begin()}"
+    chunks = b"%x;a=b\r\n%s\r\n%X\r\n%s\r\n0\r\n\r\n" % (10, GZIP[:10], len(GZIP) - 10, GZIP[10:])
+    assert asked(registry, f"PATCH {upload}", "Transfer-Encoding: chunked", body=chunks)[0] == "HTTP/1.1 202 Accepted"
+    assert asked(registry, f"PUT {upload}?digest={SENT.replace(':', '%3A')}")[0] == "HTTP/1.1 201 Created"
+    assert list(registry.layers or ()) == [digest_of(WANTED)]
+    registry.close()
+
+
+LENGTH = f"Content-Length: {len(GZIP)}"
+REFUSED = [
+    ("GET /v2/NAME/manifests/1", (), b"", "404 Not Found", "NAME_UNKNOWN", "no such repository"),
+    ("POST /v2/other/blobs/uploads/", (), b"", "404 Not Found", "NAME_UNKNOWN", "no such repository"),
+    (f"GET /v2/NAME/blobs/{SENT}", (), b"", "404 Not Found", "BLOB_UNKNOWN", "no such layer"),
+    (f"HEAD /v2/NAME/blobs/{SENT}", (), b"", "404 Not Found", "", ""),
+    (
+        "POST /v2/NAME/blobs/uploads/UPLOAD", (), b"", "404 Not Found", "BLOB_UPLOAD_UNKNOWN",
+        "an upload begins without an id",
+    ),
+    (f"PATCH /v2/NAME/blobs/uploads/{0:032}", (), b"", "404 Not Found", "BLOB_UPLOAD_UNKNOWN", "no such upload"),
+    ("PATCH /v2/NAME/blobs/uploads/", (), b"", "404 Not Found", "BLOB_UPLOAD_UNKNOWN", "no such upload"),
+    (
+        "PATCH /v2/NAME/blobs/uploads/UPLOAD", (), b"", "411 Length Required", "SIZE_INVALID",
+        "the length of the layer is unknown",
+    ),
+    (
+        "PUT /v2/NAME/blobs/uploads/UPLOAD?digest=md5:1", (), b"", "400 Bad Request", "DIGEST_INVALID",
+        "an upload ends with a sha256 digest and without content",
+    ),
+    (
+        f"PUT /v2/NAME/blobs/uploads/UPLOAD?digest={SENT}", (LENGTH,), GZIP, "400 Bad Request", "DIGEST_INVALID",
+        "an upload ends with a sha256 digest and without content",
+    ),
+    (
+        f"PUT /v2/NAME/blobs/uploads/UPLOAD?digest={SENT}", (), b"", "400 Bad Request", "DIGEST_INVALID",
+        "the upload has another digest",
+    ),
+    ("PATCH /v2/NAME/blobs/uploads/SENT", (LENGTH,), GZIP, "416 Requested Range Not Satisfiable", "RANGE_INVALID",
+     "a layer comes in one piece"),
+    (
+        "PATCH /v2/NAME/blobs/uploads/UPLOAD", (f"Content-Length: {len(gzip.compress(STORED))}",), gzip.compress(STORED),
+        "403 Forbidden", "DENIED", "this layer is there",
+    ),
+    ("POST /v2/NAME/blobs/uploads/", (), b"", "403 Forbidden", "DENIED", "it cannot be stored"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "headers", "body", "status", "code", "message"),
+    REFUSED,
+    ids=[str(number) for number in range(len(REFUSED))],
+)
+def test_a_request_that_is_refused_has_the_code_and_the_reason(  # noqa: PLR0917
+    layout: Layout, line: str, headers: tuple[str, ...], body: bytes, status: str, code: str, message: str
+) -> None:
+    registry = unserved(layout)
+    sent, begun = registry.begin(), registry.begin()
+    registry.receive(sent, [GZIP])
+    if "it cannot be stored" in message:
+        shutil.rmtree(layout.blobs.incoming)
+    line = line.replace("UPLOAD", begun).replace("SENT", sent)
+    text = json.dumps({"errors": [{"code": code, "message": message}]}, separators=(",", ":"))
+    if line.startswith("HEAD"):
+        first, *_, last = asked(registry, line)
+        assert (first, last) == (f"HTTP/1.1 {status}", "")
+    else:
+        closes = ("Connection: close",) if body else ()
+        assert asked(registry, line, *headers, body=body) == answer(status, len(text), *closes, body=text)
+    registry.close()
+
+
+def test_of_what_a_refused_client_still_sends_16_mib_are_read(layout: Layout) -> None:
+    registry = unserved(layout)
+    token = b64encode(f"tfprov:{registry.login['password']}".encode()).decode()
+    head = f"PATCH /v2/other HTTP/1.1\r\nAuthorization: Basic {token}\r\nContent-Length: 99999999\r\n\r\n"
+    wire = Wire(head.encode(), *[bytes(16_384)] * 1100)
+    serve(registry, wire, 7.0)
+    assert wire.left == 1100 - 1024
+    assert wire.answer[0] == "HTTP/1.1 404 Not Found"
+    lingering = [seconds or 0 for seconds in wire.seconds[-1024:]]
+    assert 1 < lingering[0] <= 2, "and no longer than this"
+    assert lingering == sorted(lingering, reverse=True)
+
+
+def test_after_the_export_nothing_begins_and_nothing_more_is_taken(layout: Layout) -> None:
+    registry = unserved(layout)
+    identifier = registry.begin()
+    registry.close()
+    start = gzip.compress(STORED)[:1000]  # of a layer that nothing is kept of until it differs
+    for attempt in (registry.begin, lambda: registry.receive(identifier, [start])):
+        with pytest.raises(Refused) as raised:
+            attempt()
+        assert (raised.value.status, raised.value.code, str(raised.value)) == (403, "DENIED", "no more uploads")
+
+
+def test_who_has_no_token_is_asked_for_one(layout: Layout) -> None:
+    registry = unserved(layout)
+    assert (registry.login["username"], len(registry.login["password"])) == ("tfprov", 43)
+    wire = Wire(b"GET /v2/ HTTP/1.1\r\n\r\n")
+    serve(registry, wire)
+    text = '{"errors":[{"code":"UNAUTHORIZED","message":"a token is needed"}]}'
+    assert wire.answer == answer("401 Unauthorized", len(text), 'WWW-Authenticate: Basic realm="tfprov"', body=text)
+    assert wire.seconds[-1] is not None
+    assert 59 < max(seconds or 0 for seconds in wire.seconds) <= 60
+    for credentials in ("Bearer x", "Basic", "Basic x"):
+        with pytest.raises(Refused):
+            registry.check_token(credentials)
+    assert not registry.was_contacted
+    registry.close()
+
+
+def test_the_head_of_every_request_of_a_connection_has_a_deadline(layout: Layout) -> None:
+    registry = unserved(layout)
+    head = b"GET /v2/ HTTP/1.1\r\n\r\n"
+    wire = Wire(head, head[:10], head[10:])
+    serve(registry, wire, 7.0)
+    assert wire.sent.count(b"HTTP/1.1 401 Unauthorized") == 2
+    assert [seconds for seconds in wire.seconds if seconds is None or 7 <= seconds < 60] == []
+    registry.close()
+
+
+def test_two_hundred_uploads_can_begin(layout: Layout) -> None:
+    registry = unserved(layout)
+    identifiers = {registry.begin() for _ in range(200)}
+    assert {len(identifier) for identifier in identifiers} == {32}
+    with pytest.raises(Refused):
+        registry.begin()
+    registry.close()
+
+
+def test_a_layer_may_have_as_many_bytes_as_the_limit_and_no_more(layout: Layout) -> None:
+    registry = unserved(layout)
+    assert registry.receive(registry.begin(), [GZIP]) == len(GZIP)
+    with pytest.raises(Refused, match=f"^the layer is damaged: more than {len(WANTED)} bytes$"):
+        registry.receive(registry.begin(), [gzip.compress(WANTED + b"1", 1)])
+    registry.close()

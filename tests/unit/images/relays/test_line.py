@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.waiting import LONG
+from tests.support.wire import Wire
 from tfprov.images.relays.line import Answers, Line
 from tfprov.images.relays.sources import Peer
 
@@ -109,3 +110,51 @@ def test_a_relay_that_sends_no_message_is_given_up(relay: Relay, data: bytes) ->
     assert relay.line.has_ended.is_set()
     relay.close()
     assert relay.calls == [("ended", 7)]
+
+
+def served(*messages: bytes) -> tuple[list[str], list[tuple[Any, ...]], Wire]:
+    """Return the answers to messages of a relay with the token, and the calls, the first and the last left out."""
+    calls: list[tuple[Any, ...]] = []
+    line = Line(
+        7, Answers(*(lambda *values, n=name: calls.append((n, *values)) for name in ("ready", "want", "got", "ended")))
+    )
+    assert (len(line.token), line.port, line.reason) == (43, 0, "")
+    wire = Wire(json.dumps({"token": line.token}).encode() + b"\n", *messages)
+    line.serve(wire)
+    assert wire.is_closed
+    assert calls.pop() == ("ended", 7)
+    return wire.sent.decode().split("\n")[1:-1], calls, wire
+
+
+def failures(number: int) -> bytes:
+    return json.dumps({"want": DIGEST, "failed": [[3, "refused"]] * number}).encode() + b"\n"
+
+
+def ports(engine: int, peer: int) -> bytes:
+    return json.dumps({"ready": {"engine_port": engine, "peer_port": peer, "reason": "x"}}).encode() + b"\n"
+
+
+ASKED = json.dumps({"want": DIGEST, "peer": None})
+
+
+@pytest.mark.parametrize(
+    ("messages", "answers"),
+    [
+        ([failures(100)], [ASKED]),
+        ([failures(101)], []),
+        ([ports(1, 0), ports(65_535, 65_535)], ["{}", "{}"]),
+        ([ports(0, 0)], []),
+        ([ports(65_536, 0)], []),
+        ([ports(1, -1)], []),
+        ([ports(1, 65_536)], []),
+        ([b'{"received": 0, "from": 1}\n'], ["{}"]),
+        ([b'{"received": "0", "from": 1}\n'], []),
+        ([b"{", b" " * 65_535, b"}\n"], ["{}"]),
+        ([b"{", b" " * 65_536, b"}\n"], []),
+    ],
+    ids=[str(number) for number in range(11)],
+)
+def test_a_message_has_all_of_a_limit_and_no_more(messages: list[bytes], answers: list[str]) -> None:
+    answered, _, wire = served(*messages)
+    assert answered == answers
+    assert wire.seconds == [45.0], "a relay is silent for ten seconds at most"

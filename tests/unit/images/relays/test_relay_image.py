@@ -11,15 +11,19 @@ import sys
 import sysconfig
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from tests.support.delivery_images import config, link, tar
 from tests.support.growth import check_growth
 from tfprov.errors import DeliveryError
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, OciImage, write_manifest
+from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, OciImage, digest_of, write_manifest
+from tfprov.images.relays.certificate import make_certificate
 from tfprov.images.relays.elf import Dynamic, read_dynamic
 from tfprov.images.relays.image_files import ImageFiles
 from tfprov.images.relays.relay_image import relay_image
@@ -108,7 +112,7 @@ def test_an_image_without_python_or_with_a_part_of_it_is_refused(tmp_path: Path)
     )
     for number, files in enumerate(incomplete):
         entries: dict[str, bytes | tarfile.TarInfo] = {**files, "number": str(number).encode()}
-        with pytest.raises(DeliveryError, match="has no Python 3 with `ssl`"):
+        with pytest.raises(DeliveryError, match=r"^the image has no Python 3 with `ssl`$"):
             relay_image(layout, image_of(layout, [tar(entries)]))
 
 
@@ -125,16 +129,41 @@ def test_a_python_that_cannot_read_the_program_is_passed_over(tmp_path: Path) ->
         if version == "3.8":
             assert relay_image(layout, image).size > 0
         else:
-            with pytest.raises(DeliveryError, match="has no Python 3"):
+            with pytest.raises(DeliveryError, match=r"^the image has no Python 3 with `ssl`$"):
                 relay_image(layout, image)
 
 
 def test_layers_that_cannot_be_read_are_one_error(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "images")
-    with pytest.raises(DeliveryError, match="cannot be read"):
+    with pytest.raises(DeliveryError, match=rf"^layer {digest_of(b'no tar')} cannot be read: .+"):
         relay_image(layout, image_of(layout, [b"no tar"]))
-    with pytest.raises(DeliveryError, match="is compressed with zstd"):
+    with pytest.raises(DeliveryError, match=rf"^layer {digest_of(b'zstd')} is compressed with zstd$"):
         relay_image(layout, image_of(layout, [b"zstd"], kind=f"{DOCKER_LAYER}.zstd"))
+
+
+def test_forty_links_are_followed_and_no_more(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "images")
+    chain: dict[str, bytes | tarfile.TarInfo] = {f"l{number}": link(f"l{number + 1}") for number in range(41)}
+    image = image_of(layout, [tar({**chain, "l41": b"end", "hard": link("gone", tarfile.LNKTYPE)})])
+    with ImageFiles(layout) as files:
+        files.add(image.layers[0])
+        assert (files.resolve("/l1"), files.resolve("/l0")) == ("l41", None)
+        with pytest.raises(DeliveryError, match=r"^/hard in the image cannot be read: .+"):
+            files.read("hard")
+
+
+def test_a_certificate_is_valid_on_hosts_with_a_wrong_clock_and_signs_no_other() -> None:
+    pem = make_certificate()
+    key, certificate = (
+        load_pem_private_key(pem, None),
+        x509.load_pem_x509_certificate(pem[pem.index(b"-----BEGIN CERT") :]),
+    )
+    assert certificate.public_key() == key.public_key()
+    assert (certificate.subject, certificate.issuer) == (x509.Name.from_rfc4514_string("CN=tfprov relay"),) * 2
+    valid = (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+    assert valid == (datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
+    [constraints] = certificate.extensions
+    assert (constraints.critical, constraints.value) == (True, x509.BasicConstraints(ca=True, path_length=0))
 
 
 def test_files_are_those_that_a_container_sees(tmp_path: Path) -> None:
@@ -274,7 +303,8 @@ OTHER_FILES: Mapping[str, bytes | tarfile.TarInfo] = {
 
 def test_the_relay_has_what_its_python_needs_and_nothing_else(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "images")
-    relay = relay_image(layout, image_of(layout, [tar({**NEEDED_FILES, **OTHER_FILES})]))
+    image = image_of(layout, [tar({**NEEDED_FILES, **OTHER_FILES})], path="/opt/bin:")  # PATH lacks the directory
+    relay = relay_image(layout, image)
     with tarfile.open(fileobj=io.BytesIO(layout.blobs.read(relay.layers[0]))) as archive:
         members = {member.name: (oct(member.mode), member.uid) for member in archive if member.isreg()}
         owned = {
@@ -291,18 +321,18 @@ def test_the_relay_has_what_its_python_needs_and_nothing_else(tmp_path: Path) ->
     program = (
         "import sys; sys.path.insert(0, '/relay'); from tfprov.images.relays.program.main import main; main('/relay')"
     )
-    assert json.loads(layout.blobs.read(relay.config))["config"] == {
-        "Entrypoint": [
-            "/usr/bin/python3.11",
-            "-I",
-            "-S",
-            "-B",
-            "-c",
-            program,
-        ],
-        "Env": ["LD_LIBRARY_PATH=/libs", "PATH=/"],
-        "User": "65534:65534",
+    assert json.loads(layout.blobs.read(relay.config)) == {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {
+            "Entrypoint": ["/usr/bin/python3.11", "-I", "-S", "-B", "-c", program],
+            "Env": ["LD_LIBRARY_PATH=/libs", "PATH=/"],
+            "User": "65534:65534",
+        },
+        "history": [],
+        "rootfs": {"type": "layers", "diff_ids": list(relay.diff_ids)},
     }
+    assert [re.fullmatch("tfprov-relay:[0-9a-f]{32}", name) is not None for name in layout.images()] == [True]
 
 
 @pytest.mark.parametrize("lacking", NEEDED_FILES)

@@ -83,7 +83,19 @@ def test_who_asks_again_is_not_counted_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "hosts", "pays"), [(25, 2, True), (25, 1, False), (24, 100, True), (23, 100, False), (0, 5, False)]
+    ("missing", "hosts", "pays"),
+    [(1, 2, True), (1, 1, False), (0, 100, True), (-1, 100, False), (-(24 << 20), 5, False)],
 )
 def test_a_relay_must_pay(missing: int, hosts: int, pays: bool) -> None:
-    assert worth_it(missing * 1024 * 1024, hosts, MIN_MISSING) is pays
+    assert worth_it((24 << 20) + missing, hosts, MIN_MISSING) is pays
+
+
+@pytest.mark.parametrize(("asking", "source"), [(22, 23), (23, 8)])
+def test_the_first_sixteen_that_may_send_are_compared(asking: int, source: int) -> None:
+    made = sources(*range(1, asking + 3))
+    numbers(made, range(1, asking + 1))  # of these, 15 or 16 send the layer to fewer than two others
+    near = asking + 1
+    made.failed(near, 1)
+    made.failed(near, 2)
+    assert made.assign(near, LAYER) is None, "the controller sends it the layer"
+    assert made.assign(near + 1, LAYER) == peer(source)

@@ -110,6 +110,7 @@ FILE = "job.sbatch"
 _MEBIBYTE = 1 << 20
 _MAX_SCRIPT = 4 << 20
 """Maximum bytes of a script by Slurm's default configuration."""
+_MAX_CODE = 2_500_000  # bytes: 3.4 MB in a script, which leaves room for the tasks
 _NAME = options.matching(r"[A-Za-z0-9][A-Za-z0-9_.,-]*", "a name, or several separated by commas")
 _PATH = options.matching(r"/[^\x00-\x1f\x7f:,]*[^\x00-\x1f\x7f:,/]", "an absolute path, without `:` and `,`")
 _TIME = options.matching(r"([0-9]+-)?[0-9]{1,5}(:[0-9]{1,2}){0,2}", "minutes, `hours:minutes:seconds` or `days-hours`")
@@ -204,6 +205,10 @@ class Slurm(BaseTarget):
         mem = max(math.ceil(member.memory / _MEBIBYTE) if member.memory else own_mem for member in members)
         code = next((member.code for member in members if member.code), None)
         packed = gzip.compress(code_archive(code), mtime=0) if code else b""
+        if len(packed) > _MAX_CODE:
+            what = f"`code` has {len(packed)} bytes when packed, and a batch script carries at most {_MAX_CODE}"
+            fix = "exclude other files with a .dockerignore, or put it into the image and use `--set code=image`"
+            raise InvalidInput([Problem(list(rendering.request.roles.values())[-1].at("code"), what, fix)])
         return {
             "started": started,
             "chief_rank": next(task.rank for task in started if task.member.is_chief),
@@ -224,9 +229,7 @@ class Slurm(BaseTarget):
         if not text.startswith("#!/bin/bash\n"):
             raise ValueError(f"{FILE} must begin with `#!/bin/bash`")
         if len(text.encode()) > _MAX_SCRIPT:
-            raise ValueError(
-                f"{FILE} is longer than the {_MAX_SCRIPT >> 20} MiB that Slurm accepts: `code` is too large"
-            )
+            raise ValueError(f"{FILE} is longer than the {_MAX_SCRIPT >> 20} MiB that Slurm accepts")
 
 
 def _uses_container(role: RoleSettings, settings: Values) -> bool:

@@ -41,6 +41,12 @@ def test_what_has_the_name_of_a_secret_is_masked_unless_it_refers_to_another_var
         }  # fmt: skip
 
 
+def test_a_host_of_several_groups_has_its_variables_where_it_is_listed_first() -> None:
+    text = "a: {hosts: {h1: {x: 1}}}\nb: {hosts: {h1: , h2: {x: 2}}}\n"
+    listed = AnsibleOutput(inventory(text), OutputFormat.YAML, show_secrets=False).as_yaml(["h1", "h2"])
+    assert listed["all"]["children"] == {"a": {"hosts": {"h1": {"x": 1}}}, "b": {"hosts": {"h1": {}, "h2": {"x": 2}}}}
+
+
 def test_hosts_share_an_encrypted_value_of_their_group_which_yaml_shows_by_aliases() -> None:
     first, second = variables(OutputFormat.YAML)
     assert first["sealed"] is second["sealed"]

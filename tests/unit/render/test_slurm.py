@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import random
 import re
 import shutil
 import subprocess
@@ -173,6 +174,17 @@ def test_settings_that_slurm_does_not_support_are_refused(setting: str, message:
         script(SCRIPTS["containers"][0].replace("gpus: 1", setting))
     assert message in str(error.value)
     assert str(error.value).startswith("inventory.yml:")
+
+
+def test_code_that_a_script_cannot_carry_is_refused_at_its_line() -> None:
+    Path("code/noise.bin").write_bytes(random.Random(1).randbytes(2_600_000))
+    what = (
+        r"`code` has 26\d{5} bytes when packed, and a batch script carries at most 2500000; exclude other files with a"
+    )
+    with pytest.raises(
+        InvalidInput, match=rf"^inventory\.yml:6:7: error: {what} \.dockerignore, or put it into the image"
+    ):
+        script()
 
 
 def test_values_that_slurm_would_misread_are_refused() -> None:

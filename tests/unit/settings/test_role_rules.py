@@ -16,7 +16,7 @@ from tfprov.model.field_types import (
     check_image_name,
     check_user,
 )
-from tfprov.model.sections import Image, MountSetting, Span
+from tfprov.model.sections import Image, MountSetting, Span, span_seconds
 from tfprov.model.settings import Settings
 from tfprov.model.validators import InvalidValue, check_one_line, parse_size
 from tfprov.model.yaml_node import Items
@@ -558,3 +558,8 @@ def test_the_error_of_a_url_with_a_password_does_not_show_it() -> None:
             roles(text.replace("URL", url))
         assert f"`{shown}`: " in str(caught.value)
         assert "hunter2" not in str(caught.value)
+
+
+def test_the_seconds_of_a_time_are_those_of_its_unit() -> None:
+    spans = {"1s": 1, "90s": 90, "15m": 900, "12h": 43_200, "30d": 2_592_000}
+    assert {span: span_seconds(span) for span in spans} == spans

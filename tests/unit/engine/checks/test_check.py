@@ -30,6 +30,7 @@ from tfprov.engine.command_checks import Fault
 from tfprov.engine.host_registry import HostRegistry
 from tfprov.errors import HostError, Position, Unreachable
 from tfprov.hosts.facts import ClockOffset, ContainerSummary, EngineFacts, HostFacts, Listener, System
+from tfprov.images.preflight import MARGIN
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.state import Container, DockerOptions
 from tfprov.settings.connection import ConnectionSettings
@@ -145,7 +146,8 @@ BARE = replace(ENGINE, images={})
         (ENGINE, None, None, Verdict.NOTE, "not checked"),
         (BARE, 2 * GIB, None, Verdict.WARNING, "only 2.0 GiB free in /var/lib/docker; an image with TensorFlow"),
         (BARE, 4 * GIB, None, Verdict.OK, "4.0 GiB free"),
-        (BARE, 4 * GIB, 3 * GIB, Verdict.OK, "4.0 GiB free"),
+        (BARE, 4 * GIB, 4 * GIB - MARGIN, Verdict.OK, "4.0 GiB free"),
+        (BARE, 4 * GIB, 4 * GIB - MARGIN + 1, Verdict.FAILED, "only 4.0 GiB free"),
         (BARE, 4 * GIB, 5 * GIB, Verdict.FAILED, "only 4.0 GiB free in /var/lib/docker, and the image needs 5.0 GiB"),
         (BARE, 4 * GIB, 4 * GIB, Verdict.FAILED, "only 4.0 GiB free"),
         (BARE, None, 5 * GIB, Verdict.NOTE, "not checked"),

@@ -207,7 +207,7 @@ class Slurm(BaseTarget):
         packed = gzip.compress(code_archive(code), mtime=0) if code else b""
         if len(packed) > _MAX_CODE:
             what = f"`code` has {len(packed)} bytes when packed, and a batch script carries at most {_MAX_CODE}"
-            fix = "exclude other files with a .dockerignore, or put it into the image or on the nodes: `--set code=image`"
+            fix = "exclude files with a .dockerignore, or put it into the image or on the nodes: `--set code=image`"
             raise InvalidInput([Problem(list(rendering.request.roles.values())[-1].at("code"), what, fix)])
         return {
             "started": started,

@@ -178,9 +178,7 @@ def test_settings_that_slurm_does_not_support_are_refused(setting: str, message:
 
 def test_code_that_a_script_cannot_carry_is_refused_at_its_line() -> None:
     Path("code/noise.bin").write_bytes(random.Random(1).randbytes(2_600_000))
-    what = (
-        r"`code` has 26\d{5} bytes when packed, and a batch script carries at most 2500000; exclude files with a"
-    )
+    what = r"`code` has 26\d{5} bytes when packed, and a batch script carries at most 2500000; exclude files with a"
     with pytest.raises(
         InvalidInput, match=rf"^inventory\.yml:6:7: error: {what} \.dockerignore, or put it into the image"
     ):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfprov.runtime.eager.mirrored_training import SynchronousTraining
@@ -14,12 +15,15 @@ KERAS_2 = "tf_keras"
 """The package with Keras 2 for TensorFlow 2.16 and newer."""
 
 
-def check_keras(model: Any, name: str, *, is_alone: bool) -> None:
-    """End the task with code 2 if `model` is one of Keras 3 and there are several workers.
+def check_keras(model: Any, name: str, wait: Callable[[], object] | None) -> None:
+    """End the task with code 2 if `model` is one of Keras 3 and there are several workers, for which `wait` waits.
 
-    Its `fit` ends there with a ValueError ("Attempt to convert a value (PerReplica…"), long after the start.
+    Its `fit` ends there with a ValueError ("Attempt to convert a value (PerReplica…"), long after the start. A worker that
+    ended while another still got the first values of its variables would be lost to that one, which reports the loss.
     """
-    if not is_alone and not _is_keras_2(model):
+    if wait is not None and not _is_keras_2(model):
+        with contextlib.suppress(tensorflow().errors.OpError):  # one ended for another reason
+            wait()
         version = ".".join(tensorflow().__version__.split(".")[:2])
         die(
             f"{name}: Model.fit of Keras {tensorflow().keras.__version__} cannot train on several workers: install "

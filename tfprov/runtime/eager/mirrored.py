@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tfprov.runtime.eager.fit import check_keras, fit
@@ -26,7 +27,7 @@ from tfprov.runtime.eager.member import (
     read_eager_wiring,
     startup_timeout,
 )
-from tfprov.runtime.eager.mirrored_training import SynchronousTraining
+from tfprov.runtime.eager.mirrored_training import SynchronousTraining, leave_together
 from tfprov.runtime.join_cluster import checkpoint_dir
 from tfprov.runtime.lazy_tensorflow import eager_context, tensorflow
 from tfprov.runtime.signals import Signals
@@ -61,7 +62,7 @@ class Replica(EagerTask):
         Stops, saves, resumes and reports as `training` does. `options` are other arguments of `fit`, such as
         `callbacks`. Ends the task with code 2 where Keras cannot do it: Keras 3 with several workers.
         """
-        check_keras(model, self.name, is_alone=self.is_alone)
+        check_keras(model, self.name, None if self.is_alone else partial(leave_together, self.strategy))
         model.optimizer.build(model.trainable_variables)  # so that a restored one has all of its variables
         with self.training(
             {"model": model, "optimizer": model.optimizer},

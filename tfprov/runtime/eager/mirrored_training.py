@@ -23,6 +23,16 @@ def part(meet: Callable[[], object], lost: type[Exception]) -> None:
         meet()
 
 
+def leave_together(strategy: Any) -> None:
+    """Wait for all replicas: one that leaves earlier counts as lost to the others. Raises OpError when one is gone."""
+    tf = tensorflow()
+
+    def nothing() -> Any:
+        return strategy.reduce("SUM", strategy.run(tf.zeros, ([],)), axis=None)
+
+    part(tf.function(nothing, autograph=False), tf.errors.OpError)
+
+
 class SynchronousTraining(Training):
     """Steps that all replicas take at once. Requests to stop or save are summed with the loss, in every step."""
 
@@ -111,13 +121,8 @@ class SynchronousTraining(Training):
         tf.function(broadcast, autograph=False)()
 
     def disconnect(self) -> None:
-        """Wait for all: a replica that leaves earlier counts as lost to those that still save."""
-        tf, strategy = tensorflow(), self.strategy
-
-        def nothing() -> Any:
-            return strategy.reduce("SUM", strategy.run(tf.zeros, ([],)), axis=None)
-
-        part(tf.function(nothing, autograph=False), tf.errors.OpError)
+        """Wait for those that still save."""
+        leave_together(self.strategy)
 
     def _requests(self) -> tuple[float, ...]:
         return self._result[2:] or (0.0, 0.0)

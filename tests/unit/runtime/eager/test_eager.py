@@ -230,10 +230,19 @@ def test_the_line_about_a_lost_task_has_the_reason_and_not_the_stack(message: st
 def test_keras_without_a_version_is_that_of_an_old_tensorflow(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keras = SimpleNamespace()
-    monkeypatch.setattr(fit, "tensorflow", lambda: SimpleNamespace(__version__="2.13.1", keras=keras))
-    fit.check_keras(object(), "worker/0", is_alone=False)
+    keras, waits = SimpleNamespace(), list[str]()
+
+    def wait() -> None:
+        waits.append("for the others")
+        raise ConnectionError
+
+    tf = SimpleNamespace(__version__="2.13.1", keras=keras, errors=SimpleNamespace(OpError=ConnectionError))
+    monkeypatch.setattr(fit, "tensorflow", lambda: tf)
+    fit.check_keras(object(), "worker/0", wait)
     keras.__version__ = "3.8.0"
+    fit.check_keras(object(), "worker/0", None)
+    assert waits == []
     with pytest.raises(SystemExit):
-        fit.check_keras(object(), "worker/0", is_alone=False)
+        fit.check_keras(object(), "worker/0", wait)
+    assert waits == ["for the others"]
     assert "Model.fit of Keras 3.8.0 cannot train on several workers" in capsys.readouterr().err

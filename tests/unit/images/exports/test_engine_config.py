@@ -84,10 +84,10 @@ def test_all_that_an_engine_tells_of_an_image_is_in_its_configuration() -> None:
     more = {"author": "me", "comment": "the last", "os.version": "10.0", "variant": "v8"}
     data = document([*STEPS[:3], last], **more)
     facts, history, steps = answers(data, 0)
-    told = {"Author": "me", "Comment": "the last", "OsVersion": "10.0", "Variant": "v8"}
-    assert engine_config({**facts, **told}, history, steps, []) == data
-    for name in told:
-        assert engine_config({**facts, **told, name: ""}, history, steps, []) is None
+    named = {"Author": "me", "Comment": "the last", "OsVersion": "10.0", "Variant": "v8"}
+    assert engine_config({**facts, **named}, history, steps, []) == data
+    for name in named:
+        assert engine_config({**facts, **named, name: ""}, history, steps, []) is None
 
 
 def test_a_step_that_is_gone_is_no_answer() -> None:

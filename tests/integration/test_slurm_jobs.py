@@ -25,6 +25,17 @@ def run(mode: str, inventory: str = INVENTORY, tasks: tuple[int, ...] = (1, 2)) 
     return Allocation(Path("bin").absolute(), tasks, job=os.getpid()).run(text)
 
 
+def run_in_containers(inventory: str, command: str) -> str:
+    """Return what a job prints whose apptainer is a `command` of the shell."""
+    allocation = Allocation(Path("bin").absolute(), (1, 2))
+    apptainer = allocation.directory / "apptainer"
+    apptainer.write_text(f"#!/bin/sh\n{command}\n")
+    apptainer.chmod(0o755)
+    code, printed = allocation.run(script(inventory, f"checkpoints={Path('shared').absolute()}"))
+    assert code == 0, printed
+    return printed
+
+
 def test_the_job_ends_with_its_chief() -> None:
     code, printed = run("plain")
     assert code == 0, printed
@@ -96,12 +107,7 @@ def test_tasks_that_slurm_did_not_start_are_reported() -> None:
 
 def test_containers_run_under_apptainer() -> None:
     inventory = SCRIPTS["containers"][0].replace("gpus: 1", "mounts: [{source: /srv, target: /data}]")
-    allocation = Allocation(Path("bin").absolute(), (1, 2))
-    fake = allocation.directory / "apptainer"
-    fake.write_text('#!/bin/sh\necho "apptainer: $*"\n')
-    fake.chmod(0o755)
-    code, printed = allocation.run(script(inventory, f"checkpoints={Path('shared').absolute()}"))
-    assert code == 0, printed
+    printed = run_in_containers(inventory, 'echo "apptainer: $*"')
     line = next(line for line in printed.splitlines() if line.startswith("worker/0 | apptainer"))
     assert f"exec --bind {Path('shared').absolute()}:/checkpoints --bind /srv:/data:ro --bind /tmp/" in line
     assert "docker://img:v1 sh program.sh --job_name=worker --task_index=0" in line
@@ -140,9 +146,5 @@ def test_what_a_killed_program_has_printed_is_in_the_log() -> None:
 
 def test_the_path_of_a_container_is_not_that_of_the_script() -> None:
     inventory = SCRIPTS["containers"][0].replace("env: {", "env: {PATH: /inside, LD_LIBRARY_PATH: /lib/inside, ")
-    allocation = Allocation(Path("bin").absolute(), (1, 2))
-    fake = allocation.directory / "apptainer"
-    fake.write_text('#!/bin/sh\necho "inside: $APPTAINERENV_PATH $APPTAINERENV_LD_LIBRARY_PATH"\n')
-    fake.chmod(0o755)
-    code, printed = allocation.run(script(inventory, f"checkpoints={Path('shared').absolute()}"))
-    assert (code, "worker/0 | inside: /inside /lib/inside" in printed.splitlines()) == (0, True), printed
+    printed = run_in_containers(inventory, 'echo "inside: $APPTAINERENV_PATH $APPTAINERENV_LD_LIBRARY_PATH"')
+    assert "worker/0 | inside: /inside /lib/inside" in printed.splitlines()

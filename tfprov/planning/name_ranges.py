@@ -41,7 +41,7 @@ def _pieces(names: Sequence[str]) -> list[tuple[str, int]]:
     padded = any(text.startswith("0") and text != "0" for text in texts)
     if len(names) == 1 or (padded and len({len(text) for text in texts}) > 1):
         return [(name, 1) for name in names]
-    width = max(map(len, texts)) * padded
+    width = len(texts[0]) if padded else 0
     runs = _runs({int(text) for text in texts})
     colon = ":" if len(runs) == 1 else "-"
     inside = ",".join(_range(first, last, colon, width) for first, last in runs[:_FEW])

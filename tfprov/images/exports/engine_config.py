@@ -53,7 +53,7 @@ def _histories(
 ) -> Iterator[list[Facts]]:
     """Yield the possible histories of the image: each begins like one that is known, and goes on as the engine tells."""
     for entries in [(), *known]:
-        for number in sorted({0, *_base(history), _shared(history, entries)}):
+        for number in sorted({0, _base(history), _shared(history, entries)}):
             if number <= _shared(history, entries):
                 later = _later(
                     facts, history[number:], steps, sum(not it.get("empty_layer") for it in entries[:number])
@@ -62,10 +62,10 @@ def _histories(
                     yield [*entries[:number], *later]
 
 
-def _base(history: Sequence[Facts]) -> list[int]:
-    """Return how many steps belong to the image that another engine has built, if any: the last of them has an id."""
+def _base(history: Sequence[Facts]) -> int:
+    """Return how many steps belong to the image that another engine has built: the last of them has an id."""
     unknown = [number for number, step in enumerate(history) if step.get("Id") == UNKNOWN]
-    return [min(unknown[-1] + 2, len(history))] if unknown else []
+    return min(unknown[-1] + 2, len(history)) if unknown else 0
 
 
 def _shared(history: Sequence[Facts], entries: Sequence[Facts]) -> int:

@@ -42,6 +42,8 @@ WITHOUT_SYS_RESOURCE: dict[str, Any] = {
 }
 """The same where this machine has no CAP_SYS_RESOURCE, which `Privileged` would hand on."""
 
+LISTENS = "grep -q ':0016 00000000:0000 0A ' /proc/net/tcp"
+"""Whether sshd listens, asked without a connection: for each one sshd starts a process, which ends some time later."""
 
 RESET = """
 set -eu
@@ -62,10 +64,10 @@ cd /etc/ssh
 rm -f sshd_config.d/00-test.conf ssh_host_* authorized_keys /home/*/.sudo_as_admin_successful
 (umask 177 && printf %s "$key" >ssh_host_ed25519_key)
 printf %s "$authorized" >authorized_keys
-while nc -z 127.0.0.1 22; do sleep 0.02; done
+while LISTENS; do sleep 0.02; done
 host-service sshd start
-until nc -z 127.0.0.1 22; do sleep 0.05; done
-"""
+until LISTENS; do sleep 0.05; done
+""".replace("LISTENS", LISTENS)
 """Takes the rules of iptables as they were, the keys, and the paths of programs that were hidden. What runs is ended, but
 for the engine and what the host booted with. sudo leaves a mark in the home of its user. The port of the sshd
 that was killed is free a moment later; a new one listens at the end."""
@@ -272,7 +274,7 @@ class Host:
         return answers(self.outside / "docker.sock")
 
     def _sshd_answers(self) -> bool:
-        return self._exec("nc", "-z", "127.0.0.1", "22")[0] == 0
+        return self._exec("sh", "-c", LISTENS)[0] == 0
 
     def clean(self) -> None:
         """Remove what tests have put on the host's engine: containers, volumes and networks, and with them no image."""

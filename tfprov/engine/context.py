@@ -149,6 +149,8 @@ class Context:
     """The `code:` directory of each role on each host, as a path of the controller."""
     noted: set[tuple[str, str]] = field(default_factory=set)
     """Tasks, with their hosts, already reported as ended at once. Mutated during the run."""
+    uncopied: set[tuple[str, str]] = field(default_factory=set)
+    """Tasks, with their hosts, whose last gather in this play has failed. Mutated during the run."""
     seen: Observation | None = None
     """A fresh observation for a step that would observe first; None if the step has to observe."""
     known: Observation | None = None

@@ -9,7 +9,7 @@ from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.engine.observe import observe
 from tfprov.errors import Locked, TfprovError
 from tfprov.model.sections import span_seconds
-from tfprov.playbook.steps import report_gathered
+from tfprov.playbook.gathering import report_gathered
 
 
 class ScheduledGather:

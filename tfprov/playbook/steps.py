@@ -6,25 +6,24 @@ from functools import partial
 from typing import Any
 
 from tfprov.engine.checkpoints import ungathered
-from tfprov.engine.checkpoints.gather import Gathered, gather
+from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.model_files import NothingSaved, nothing_saved
-from tfprov.engine.checkpoints.ungathered import TaskOnHost, gathered_of, holders, savers, unsaved_among
+from tfprov.engine.checkpoints.ungathered import TaskOnHost, savers, unsaved_among
 from tfprov.engine.command_checks import refuse_start
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
-from tfprov.engine.monitoring.chief_progress import BY_STEP, read_progress
 from tfprov.engine.monitoring.kept_logs import KeptLogs
 from tfprov.engine.monitoring.kept_notebooks import keep_notebooks
 from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.observe import observe, plan, refuse_taken
 from tfprov.engine.rollback import clean
 from tfprov.errors import GatherError, HostError, TfprovError, combine_errors
-from tfprov.hosts.base import File
 from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.playbook import Command, Step, Stop, WaitFor
 from tfprov.model.state import Observation, Observed, State
-from tfprov.planning.plan_text import format_count, format_size, plan_lines
+from tfprov.planning.plan_text import plan_lines
 from tfprov.planning.reconcile import plan_teardown
+from tfprov.playbook.gathering import gather_step, left_by_failed_gather, report_gathered
 
 _KINDS = {
     "build": (ActionKind.BUILD,),
@@ -131,65 +130,6 @@ def _wait(context: Context, arguments: WaitFor, _discard: bool) -> None:
     wait_serving(context, arguments.timeout)
 
 
-def _gather(context: Context, _arguments: Any, discard: bool) -> None:
-    if discard:
-        return
-    observation = observe(context)
-    sources = [holder for holder in holders(context, observation) if context.allows(holder.host)]
-    for source in sources:
-        report_gathered(context, gather(context, context.verify, source=source))
-        report_lost_steps(context, source, observation)
-    chief = context.cluster.chief
-    if not sources:
-        what = f"{chief.name} is not there"
-        if not context.allows(chief.host):
-            what = f"{chief.name} is on {chief.host}, which is left out here"
-        elif chief.host in observation.unreachable:
-            what = f"{chief.host} with {chief.name} cannot be reached"
-        context.report.note(f"nothing to gather: {what}")
-
-
-def report_gathered(context: Context, gathered: Gathered) -> None:
-    """Report the result of a gather."""
-    if gathered.files:
-        what = f"{format_count(gathered.files, 'file')}, {format_size(gathered.size)}"
-        if gathered.new:
-            newest = gathered.new[-1]
-            unread = "its tensors were not read"
-            tensors = f"{format_count(newest.tensors, 'tensor')} read" if newest.tensors is not None else unread
-            what = f"{newest.prefix} ({tensors}); {what}"
-        context.report.note(f"gathered into {gathered.directory}: {what}")
-    elif gathered.newest:
-        context.report.note(f"nothing new to gather: {gathered.directory} has {gathered.newest.prefix}")
-
-
-def report_lost_steps(
-    context: Context, source: Observed, observation: Observation, files: Mapping[str, File] | None = None
-) -> None:
-    """Report how many steps of a chief are in no checkpoint, if checkpoint numbers are steps: `model.ckpt-16`.
-
-    `files` are those in its directory, if they were listed just now.
-    """
-    kept = gathered_of(context, source.run)
-    newest = kept.newest if kept is not None else None
-    if (
-        newest is None
-        or not newest.prefix.rpartition("/")[2].startswith(BY_STEP)
-        or source != context.chief(observation)
-    ):
-        return
-    reached = read_progress(context, observation, files)
-    lost = reached.step - newest.step if reached is not None else 0
-    if reached is None or lost <= 0:
-        return
-    if source.state is State.RUNNING:
-        context.report.note(f"{source.task} is at step {reached.step:,} and has saved nothing since {newest.prefix}")
-        return
-    did = "did not save when it was stopped" if source.stopped else "did not save at its end"
-    what = f"{source.task} was at step {reached.step:,} and {did}"
-    context.report.note(f"{what}: {format_count(lost, 'step')} since {newest.prefix} are lost")
-
-
 def _stop(context: Context, arguments: Stop, discard: bool) -> None:
     errors, nothing = _stop_all(context, arguments, discard)
     if context.tolerant and any(isinstance(error, HostError) for error in errors):
@@ -210,14 +150,15 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
     if checks and any(one.state is State.RUNNING for one in filter(chosen, observation.containers())):
         errors, _ = _stop_all(context, arguments.model_copy(update={"remove": False}), discard)
         observation, chosen = observe(context), _chosen(context, arguments, stopped=True)  # with what the chief saved
-    held, nothing = dict[TaskOnHost, tuple[Observed, str]](), None
+    held, left, nothing = dict[TaskOnHost, tuple[Observed, str]](), dict[TaskOnHost, str](), None
     try:
         if checks:
             held = unsaved_among(context, observation, chosen)
             nothing = nothing_saved(context, observation, chosen)
+            left = left_by_failed_gather(context, observation, chosen)
     except HostError as error:
         return [*errors, error], None
-    kept = {*held, *((nothing.place,) if nothing is not None and nothing.holds_model else ())}
+    kept = {*held, *left, *((nothing.place,) if nothing is not None and nothing.holds_model else ())}
     whole = plan_teardown(context.cluster.name, observation, chosen, remove=arguments.remove)
     part = whole.only(lambda action: action.kind != ActionKind.REMOVE or (action.subject, action.host) not in kept)
     logs = KeptLogs(context, observation, notebooks=not discard)
@@ -231,6 +172,12 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
     errors += [
         GatherError(f"{holder.task} on {holder.host} was kept: its checkpoint {prefix} is not gathered", fix)
         for holder, prefix in held.values()
+    ]
+    errors += [
+        GatherError(f"{task} on {host} was kept: {names}", fix)
+        for (task, host), names in left.items()
+        if (task, host) not in held
+        and not (nothing is not None and nothing.holds_model and nothing.place == (task, host))
     ]
     return errors, nothing
 
@@ -273,7 +220,7 @@ RUN: Mapping[str, Callable[[Context, Any, bool], None]] = {
     "deliver": _plan_step("deliver"),
     "start": _plan_step("start"),
     "wait": _wait,
-    "gather": _gather,
+    "gather": gather_step,
     "stop": _stop,
     "command": _command,
 }

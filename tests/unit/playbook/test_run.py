@@ -194,6 +194,56 @@ def test_what_the_chief_saves_when_it_is_stopped_is_not_removed(tmp_path: Path, 
     assert lab.running() == []
 
 
+class LoggingHost(MemoryRuntime):
+    """A host whose chief writes events when it is stopped."""
+
+    def stop(self, task: str, grace: float) -> None:
+        super().stop(task, grace)
+        if task == "worker/0":
+            for number in range(4):
+                self.saves(task, f"events.out.tfevents.{number}", b"events")
+
+
+TAKEN_DOWN = "- {hosts: all, always: true, tasks: [stop: {}, gather: , stop: {remove: true}]}"
+
+
+def test_a_chief_whose_files_could_not_all_be_copied_is_kept(tmp_path: Path) -> None:
+    lab = MemoryPlays(tmp_path, INVENTORY, [LoggingHost("h2")])
+    lab.context.target.symlink_to(tmp_path / "nowhere" / "lab")
+    lab.play("- {hosts: all, tasks: [start]}")
+    with pytest.raises(TfprovError) as raised:
+        lab.play(TAKEN_DOWN)
+    assert str(raised.value).splitlines()[-1] == (
+        "worker/0 on h2 was kept: events.out.tfevents.0, events.out.tfevents.1, events.out.tfevents.2 and 1 more are not "
+        "gathered; run `tfprov gather`, or remove it for good with `tfprov down --discard`"
+    )
+    assert list(lab.hosts["h2"].places) == ["worker/0"]
+    assert lab.running() == []
+    (tmp_path / "nowhere" / "lab").mkdir(parents=True)
+    lab.play(TAKEN_DOWN)
+    assert (list(lab.hosts["h2"].places), len(list(lab.context.target.glob("events.*")))) == ([], 4)
+
+
+def test_a_model_that_could_not_be_copied_is_reported_once(tmp_path: Path) -> None:
+    lab = MemoryPlays(tmp_path, INVENTORY, [SavingHost("h2")])
+    lab.context.target.symlink_to(tmp_path / "nowhere" / "lab")
+    lab.play("- {hosts: all, tasks: [start]}")
+    with pytest.raises(TfprovError) as raised:
+        lab.play(TAKEN_DOWN)
+    assert [line.partition(": ")[0] for line in str(raised.value).splitlines()] == [
+        str(lab.context.target), "worker/0 on h2 is kept",
+    ]  # fmt: skip
+
+
+def test_a_chief_that_wrote_nothing_is_removed_after_a_gather_that_failed(memory_lab: MemoryPlays) -> None:
+    memory_lab.context.target.mkdir()
+    (memory_lab.context.target / "mine").touch()
+    memory_lab.play("- {hosts: all, tasks: [start]}")
+    with pytest.raises(GatherError, match="no gather put there"):
+        memory_lab.play(TAKEN_DOWN)
+    assert list(memory_lab.hosts["h2"].places) == []
+
+
 def test_tags_choose_plays_and_steps(memory_lab: MemoryPlays) -> None:
     book = (
         "- {hosts: ps, tags: a, tasks: [command: one]}\n- {hosts: ps, tasks: [{command: two, tags: b}, command: never]}"

@@ -17,19 +17,16 @@ from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, Manifest
 from tfprov.engine.checkpoints.other_files import copy_others
 from tfprov.engine.checkpoints.shards import REMEDY, Survey, WholeCheckpoint, survey, survey_held, unmerged
-from tfprov.engine.checkpoints.staging import Staging, stays_below
-from tfprov.engine.checkpoints.ungathered import gathered_manifests, is_new, saved_anew
+from tfprov.engine.checkpoints.staging import Staging
+from tfprov.engine.checkpoints.ungathered import gathered_manifests, is_gatherable, is_new, saved_anew
 from tfprov.engine.checkpoints.verify import Verify
 from tfprov.engine.context import Context
-from tfprov.engine.monitoring.task_progress import FILE as PROGRESS
 from tfprov.engine.observe import observe
 from tfprov.errors import GatherError, HostError, TfprovError
-from tfprov.filesystems.generations import MIRROR_STATUS
 from tfprov.formats.checkpoint import (
     STATE,
     checkpoint_state,
     checkpoints,
-    is_leftover,
     model_files,
     step_of,
 )
@@ -241,14 +238,7 @@ class _Gather:
         parts = {name for checkpoint in checkpoints(listing) for name in checkpoint.files}
         parts |= {f"{prefix}.meta" for prefix in surveyed.named}
         changed = [name for name, file in listing.items() if kept is None or kept.has_changed(name, file)]
-        return [
-            name
-            for name in sorted(changed)
-            if name not in parts
-            and name not in (STATE, manifests.NAME, PROGRESS, MIRROR_STATUS)
-            and not is_leftover(name)
-            and _is_plain(name)
-        ]
+        return [name for name in sorted(changed) if name not in parts and is_gatherable(name)]
 
     def finish(self, kept: Manifest, saved: Sequence[GatheredCheckpoint]) -> Gathered:
         after = self.write_manifest(kept, saved)
@@ -271,8 +261,3 @@ class _Gather:
         after.write(self.target)
         sync(self.target)
         return after
-
-
-def _is_plain(name: str) -> bool:
-    """Whether `name` stays below the directory it is put into, and out of tfprov's own staging directory."""
-    return stays_below(name) and ".part" not in name.split("/")

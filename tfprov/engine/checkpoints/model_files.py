@@ -184,9 +184,9 @@ class NothingSaved:
         """Return the error for a chief that is kept because of its model, with the command that copies the model."""
         where = f"{self.chief.task} on {self.chief.host} is kept"
         if self.unsaved:
-            return GatherError(
-                f"{where}: {_named(self.unsaved)} is not gathered", f"run `tfprov gather`, or {_DISCARD}"
-            )
+            verb = "is" if len(self.unsaved) == 1 else "are"
+            what = f"{where}: {_named(self.unsaved)} {verb} not gathered"
+            return GatherError(what, f"run `tfprov gather`, or {_DISCARD}")
         bring = f"bring {'it' if len(self.elsewhere) == 1 else 'each'} with `{self.remedy}`"
         what = f"{where}: {self._nothing}, and it has written {_named(self.elsewhere)}"
         if self.gathered:

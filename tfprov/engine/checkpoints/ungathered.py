@@ -8,10 +8,13 @@ from functools import partial
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import Manifest
 from tfprov.engine.checkpoints.shards import Survey, WholeCheckpoint, survey
+from tfprov.engine.checkpoints.staging import stays_below
 from tfprov.engine.context import Context
+from tfprov.engine.monitoring.task_progress import FILE as PROGRESS
 from tfprov.engine.observe import observe
 from tfprov.errors import GatherError, HostError
-from tfprov.formats.checkpoint import step_of
+from tfprov.filesystems.generations import MIRROR_STATUS
+from tfprov.formats.checkpoint import STATE, is_leftover, step_of
 from tfprov.model.state import Observation, Observed
 
 _CHUNK = 256 * 1024
@@ -53,6 +56,23 @@ def unsaved(context: Context, holder: Observed, observation: Observation | None 
 def gathered_of(context: Context, run: str) -> Manifest | None:
     """Return the manifest of a run, which may have been set aside for another run; None if nothing of it was gathered."""
     return next(iter(gathered_manifests(context, run)), None)
+
+
+def ungathered_files(context: Context, holder: Observed) -> list[str]:
+    """Return the names of all files that a gather of `holder` would copy, whatever they are."""
+    kept = gathered_of(context, holder.run)
+    listing = context.runtimes[holder.host].files(holder.task)
+    return [
+        name
+        for name in sorted(listing)
+        if is_gatherable(name) and (kept is None or kept.has_changed(name, listing[name]))
+    ]
+
+
+def is_gatherable(name: str) -> bool:
+    """Whether a file is the program's own: not tfprov's, no leftover of a saver, and below the directory that has it."""
+    own = name in (STATE, manifests.NAME, PROGRESS, MIRROR_STATUS)
+    return not own and not is_leftover(name) and stays_below(name) and ".part" not in name.split("/")
 
 
 def gathered_manifests(context: Context, run: str) -> list[Manifest]:

@@ -30,7 +30,7 @@ from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Observed, State
-from tfprov.playbook.steps import report_gathered
+from tfprov.playbook.gathering import report_gathered
 
 MIB = 1024 * 1024
 CHIEF = Task("worker", 0, "worker", "h1", "10.0.0.1", 2222)

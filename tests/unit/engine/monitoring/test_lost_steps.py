@@ -11,7 +11,7 @@ from tfprov.engine.checkpoints.forecast import forecast
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.observe import observe, plan
 from tfprov.formats.tfrecord import write_record
-from tfprov.playbook.steps import report_lost_steps
+from tfprov.playbook.gathering import report_lost_steps
 
 
 def at(lab: MemoryLab, *steps: int, file: str = "events.out.tfevents.1", time: float = 1.0) -> Callable[[], None]:

@@ -11,13 +11,13 @@ _OVERRIDE, _READ_SEARCH = 1, 2
 
 
 @contextmanager
-def forbidden(path: Path) -> Iterator[None]:
-    """Take the right to a file or a directory away from this thread, and from those that it starts meanwhile."""
+def forbidden(path: Path, allowed: int = 0) -> Iterator[None]:
+    """Take the rights to a file or a directory, but for the mode `allowed`, from this thread and those that it starts."""
     libc = ctypes.CDLL(None, use_errno=True)
     header, sets = (ctypes.c_uint32 * 2)(_VERSION, 0), (ctypes.c_uint32 * 6)()
     assert libc.capget(header, sets) == 0
     before, mode = sets[0], path.stat().st_mode
-    path.chmod(0)
+    path.chmod(allowed)
     sets[0] &= ~(1 << _OVERRIDE | 1 << _READ_SEARCH)
     assert libc.capset(header, sets) == 0
     try:

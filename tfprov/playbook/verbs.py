@@ -50,12 +50,13 @@ def up(context: Context, *, partial: bool, canary: int | None = None) -> UpResul
     if not result:
         _announce(context, result)
         return UpResult(result.plan)
-    from tfprov.engine.checkpoints.gather import check_target  # noqa: PLC0415
+    from tfprov.engine.checkpoints.gather import check_target, check_writable  # noqa: PLC0415
     from tfprov.history.session import chief_run, recording  # noqa: PLC0415
     from tfprov.playbook.player import PlayOptions  # noqa: PLC0415
     from tfprov.playbook.run import play_shipped  # noqa: PLC0415
 
     check_target(context)
+    check_writable(context)
     _check_start(context, result, observation, partial=partial)
     with recording(context, "up", chief_run(context, observation)) as session:
         _announce(session.context, result)
@@ -85,7 +86,7 @@ def _play_canary(context: Context, plan: Plan, number: int, options: "PlayOption
 
 def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
     """Start the cluster, follow the training to its end, gather, and take the cluster down."""
-    from tfprov.engine.checkpoints.gather import check_target  # noqa: PLC0415
+    from tfprov.engine.checkpoints.gather import check_target, check_writable  # noqa: PLC0415
     from tfprov.engine.monitoring.follow import check_ends  # noqa: PLC0415
     from tfprov.history.session import chief_run, recording  # noqa: PLC0415
     from tfprov.playbook.player import PlayOptions  # noqa: PLC0415
@@ -94,6 +95,7 @@ def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
     begun = context.clock.now()
     check_ends(context)
     check_target(context)
+    check_writable(context)
     context = with_deadline(context)
     result, observation = _plan(context)
     _check_start(context, result, observation, partial=partial)

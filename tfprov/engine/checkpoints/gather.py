@@ -5,6 +5,7 @@ tensors read back, and renamed into place; the `checkpoint` file and the manifes
 interrupted gather leaves the earlier files as they were.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from tfprov.atomic_write import replace, sync
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, Manifest
 from tfprov.engine.checkpoints.other_files import copy_others
+from tfprov.engine.checkpoints.remote import remote_url
 from tfprov.engine.checkpoints.shards import REMEDY, Survey, WholeCheckpoint, survey, survey_held, unmerged
 from tfprov.engine.checkpoints.staging import Staging
 from tfprov.engine.checkpoints.ungathered import gathered_manifests, is_gatherable, is_new, saved_anew
@@ -94,6 +96,18 @@ def check_target(context: Context) -> Manifest | None:
         what = f"{context.target} holds checkpoints of cluster {before.cluster}, not {context.cluster.name}"
         raise GatherError(what, "set another `checkpoints.to`")
     return before
+
+
+def check_writable(context: Context) -> None:
+    """Raise GatherError if this user could not gather what the program is to save on its host.
+
+    Called before a training starts. Checkpoints in a remote directory are safe without a gather.
+    """
+    there = next(path for path in (context.target, *context.target.absolute().parents) if path.exists())
+    may_write = os.access(there, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
+    if context.saves and remote_url(context) is None and not may_write:
+        fix = "give this user access to it, or set another `checkpoints.to`"
+        raise GatherError(f"{context.target}: this user may not write in {there}", fix)
 
 
 class _Gather:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.permissions import forbidden
 from tests.support.reporters import RecordingReporter
-from tfprov.engine.checkpoints.gather import gather
+from tfprov.engine.checkpoints.gather import check_writable, gather
 from tfprov.engine.checkpoints.manifest import LOGS, GatheredCheckpoint, GatheredFile, Manifest, read
 from tfprov.engine.checkpoints.staging import stays_below
 from tfprov.engine.checkpoints.ungathered import unsaved, unsaved_among
@@ -314,6 +314,19 @@ def test_a_target_of_another_cluster_is_refused(chief: Fixture) -> None:
         GatherError, match=r"/linear holds checkpoints of cluster other, not linear; set another `checkpoints\.to`$"
     ):
         chief.gather()
+
+
+def test_a_directory_that_this_user_may_not_write_is_refused_before_a_training_that_saves(chief: Fixture) -> None:
+    fix = "give this user access to it, or set another `checkpoints.to`"
+    check_writable(chief.context)
+    for directory in (chief.target.parent, chief.target):
+        with forbidden(directory, 0o500), pytest.raises(GatherError) as raised:
+            check_writable(chief.context)
+        assert str(raised.value) == f"{chief.target}: this user may not write in {directory}; {fix}"
+        with forbidden(directory, 0o500):
+            check_writable(replace(chief.context, saves=False))
+        chief.target.mkdir(exist_ok=True)
+    assert not list(chief.target.iterdir())
 
 
 def test_what_a_program_put_beside_its_checkpoints_comes_too_and_leftovers_do_not(chief: Fixture) -> None:

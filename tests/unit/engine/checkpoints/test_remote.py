@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from tests.support.growth import check_growth
+from tests.support.permissions import forbidden
 from tests.support.remote_dirs import URL, FaultyFileSystem, remote_dir, save
 from tests.support.split_training import INVENTORY, SplitTraining
 from tfprov.engine.checkpoints.forecast import forecast
+from tfprov.engine.checkpoints.gather import check_writable
 from tfprov.engine.checkpoints.remote import RemoteFiles, RemoteTraining, newest_step, read_remote, remote_run
 from tfprov.engine.checkpoints.resume import resuming
 from tfprov.engine.execute import current_run
@@ -67,6 +69,15 @@ def mirror(far: Path, local: Path, *steps: int, cluster: str = "split") -> Mirro
 @pytest.fixture
 def far(tmp_path: Path) -> Path:
     return tmp_path / "far"
+
+
+def test_what_is_mirrored_may_be_trained_without_a_directory_to_gather_into(tmp_path: Path, far: Path) -> None:
+    remote, local = RemoteSplit(tmp_path, far), SplitTraining(tmp_path)
+    assert remote.target == local.target
+    with forbidden(local.target.parent, 0o500):
+        check_writable(remote.context)
+        with pytest.raises(GatherError, match="this user may not write in"):
+            check_writable(local.context)
 
 
 def test_the_chief_alone_is_started_beside_the_mirror(tmp_path: Path, far: Path) -> None:

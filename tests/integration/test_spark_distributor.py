@@ -94,6 +94,19 @@ def failing(how: str) -> Callable[[], None]:
 def test_a_failed_task_ends_all_within_ten_seconds_with_its_last_lines(
     spark: "SparkSession", how: str, what: str
 ) -> None:
+    for _ in range(3):  # a busy machine may hold one up; if something waited, it would every time
+        took, failure = run_to_failure(spark, how)
+        assert str(failure).startswith(what)
+        assert failure.log[0] == "ready worker/1"
+        if how == "raise":
+            assert failure.log[-1] == "ValueError: out of luck"
+        if took < 10:
+            return
+    pytest.fail(f"the last of three took {took:.1f} s")
+
+
+def run_to_failure(spark: "SparkSession", how: str) -> tuple[float, TaskFailed]:
+    """Train until worker/1 fails; return the seconds from when it was ready to the end of all, and the error."""
     seen: list[float] = []
 
     def on_line(task: str, line: str) -> None:
@@ -107,12 +120,9 @@ def test_a_failed_task_ends_all_within_ten_seconds_with_its_last_lines(
     )  # fmt: skip
     with pytest.raises(TaskFailed) as failure:
         training.run(failing(how))
-    assert time.monotonic() - seen[0] < 10
-    assert str(failure.value).startswith(what)
-    assert failure.value.log[0] == "ready worker/1"
-    if how == "raise":
-        assert failure.value.log[-1] == "ValueError: out of luck"
-    until(lambda: not children(mark), "all processes have ended", 20)
+    took = time.monotonic() - seen[0]
+    until(lambda: not children(mark), "all processes have ended")
+    return took, failure.value
 
 
 def children(mark: str) -> list[Path]:

@@ -49,7 +49,7 @@ class Client:
 
     def __init__(self, registry: Registry, timeout: float = 5.0, progress: Callable[[int], None] | None = None) -> None:
         self.socket, served = socket.socketpair()
-        self.socket.settimeout(10)
+        self.socket.settimeout(60)
         self._pool = ThreadPoolExecutor(1)
         on_progress = progress or (lambda sent: None)
         self._served = self._pool.submit(serve, registry, served, on_progress, timeout)
@@ -73,7 +73,7 @@ class Client:
 
     def result(self) -> int:
         """Return the result of `serve`: the bytes sent."""
-        return self._served.result(10)
+        return self._served.result(60)
 
     def close(self) -> None:
         self.socket.close()

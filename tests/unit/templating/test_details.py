@@ -275,11 +275,11 @@ def test_renderings_in_several_threads_have_variables_of_their_own(tmp_path: Pat
 
     def stay_in_the_middle() -> bool:
         begun.set()
-        return over.wait(10)
+        return over.wait(60)
 
     def begin_the_other() -> bool:
         other.start()
-        return begun.wait(10)
+        return begun.wait(60)
 
     other = Thread(target=render, args=("two", stay_in_the_middle))
     render("one", begin_the_other)

@@ -21,7 +21,7 @@ class Channel:
         self.closed = self.eof_received = False
 
     def recv(self, _size: int) -> bytes:
-        self.lost.wait(10)
+        self.lost.wait(60)
         return b""
 
     def send(self, data: bytes) -> int:
@@ -51,9 +51,9 @@ def test_a_request_ends_when_the_host_is_lost() -> None:
     trial, channel, gate = Channel(), Channel(), TokenGate()
     connections: list[Any] = [Lost(trial), Lost(channel)]
     forward = LocalForward(lambda: cast(Connection, connections.pop(0)), "127.0.0.1", 6006, gate=gate)
-    with forward, socket.create_connection(("127.0.0.1", forward.port), 5) as browser:
+    with forward, socket.create_connection(("127.0.0.1", forward.port), 60) as browser:
         browser.sendall(f"GET / HTTP/1.1\r\nAuthorization: Bearer {gate.token}\r\n\r\n".encode())
-        assert channel.asked.wait(5)
+        assert channel.asked.wait(60)
         channel.lost.set()
         assert browser.recv(1) == b""
 
@@ -65,6 +65,6 @@ def test_a_notebook_with_many_open_kernels_is_still_answered() -> None:
     with ExitStack() as stack:
         stack.enter_context(forward)
         for channel in channels[1:]:  # each of them stays open, as the websocket of a kernel does
-            browser = stack.enter_context(socket.create_connection(("127.0.0.1", forward.port), 5))
+            browser = stack.enter_context(socket.create_connection(("127.0.0.1", forward.port), 60))
             browser.sendall(f"GET / HTTP/1.1\r\nAuthorization: Bearer {gate.token}\r\n\r\n".encode())
-            assert channel.asked.wait(5)
+            assert channel.asked.wait(60)

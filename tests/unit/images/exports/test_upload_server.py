@@ -191,7 +191,7 @@ def test_a_client_that_begins_forever_is_refused(layout: Layout) -> None:
 def test_a_connection_that_is_no_request_ends(layout: Layout, start: bytes) -> None:
     with (
         serving(layout, 1.0) as (_, client),
-        socket.create_connection(("127.0.0.1", client.connection.port), 20) as stranger,
+        socket.create_connection(("127.0.0.1", client.connection.port), 60) as stranger,
     ):
         stranger.sendall(start)
         answer = b""

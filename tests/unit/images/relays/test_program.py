@@ -81,7 +81,7 @@ def test_strangers_get_nothing(relays: LocalRelays) -> None:
     request = f"{digest} 0\n".encode()
 
     def ask(context: ssl.SSLContext | None, text: bytes = request) -> bytes:
-        with socket.create_connection((peer.address, peer.port), 10) as plain:
+        with socket.create_connection((peer.address, peer.port), 60) as plain:
             try:
                 with context.wrap_socket(plain) if context else plain as connection:
                     connection.sendall(text)

@@ -91,8 +91,10 @@ def gather_step(context: Context, _arguments: Any, discard: bool) -> None:
     sources = [holder for holder in holders(context, observation) if context.allows(holder.host)]
     for source in sources:
         context.uncopied.add(place := (source.task, source.host))  # until all of its files were copied
-        report_gathered(context, gather(context, context.verify, source=source))
-        context.uncopied.discard(place)
+        gathered = gather(context, context.verify, source=source)
+        report_gathered(context, gathered)
+        if gathered.is_whole:
+            context.uncopied.discard(place)
         report_lost_steps(context, source, observation)
     chief = context.cluster.chief
     if not sources:
@@ -113,6 +115,8 @@ def report_gathered(context: Context, gathered: "Gathered") -> None:
             unread = "its tensors were not read"
             tensors = f"{format_count(newest.tensors, 'tensor')} read" if newest.tensors is not None else unread
             what = f"{newest.prefix} ({tensors}); {what}"
+        if gathered.directory != context.target:
+            what = f"{what}; {context.target} has the model of an earlier run, and keeps it"
         context.report.note(f"gathered into {gathered.directory}: {what}")
     elif gathered.newest:
         context.report.note(f"nothing new to gather: {gathered.directory} has {gathered.newest.prefix}")

@@ -8,7 +8,7 @@ from typing import Any
 from tfprov.engine.checkpoints import ungathered
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.model_files import NothingSaved, nothing_saved
-from tfprov.engine.checkpoints.ungathered import TaskOnHost, savers, unsaved_among
+from tfprov.engine.checkpoints.ungathered import TaskOnHost, savers, unsaved_among, with_ungathered_files
 from tfprov.engine.command_checks import refuse_start
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
@@ -103,7 +103,7 @@ def _of_module(whole: Plan, module: str) -> Plan:
 
 
 def _gather_before_removal(context: Context, part: Plan, observation: Observation) -> bool:
-    """Gather the checkpoints of containers that the plan removes, and of former chiefs that go on in another run.
+    """Gather from containers that the plan removes, and from former chiefs that go on in another run.
 
     Return whether any was stopped for that.
     """
@@ -113,15 +113,18 @@ def _gather_before_removal(context: Context, part: Plan, observation: Observatio
     if not gone:  # the next call lists every chief's directory
         return False
     held = unsaved_among(context, observation, lambda holder: (holder.task, holder.host) in gone)
-    if not held:
-        return False
     chiefs = savers(context, observation, held)
+    chiefs += [one for one in with_ungathered_files(context, observation, gone) if one not in chiefs]
+    if not chiefs:
+        return False
     ends = {*held, *((chief.task, chief.host) for chief in chiefs)}  # a chief that is to end may save once more
     execute(
         context, part.only(lambda action: action.kind == ActionKind.STOP and (action.subject, action.host) in ends)
     ).check()
+    ended = {(one.task, one.host): one for one in observe(context).containers()}
     for chief in chiefs:
-        report_gathered(context, gather(context, context.verify, source=chief))
+        source = ended.get((chief.task, chief.host), chief)
+        report_gathered(context, gather(context, context.verify, source=source))
     return True
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.memory_cluster import MemoryStore, Runtimes, make_context
+from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, Manifest
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import TfprovError
@@ -61,3 +62,21 @@ def test_a_checkpoint_that_was_not_gathered_outlives_every_move_of_its_chief(
     gathered = (tmp_path / "lab" / "model.ckpt-5.index").exists()
     assert gathered is (verdict.error is None)
     assert gathered or "model.ckpt-5.index" in hosts["h2"].files("worker/0")
+
+
+@pytest.mark.parametrize(
+    "earlier", [False, True], ids=["nothing gathered before", "beside the model of an earlier run"]
+)
+def test_files_that_are_no_checkpoint_are_gathered_before_their_chief_moves(tmp_path: Path, earlier: bool) -> None:
+    hosts: Runtimes = {}
+    store, target = MemoryStore(), tmp_path / "lab"
+    before = make_context(LAB.format(wiring="flags", groups=FIRST), (), hosts, store)
+    RUN["start"](before, None, False)
+    hosts["h2"].saves("worker/0", "loss.csv", b"1")
+    if earlier:
+        target.mkdir()
+        Manifest("lab", "run-0", (GatheredCheckpoint("model.ckpt-1", 1),)).write(target)
+    moved = make_context(LAB.format(wiring="flags", groups="worker: {hosts: {h3: , h2: }}"), (), hosts, store)
+    RUN["start"](replace(moved, target=target), None, False)
+    assert "loss.csv" not in hosts["h3"].files("worker/0")
+    assert ((tmp_path / "lab.1" if earlier else target) / "loss.csv").read_bytes() == b"1"

@@ -224,6 +224,21 @@ def test_a_chief_whose_files_could_not_all_be_copied_is_kept(tmp_path: Path) -> 
     assert (list(lab.hosts["h2"].places), len(list(lab.context.target.glob("events.*")))) == ([], 4)
 
 
+def test_a_chief_with_a_file_for_which_there_is_no_place_is_kept(tmp_path: Path) -> None:
+    lab = MemoryPlays(tmp_path, INVENTORY, [LoggingHost("h2")])
+    lab.play("- {hosts: all, tasks: [start]}")
+    lab.hosts["h2"].saves("worker/0", "a.csv", b"1")
+    lab.play("- {hosts: all, tasks: [gather]}")
+    (blocked := lab.context.target / "events.out.tfevents.2").mkdir()
+    with pytest.raises(GatherError, match=r"^worker/0 on h2 was kept: events\.out\.tfevents\.2 is not gathered; run "):
+        lab.play(TAKEN_DOWN)
+    assert f"1 of 4 files beside the checkpoints could not be copied: {blocked} is a directory" in lab.report.notes
+    assert list(lab.hosts["h2"].places) == ["worker/0"]
+    blocked.rmdir()
+    lab.play(TAKEN_DOWN)
+    assert (list(lab.hosts["h2"].places), blocked.read_bytes()) == ([], b"events")
+
+
 def test_a_model_that_could_not_be_copied_is_reported_once(tmp_path: Path) -> None:
     lab = MemoryPlays(tmp_path, INVENTORY, [SavingHost("h2")])
     lab.context.target.symlink_to(tmp_path / "nowhere" / "lab")

@@ -33,7 +33,7 @@ from tfprov.formats.checkpoint import (
     step_of,
 )
 from tfprov.hosts.base import File
-from tfprov.model.state import Observation, Observed
+from tfprov.model.state import Observation, Observed, State
 
 _TRIES = 3
 """Tries before giving up: the chief removes old checkpoints while they are copied. Those that get further do not count."""
@@ -43,7 +43,7 @@ _TRIES = 3
 class Gathered:
     """The result of a gather: the `newest` and the `new` checkpoints of the run, the number and bytes of all copied files.
 
-    `listed` are the files at the source, where nothing was copied since it was listed.
+    `listed` are the files at the source, where nothing was copied since it was listed. `is_whole`: no file was left there.
     """
 
     directory: Path
@@ -52,6 +52,7 @@ class Gathered:
     files: int = 0
     size: int = 0
     listed: Mapping[str, File] | None = None
+    is_whole: bool = True
 
 
 def gather(
@@ -116,7 +117,7 @@ class _Gather:
         self.chief = chief.task
         self.target = context.target
         self.staging = Staging(self.target / ".part", partial(context.report.transferred, self.chief))
-        self.damaged = ""
+        self.damaged, self.is_whole = "", True
         self.names: set[str] | None = None
 
     def run(self, before: Manifest | None, verify: Verify) -> Gathered:
@@ -132,12 +133,18 @@ class _Gather:
             kept, known = None, [Manifest(self.context.cluster.name, self.observed.run), *known]
         new, surveyed = self.fetch_new(known, surveyed)
         others = self.others(surveyed, kept)
-        foreign = before is not None and kept is None
-        # An earlier run's checkpoints give way to checkpoints, and to other models, only.
-        if not new and not (model_files(others) if foreign else others):
+        if before is not None and kept is None and (new or others):
+            # An earlier run's checkpoints, and its other models, give way to those of another run only.
+            if new or model_files(others) or not before.has_model:
+                self.context.report.note(manifests.set_aside(self.context.target, before, self.staging.directory))
+            elif self.observed.state is State.RUNNING:  # it may save one yet
+                others = []
+            else:
+                self.target = manifests.beside(self.target, self.observed.run)
+                kept = manifests.read(self.target)
+                others = self.others(surveyed, kept)
+        if not new and not others:
             return Gathered(self.target, kept.newest if kept else None, listed=surveyed.chief.files)
-        if foreign and before is not None:
-            self.context.report.note(manifests.set_aside(self.context.target, before, self.staging.directory))
         after = kept or Manifest(self.context.cluster.name, self.observed.run)
         if kept is None:  # first, so that a directory left by an interrupted gather is recognized as ours
             self.target.mkdir(parents=True, exist_ok=True)
@@ -145,10 +152,14 @@ class _Gather:
         saved = self.accept(new, verify)
         if saved:
             after = self.write_manifest(after, saved)
-        note = self.context.report.note
-        for _ in copy_others(others, surveyed.chief, self.staging, self.target, note=note, verify=verify):
+        for _ in copy_others(others, surveyed.chief, self.staging, self.target, note=self.note_left, verify=verify):
             after = self.write_manifest(after)
         return self.finish(after, saved)
+
+    def note_left(self, what: str) -> None:
+        """Report that files were left where they are."""
+        self.is_whole = False
+        self.context.report.note(what)
 
     def clean(self, *, may_continue: bool) -> None:
         """Remove staged files that were not moved into place; with `may_continue`, what the next gather needs stays."""
@@ -259,7 +270,8 @@ class _Gather:
         if self.damaged:
             raise GatherError(self.damaged, "the newest whole one was gathered" if saved else "nothing was gathered")
         placed = self.staging.placed  # some were copied more than once, others not taken
-        return Gathered(self.target, after.newest, tuple(saved), len(placed), sum(one.size for one in placed.values()))
+        size = sum(one.size for one in placed.values())
+        return Gathered(self.target, after.newest, tuple(saved), len(placed), size, is_whole=self.is_whole)
 
     def write_manifest(self, kept: Manifest, saved: Sequence[GatheredCheckpoint] = ()) -> Manifest:
         """Write the manifest of the files in place so far, and return it: an interrupted gather continues from there."""

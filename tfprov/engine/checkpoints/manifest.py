@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from tfprov.atomic_write import replace
 from tfprov.errors import GatherError
-from tfprov.formats.checkpoint import NO_STEP, series_of, step_of
+from tfprov.formats.checkpoint import NO_STEP, model_files, series_of, step_of
 from tfprov.hosts.base import File
 
 NAME = "manifest.json"
@@ -58,6 +59,11 @@ class Manifest:
     def newest(self) -> GatheredCheckpoint | None:
         """The checkpoint with the highest step, or None; of several, such as those without a step, the one saved last."""
         return max(self.checkpoints, key=self._age, default=None)
+
+    @property
+    def has_model(self) -> bool:
+        """Whether there is a checkpoint among its files, or another model."""
+        return bool(self.checkpoints or model_files(self.files))
 
     def _age(self, saved: GatheredCheckpoint) -> tuple[int, float, str]:
         index = self.files.get(f"{saved.prefix}.index")
@@ -165,6 +171,24 @@ def set_aside(target: Path, before: Manifest, staged: Path) -> str:
         beside.rename(staged)
     step = f" (step {before.newest.step})" if before.newest else ""
     return f"{target} held an earlier run{step}: it is now {earlier}"
+
+
+def beside(target: Path, run: str) -> Path:
+    """Return the directory for files of `run` beside the gather directory `target`, which an earlier run keeps.
+
+    It is the one that has the manifest of `run`, or else the next under whose name `target` would be set aside, as a link
+    beside a link. That one is made by the caller.
+    """
+    number = 1
+    while os.path.lexists(there := aside(target, number)):
+        with suppress(GatherError):  # somebody else's
+            if (manifest := read(there)) is not None and manifest.run == run:
+                return there
+        number += 1
+    if target.is_symlink():
+        there.symlink_to(_free_name(target.resolve()))
+        there.resolve().mkdir()
+    return there
 
 
 def _free_name(directory: Path) -> Path:

@@ -20,6 +20,12 @@ from tfprov.model.state import Observation, Observed
 _CHUNK = 256 * 1024
 """Bytes of an index read at a time."""
 
+_CHIEFS = ("chief/0", "worker/0")
+"""The tasks that may save checkpoints; after an edit of the inventory, the former chief can still exist."""
+
+TaskOnHost = tuple[str, str]
+"""A task's name and a host."""
+
 
 @dataclass(frozen=True)
 class Ungathered:
@@ -67,6 +73,12 @@ def ungathered_files(context: Context, holder: Observed) -> list[str]:
         for name in sorted(listing)
         if is_gatherable(name) and (kept is None or kept.has_changed(name, listing[name]))
     ]
+
+
+def with_ungathered_files(context: Context, observation: Observation, places: Collection[TaskOnHost]) -> list[Observed]:
+    """Return the chiefs, present and former, among `places` that have files which were not gathered, whatever they are."""
+    chiefs = [one for one in _saving(observation) if one.task in _CHIEFS and (one.task, one.host) in places]
+    return [one for one in chiefs if ungathered_files(context, one)]
 
 
 def is_gatherable(name: str) -> bool:
@@ -158,13 +170,6 @@ def is_new(one: WholeCheckpoint, known: Sequence[Manifest]) -> bool:
     if kept.is_newer(prefix):
         return True
     return _index(one) in kept.files and not kept.is_older(prefix) and _differs(one, kept)
-
-
-_CHIEFS = ("chief/0", "worker/0")
-"""The tasks that may save checkpoints; after an edit of the inventory, the former chief can still exist."""
-
-TaskOnHost = tuple[str, str]
-"""A task's name and a host."""
 
 
 def holders(context: Context, observation: Observation) -> list[Observed]:

@@ -19,7 +19,7 @@ from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import check_writable, gather
 from tfprov.engine.checkpoints.manifest import LOGS, GatheredCheckpoint, GatheredFile, Manifest, read
 from tfprov.engine.checkpoints.staging import stays_below
-from tfprov.engine.checkpoints.ungathered import unsaved, unsaved_among
+from tfprov.engine.checkpoints.ungathered import ungathered_files, unsaved, unsaved_among
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
@@ -251,6 +251,65 @@ def test_another_training_of_the_same_cluster_moves_the_first_aside(chief: Fixtu
     assert chief.latest() == "model.ckpt-50"
     aside = chief.target.with_name("linear.1")
     assert {path.name: path.read_bytes() for path in aside.iterdir()} == before
+
+
+def end(chief: Fixture, run: str, **files: bytes) -> None:
+    """Have a chief of another run write files, and end."""
+    chief.host.puts(Observed("worker/0", "h1", State.EXITED, {}, run=run, exit_code=1))
+    chief.host.now += 1
+    for name, content in files.items():
+        chief.host.saves("worker/0", f"{name}.csv", content)
+
+
+def test_what_a_run_without_a_model_wrote_comes_into_a_directory_beside_the_earlier_model(chief: Fixture) -> None:
+    chief.saves(200)
+    chief.gather()
+    before = {name: (chief.target / name).read_bytes() for name in chief.names()}
+    first, second = chief.target.with_name("linear.1"), chief.target.with_name("linear.2")
+    for run, directory in (("run-2", first), ("run-3", second)):
+        end(chief, run, loss=b"nan")
+        (seen,) = observe(chief.context).containers()
+        assert ungathered_files(chief.context, seen) == ["loss.csv"]
+        report_gathered(chief.context, gather(chief.context, lambda _: {}))
+        assert chief.report.notes[-1] == (
+            f"gathered into {directory}: 1 file, 3 B; {chief.target} has the model of an earlier run, and keeps it"
+        )
+        assert ungathered_files(chief.context, seen) == []
+        assert gather(chief.context, lambda _: {}).files == 0
+    end(chief, "run-2", loss=b"nan", accuracy=b"0")
+    assert gather(chief.context, lambda _: {}).directory == first
+    assert {path.name for path in first.iterdir()} == {"loss.csv", "accuracy.csv", "manifest.json"}
+    assert {path.name for path in second.iterdir()} == {"loss.csv", "manifest.json"}
+    assert {name: (chief.target / name).read_bytes() for name in chief.names()} == before
+
+
+def test_the_directory_beside_a_link_to_a_disk_is_on_that_disk(
+    chief: Fixture, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    there = tmp_path_factory.mktemp("disk") / "linear"
+    there.mkdir()
+    chief.target.symlink_to(there)
+    chief.saves(200)
+    chief.gather()
+    chief.target.with_name("linear.1").mkdir()
+    (chief.target.with_name("linear.1") / "thesis.tex").write_text("mine")
+    end(chief, "run-2", loss=b"nan")
+    assert gather(chief.context, lambda _: {}).files == 1
+    beside = chief.target.with_name("linear.2")
+    assert (beside.is_symlink(), beside.resolve()) == (True, there.with_name("linear.1"))
+    assert (there.with_name("linear.1") / "loss.csv").read_bytes() == b"nan"
+    assert gather(chief.context, lambda _: {}).files == 0
+
+
+def test_an_earlier_run_without_a_model_gives_way_to_any_file(chief: Fixture) -> None:
+    chief.host.saves("worker/0", "loss.csv", b"1")
+    assert gather(chief.context, lambda _: {}).files == 1
+    chief.new_run("run-2")
+    chief.host.now += 1
+    chief.host.saves("worker/0", "loss.csv", b"2")
+    assert gather(chief.context, lambda _: {}).directory == chief.target
+    assert (chief.target / "loss.csv").read_bytes() == b"2"
+    assert (chief.target.with_name("linear.1") / "loss.csv").read_bytes() == b"1"
 
 
 def test_a_run_that_saved_nothing_has_no_newest_checkpoint_beside_an_earlier_run(chief: Fixture) -> None:

@@ -26,7 +26,8 @@ def end_record(
     """Return end.json: how the run ended, the states of its tasks, and its final figures."""
     ended = context.clock.wall()
     started, before = _started(directory, ended), end_before(directory)
-    events = read_event_data(context.target, started) if context.target.is_dir() else EventData()
+    gathered = manifests.directory_of(context.target, directory.id)
+    events = read_event_data(gathered, started) if gathered.is_dir() else EventData()
     filled = _fill_curve(directory, events)
     chief = totals.tasks.get(context.cluster.chief.name, {})
     last = _last(directory) if filled or totals.last is None else totals.last

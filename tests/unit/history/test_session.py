@@ -424,6 +424,25 @@ def test_a_gather_says_what_the_chief_has_trained_since_it_saved(hosts: MemoryHo
     assert "worker/0 is at step 40 and has saved nothing since model.ckpt-16" in report.notes
 
 
+def test_the_quality_of_a_run_without_a_model_is_not_that_of_the_model_before(
+    hosts: MemoryHosts, directory: Path
+) -> None:
+    (directory / "inventory.yml").write_text(INVENTORY.replace("checkpoints: none", "checkpoints: {every: 10m}"))
+    seen = []
+    for accuracy, model in ((0.75, "final.keras"), (0.25, "")):
+        with tfprov.Cluster.load("inventory.yml", factory=hosts, verify=lambda _prefixes: {}) as cluster:
+            cluster.up()
+            content = io.BytesIO()
+            write_record(content, event(1.0, 1, {"accuracy": accuracy}))
+            hosts["h2"].saves("worker/0", "events.out.tfevents.1", content.getvalue())
+            if model:
+                hosts["h2"].saves("worker/0", model, b"model")
+            cluster.down()
+        seen.append(newest().end["quality"])
+    assert seen == [{"accuracy": 0.75}, {"accuracy": 0.25}]
+    assert {path.name for path in (directory / "checkpoints").glob("lab*")} == {"lab", "lab.1"}
+
+
 def test_a_webhook_of_the_inventory_is_neither_recorded_nor_printed(hosts: MemoryHosts, directory: Path) -> None:
     url = "http://127.0.0.1:9/services/T0000/B000/secret-of-the-hook"
     text = INVENTORY.replace("checkpoints: none", f"checkpoints: none, notify: [{{url: '{url}', events: [straggler]}}]")

@@ -173,18 +173,27 @@ def set_aside(target: Path, before: Manifest, staged: Path) -> str:
     return f"{target} held an earlier run{step}: it is now {earlier}"
 
 
+def directory_of(target: Path, run: str) -> Path:
+    """Return where files of `run` were gathered: the gather directory `target`, also if none were, or one beside it."""
+    directory, number = target, 0
+    while number == 0 or os.path.lexists(directory):
+        with suppress(GatherError):  # somebody else's
+            if (manifest := read(directory)) is not None and manifest.run == run:
+                return directory
+        number += 1
+        directory = aside(target, number)
+    return target
+
+
 def beside(target: Path, run: str) -> Path:
     """Return the directory for files of `run` beside the gather directory `target`, which an earlier run keeps.
 
-    It is the one that has the manifest of `run`, or else the next under whose name `target` would be set aside, as a link
-    beside a link. That one is made by the caller.
+    It is the one where some were gathered already, or else the next under whose name `target` would be set aside, which the
+    caller makes; beside a link to a directory it is a link, too, and is made here.
     """
-    number = 1
-    while os.path.lexists(there := aside(target, number)):
-        with suppress(GatherError):  # somebody else's
-            if (manifest := read(there)) is not None and manifest.run == run:
-                return there
-        number += 1
+    if (there := directory_of(target, run)) != target:
+        return there
+    there = _free_name(target)
     if target.is_symlink():
         there.symlink_to(_free_name(target.resolve()))
         there.resolve().mkdir()

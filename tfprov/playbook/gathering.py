@@ -83,12 +83,18 @@ def gather_path(context: Context, path: str) -> "CopiedPath":
 def gather_step(context: Context, _arguments: Any, discard: bool) -> None:
     """Gather from every task that has new checkpoints, and report what came; what the module `gather` does."""
     from tfprov.engine.checkpoints.gather import gather  # noqa: PLC0415
-    from tfprov.engine.checkpoints.ungathered import holders  # noqa: PLC0415
+    from tfprov.engine.checkpoints.ungathered import (  # noqa: PLC0415
+        former_chiefs,
+        holders,
+        with_ungathered_files,
+    )
 
     if discard:
         return
     observation = observe(context)
-    sources = [holder for holder in holders(context, observation) if context.allows(holder.host)]
+    former = with_ungathered_files(context, observation, former_chiefs(context, observation))
+    others = [one for one in holders(context, observation) if one not in former]  # the chief is the last
+    sources = [holder for holder in (*former, *others) if context.allows(holder.host)]
     for source in sources:
         context.uncopied.add(place := (source.task, source.host))  # until all of its files were copied
         gathered = gather(context, context.verify, source=source)

@@ -239,6 +239,16 @@ def test_a_chief_with_a_file_for_which_there_is_no_place_is_kept(tmp_path: Path)
     assert (list(lab.hosts["h2"].places), blocked.read_bytes()) == ([], b"events")
 
 
+def test_the_files_of_a_former_chief_are_gathered_before_it_is_removed(tmp_path: Path) -> None:
+    lab = MemoryPlays(tmp_path, INVENTORY, [LoggingHost("h2")])
+    lab.play("- {hosts: all, tasks: [start]}")
+    edited = INVENTORY.replace("command: [python]", "command: [python], wiring: tf_config").replace("h2: ", "h3: ")
+    lab = MemoryPlays(tmp_path, f"{edited}chief: {{hosts: {{h2: }}}}\n", lab.hosts.values())
+    lab.play(TAKEN_DOWN)
+    assert list(lab.hosts["h2"].places) == []
+    assert len(list(lab.context.target.glob("events.*"))) == 4
+
+
 def test_a_model_that_could_not_be_copied_is_reported_once(tmp_path: Path) -> None:
     lab = MemoryPlays(tmp_path, INVENTORY, [SavingHost("h2")])
     lab.context.target.symlink_to(tmp_path / "nowhere" / "lab")

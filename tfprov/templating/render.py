@@ -27,6 +27,8 @@ _ANSIBLE_NAMES = (
     "ansible_playbook_python", "ansible_version", "item", "now", "play_hosts", "playbook_dir", "role_name", "role_path",
     "undef", "vars",
 )  # fmt: skip
+_FILTER = re.compile(r"^(?:do_(\w+)|bounded_(\w+)\.<locals>\.bounded)(?=\(\) )")
+"""How Python names a filter that gets other arguments than it takes."""
 _FACT = re.compile(r"ansible_(?:default_ipv[46]|distribution|processor|mem|hostname|fqdn|nodename|os_family|kernel)\w*")
 _TYPE_NAMES = {
     "dict object": "the mapping",
@@ -159,6 +161,7 @@ def _render(text: str, variables: AbstractMapping[str, Any], at: Position) -> An
         raise
     except Exception as error:  # a template can raise anything its expressions can
         reason = "templates cannot include files" if "no loader" in str(error) else describe_exception(error)
+        reason = _FILTER.sub(r"\1\2", reason)
         what = f"the template failed: {reason or type(error).__name__}"
         raise InvalidInput([Problem(at, what, "correct the expression")]) from None
 

@@ -213,6 +213,10 @@ def test_an_unsupported_filter_of_ansible_is_reported_as_such(name: str) -> None
         ("{{ groups - 1 }}", ("the template failed: unsupported operand type(s) for -: `dict` and `int`; "
          "correct the expression")),
         ("{{ l.append }}", "no `append` in the list; correct the name or the number"),
+        ("{{ l | join('', 'a', 1) }}", ("the template failed: join() takes from 2 to 4 positional arguments but 5 were "
+                                        "given; correct the expression")),
+        ("{{ 'x' | replace('a') }}", ("the template failed: replace() missing 1 required positional argument: `new`; "
+                                      "correct the expression")),
         ("{{ l | random }}", ("the template failed: chance would make another plan of every run: "
          "give `seed=inventory_hostname`; correct the expression")),
     ],

@@ -77,8 +77,7 @@ def gather(
     except BrokenPipeError:  # of what a line was printed to, as with `tfprov gather | head -1`
         raise
     except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        raise GatherError(f"{target}: {error.strerror}{where}", "what was gathered before is untouched") from None
+        raise manifests.disk_error(target, error) from None
     except (TfprovError, KeyboardInterrupt):
         may_continue = not work.damaged
         raise
@@ -88,10 +87,14 @@ def gather(
 
 
 def check_target(context: Context) -> Manifest | None:
-    """Return the manifest of the gather directory; GatherError if the directory belongs to something else.
+    """Return the manifest of the gather directory; GatherError if it belongs to something else, or leads nowhere.
 
     Called before a training starts, so that it does not fail at its first gather.
     """
+    for path in (context.target, *context.target.parents):
+        if path.is_symlink() and not path.exists():
+            what = f"{path} is a link to {path.readlink()}, which is not there"
+            raise GatherError(what, "mount its disk, or make the directory")
     before = manifests.read(context.target)
     if before is not None and before.cluster != context.cluster.name:
         what = f"{context.target} holds checkpoints of cluster {before.cluster}, not {context.cluster.name}"

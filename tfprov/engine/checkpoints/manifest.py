@@ -1,5 +1,6 @@
 """The manifest of a gather directory: written last, so that every file in it exists and is complete."""
 
+import errno
 import json
 import os
 import shutil
@@ -125,6 +126,13 @@ def read(directory: Path) -> Manifest | None:
         raise GatherError(f"{error.filename}: {error.strerror}", "give this user access to it") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise GatherError(f"{directory / NAME} cannot be read: {error}", "move the directory away") from None
+
+
+def disk_error(target: Path, error: OSError) -> GatherError:
+    """Return the error for a gather directory that could not be written."""
+    where = f": {error.filename}" if error.filename else ""
+    fix = "make room there and gather again; " if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    return GatherError(f"{target}: {error.strerror}{where}", f"{fix}what was gathered before is untouched")
 
 
 def _is_foreign(path: Path) -> bool:

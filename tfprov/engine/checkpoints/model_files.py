@@ -69,10 +69,7 @@ def copy_path(context: Context, path: str) -> CopiedPath:
     try:
         return _PathCopy(context, tree, staging, chief).run(before)
     except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        raise GatherError(
-            f"{context.target}: {error.strerror}{where}", "what was gathered before is untouched"
-        ) from None
+        raise manifests.disk_error(context.target, error) from None
     finally:
         context.report.awaiting("")
         staging.clean()

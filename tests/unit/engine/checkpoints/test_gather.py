@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.permissions import forbidden
 from tests.support.reporters import RecordingReporter
-from tfprov.engine.checkpoints.gather import check_writable, gather
+from tfprov.engine.checkpoints.gather import check_target, check_writable, gather
 from tfprov.engine.checkpoints.manifest import LOGS, GatheredCheckpoint, GatheredFile, Manifest, read
 from tfprov.engine.checkpoints.staging import stays_below
 from tfprov.engine.checkpoints.ungathered import ungathered_files, unsaved, unsaved_among
@@ -364,6 +364,19 @@ def test_files_of_somebody_else_are_not_written_over(chief: Fixture) -> None:
     assert chief.names() == {"thesis.tex"}
 
 
+def test_a_target_behind_a_link_to_nothing_is_refused(chief: Fixture, tmp_path: Path) -> None:
+    chief.saves(100)
+    disk = tmp_path / "disk"
+    for link, target in (("linear", chief.target), ("up", tmp_path / "up" / "linear")):
+        (tmp_path / link).symlink_to(disk)
+        with pytest.raises(GatherError) as raised:
+            check_target(replace(chief.context, target=target))
+        what = f"{tmp_path / link} is a link to {disk}, which is not there"
+        assert str(raised.value) == f"{what}; mount its disk, or make the directory"
+    disk.mkdir()
+    assert chief.gather() == ["model.ckpt-100"]
+
+
 def test_a_target_of_another_cluster_is_refused(chief: Fixture) -> None:
     chief.saves(100)
     chief.gather()
@@ -671,7 +684,8 @@ def test_an_earlier_run_stays_in_its_place_unless_there_is_a_directory_for_the_n
         patched.setattr(Path, "mkdir", refuse)
         with pytest.raises((GatherError, KeyboardInterrupt)) as caught:
             chief.gather()
-    full = f"{chief.target}: No space left on device; what was gathered before is untouched"
+    fix = "make room there and gather again; what was gathered before is untouched"
+    full = f"{chief.target}: No space left on device; {fix}"
     assert str(caught.value) == ("" if isinstance(error, KeyboardInterrupt) else full)
     assert chief.latest() == "model.ckpt-100"
     assert chief.gather() == ["model.ckpt-50"]

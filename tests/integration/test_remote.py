@@ -240,6 +240,21 @@ def _more(files: Callable[[], set[tuple[Path, int]]], before: set[tuple[Path, in
     return bool(files() - before)
 
 
+def test_a_chief_is_kept_until_its_last_file_is_copied_and_then_removed(three: LabCluster) -> None:
+    up(three)
+    gathered, host = three.directory / "checkpoints" / "lab", three.lab.hosts[1]
+    until(lambda: "gathered into" in three("gather"), "a checkpoint")
+    assert host.run_in(three.containers()["node2"][0], "sh", "-c", "echo 1 >/checkpoints/loss.csv")[0] == 0
+    (gathered / "loss.csv").mkdir()
+    refused = three("down", code=1)
+    assert "error: worker/0 on node2 was kept: loss.csv is not gathered; run `tfprov gather`" in refused
+    assert [len(ids) for ids in three.containers().values()] == [0, 1, 0, 0]
+    (gathered / "loss.csv").rmdir()
+    three("down")
+    assert (gathered / "loss.csv").read_text() == "1\n"
+    assert not any(three.containers().values())
+
+
 def test_a_host_that_left_the_inventory_is_still_taken_down(three: LabCluster, tiny_archive: Path) -> None:
     up(three)
     one, two, *_ = three.lab.hosts

@@ -8,16 +8,13 @@ from tfprov.engine.context import Context
 from tfprov.engine.observe import locate, observe
 from tfprov.errors import HostError
 from tfprov.model.state import Observation, Observed, State
-from tfprov.planning.plan_text import format_count, format_size, join_names
+from tfprov.planning.plan_text import format_count, format_size
 
 if TYPE_CHECKING:
     from tfprov.engine.checkpoints.gather import Gathered
     from tfprov.engine.checkpoints.model_files import CopiedPath
     from tfprov.engine.checkpoints.ungathered import TaskOnHost
     from tfprov.hosts.base import File, Runtime
-
-_NAMED = 3
-"""How many files a line names; it counts the rest."""
 
 
 def gather_newest(context: Context) -> "Gathered":
@@ -160,8 +157,8 @@ def report_lost_steps(
 
 def left_by_failed_gather(
     context: Context, observation: Observation, chosen: Callable[[Observed], bool]
-) -> "dict[TaskOnHost, str]":
-    """Return the `chosen` containers whose last gather failed and that have files it did not copy, and what these are.
+) -> "dict[TaskOnHost, list[str]]":
+    """Return the `chosen` containers whose last gather failed, with their files beside checkpoints that it did not copy.
 
     Checkpoints and models are reasons of their own to keep a container; of the others, such as event files, only a gather
     that failed leaves some behind: what a program writes after the last gather was not to be gathered.
@@ -170,8 +167,4 @@ def left_by_failed_gather(
 
     failed = [one for one in observation.containers() if (one.task, one.host) in context.uncopied and chosen(one)]
     left = {(one.task, one.host): ungathered_files(context, one) for one in failed}
-    return {
-        place: f"{join_names(names, _NAMED)} {'is' if len(names) == 1 else 'are'} not gathered"
-        for place, names in left.items()
-        if names
-    }
+    return {place: names for place, names in left.items() if names}

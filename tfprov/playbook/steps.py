@@ -8,7 +8,13 @@ from typing import Any
 from tfprov.engine.checkpoints import ungathered
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.model_files import NothingSaved, nothing_saved
-from tfprov.engine.checkpoints.ungathered import TaskOnHost, savers, unsaved_among, with_ungathered_files
+from tfprov.engine.checkpoints.ungathered import (
+    TaskOnHost,
+    not_gathered,
+    savers,
+    unsaved_among,
+    with_ungathered_files,
+)
 from tfprov.engine.command_checks import refuse_start
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
@@ -153,7 +159,7 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
     if checks and any(one.state is State.RUNNING for one in filter(chosen, observation.containers())):
         errors, _ = _stop_all(context, arguments.model_copy(update={"remove": False}), discard)
         observation, chosen = observe(context), _chosen(context, arguments, stopped=True)  # with what the chief saved
-    held, left, nothing = dict[TaskOnHost, tuple[Observed, str]](), dict[TaskOnHost, str](), None
+    held, left, nothing = dict[TaskOnHost, tuple[Observed, str]](), dict[TaskOnHost, list[str]](), None
     try:
         if checks:
             held = unsaved_among(context, observation, chosen)
@@ -161,7 +167,8 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
             left = left_by_failed_gather(context, observation, chosen)
     except HostError as error:
         return [*errors, error], None
-    kept = {*held, *left, *((nothing.place,) if nothing is not None and nothing.holds_model else ())}
+    reported = {*held, *((nothing.place,) if nothing is not None and nothing.holds_model else ())}
+    kept = {*reported, *left}
     whole = plan_teardown(context.cluster.name, observation, chosen, remove=arguments.remove)
     part = whole.only(lambda action: action.kind != ActionKind.REMOVE or (action.subject, action.host) not in kept)
     logs = KeptLogs(context, observation, notebooks=not discard)
@@ -177,10 +184,9 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
         for holder, prefix in held.values()
     ]
     errors += [
-        GatherError(f"{task} on {host} was kept: {names}", fix)
+        GatherError(f"{task} on {host} was kept: {not_gathered(names)}", fix)
         for (task, host), names in left.items()
-        if (task, host) not in held
-        and not (nothing is not None and nothing.holds_model and nothing.place == (task, host))
+        if (task, host) not in reported
     ]
     return errors, nothing
 

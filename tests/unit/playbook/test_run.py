@@ -173,12 +173,16 @@ def test_plays_and_steps_for_roles_that_are_not_there_are_left_out(memory_lab: M
 
 
 class SavingHost(MemoryRuntime):
-    """A host whose chief saves a model when it is stopped."""
+    """A host whose chief saves `files` when it is stopped: a model by default."""
+
+    def __init__(self, host: str, files: Sequence[str] = ("final.keras",)) -> None:
+        super().__init__(host)
+        self.files_at_end = files
 
     def stop(self, task: str, grace: float) -> None:
         super().stop(task, grace)
-        if task == "worker/0":
-            self.saves(task, "final.keras", b"model")
+        for name in self.files_at_end if task == "worker/0" else ():
+            self.saves(task, name, b"content")
 
 
 @pytest.mark.parametrize("steps", ["start, stop: {remove: true}", "start, stop: {}, stop: {remove: true}"])
@@ -194,26 +198,25 @@ def test_what_the_chief_saves_when_it_is_stopped_is_not_removed(tmp_path: Path, 
     assert lab.running() == []
 
 
-class LoggingHost(MemoryRuntime):
-    """A host whose chief writes events when it is stopped."""
-
-    def stop(self, task: str, grace: float) -> None:
-        super().stop(task, grace)
-        if task == "worker/0":
-            for number in range(4):
-                self.saves(task, f"events.out.tfevents.{number}", b"events")
-
-
+EVENTS = [f"events.out.tfevents.{number}" for number in range(4)]
 TAKEN_DOWN = "- {hosts: all, always: true, tasks: [stop: {}, gather: , stop: {remove: true}]}"
 
 
-def test_a_chief_whose_files_could_not_all_be_copied_is_kept(tmp_path: Path) -> None:
-    lab = MemoryPlays(tmp_path, INVENTORY, [LoggingHost("h2")])
+def down_without_a_disk(tmp_path: Path, host: MemoryRuntime) -> tuple[MemoryPlays, list[str]]:
+    """Take a cluster down whose gather directory is a link to nothing; return it, and the lines of the error."""
+    lab = MemoryPlays(tmp_path, INVENTORY, [host])
     lab.context.target.symlink_to(tmp_path / "nowhere" / "lab")
     lab.play("- {hosts: all, tasks: [start]}")
     with pytest.raises(TfprovError) as raised:
         lab.play(TAKEN_DOWN)
-    assert str(raised.value).splitlines()[-1] == (
+    first, *others = str(raised.value).splitlines()
+    assert first.startswith(f"{lab.context.target} is a link to")
+    return lab, others
+
+
+def test_a_chief_whose_files_could_not_all_be_copied_is_kept(tmp_path: Path) -> None:
+    lab, errors = down_without_a_disk(tmp_path, SavingHost("h2", EVENTS))
+    assert "; ".join(errors) == (
         "worker/0 on h2 was kept: events.out.tfevents.0, events.out.tfevents.1, events.out.tfevents.2 and 1 more are not "
         "gathered; run `tfprov gather`, or remove it for good with `tfprov down --discard`"
     )
@@ -225,7 +228,7 @@ def test_a_chief_whose_files_could_not_all_be_copied_is_kept(tmp_path: Path) -> 
 
 
 def test_a_chief_with_a_file_for_which_there_is_no_place_is_kept(tmp_path: Path) -> None:
-    lab = MemoryPlays(tmp_path, INVENTORY, [LoggingHost("h2")])
+    lab = MemoryPlays(tmp_path, INVENTORY, [SavingHost("h2", EVENTS)])
     lab.play("- {hosts: all, tasks: [start]}")
     lab.hosts["h2"].saves("worker/0", "a.csv", b"1")
     lab.play("- {hosts: all, tasks: [gather]}")
@@ -236,11 +239,11 @@ def test_a_chief_with_a_file_for_which_there_is_no_place_is_kept(tmp_path: Path)
     assert list(lab.hosts["h2"].places) == ["worker/0"]
     blocked.rmdir()
     lab.play(TAKEN_DOWN)
-    assert (list(lab.hosts["h2"].places), blocked.read_bytes()) == ([], b"events")
+    assert (list(lab.hosts["h2"].places), blocked.read_bytes()) == ([], b"content")
 
 
 def test_the_files_of_a_former_chief_are_gathered_before_it_is_removed(tmp_path: Path) -> None:
-    lab = MemoryPlays(tmp_path, INVENTORY, [LoggingHost("h2")])
+    lab = MemoryPlays(tmp_path, INVENTORY, [SavingHost("h2", EVENTS)])
     lab.play("- {hosts: all, tasks: [start]}")
     edited = INVENTORY.replace("command: [python]", "command: [python], wiring: tf_config").replace("h2: ", "h3: ")
     lab = MemoryPlays(tmp_path, f"{edited}chief: {{hosts: {{h2: }}}}\n", lab.hosts.values())
@@ -249,15 +252,23 @@ def test_the_files_of_a_former_chief_are_gathered_before_it_is_removed(tmp_path:
     assert len(list(lab.context.target.glob("events.*"))) == 4
 
 
-def test_a_model_that_could_not_be_copied_is_reported_once(tmp_path: Path) -> None:
-    lab = MemoryPlays(tmp_path, INVENTORY, [SavingHost("h2")])
-    lab.context.target.symlink_to(tmp_path / "nowhere" / "lab")
-    lab.play("- {hosts: all, tasks: [start]}")
-    with pytest.raises(TfprovError) as raised:
-        lab.play(TAKEN_DOWN)
-    first, second = str(raised.value).splitlines()
-    assert first.startswith(f"{lab.context.target} is a link to")
-    assert second.startswith("worker/0 on h2 is kept: final.keras is not gathered")
+@pytest.mark.parametrize(
+    ("files", "what"),
+    [
+        (["final.keras", "loss.csv"], "is kept: final.keras is not gathered"),
+        (
+            ["model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001", "loss.csv"],
+            "was kept: its checkpoint model.ckpt-5 is not gathered",
+        ),
+    ],
+    ids=["a model", "a checkpoint"],
+)
+def test_a_chief_with_a_model_that_could_not_be_copied_is_reported_once(
+    tmp_path: Path, files: list[str], what: str
+) -> None:
+    _, errors = down_without_a_disk(tmp_path, SavingHost("h2", files))
+    fix = "run `tfprov gather`, or remove it for good with `tfprov down --discard`"
+    assert errors == [f"worker/0 on h2 {what}; {fix}"]
 
 
 def test_a_chief_that_wrote_nothing_is_removed_after_a_gather_that_failed(memory_lab: MemoryPlays) -> None:

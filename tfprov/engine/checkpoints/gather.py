@@ -20,7 +20,7 @@ from tfprov.engine.checkpoints.other_files import copy_others
 from tfprov.engine.checkpoints.remote import remote_url
 from tfprov.engine.checkpoints.shards import REMEDY, Survey, WholeCheckpoint, survey, survey_held, unmerged
 from tfprov.engine.checkpoints.staging import Staging
-from tfprov.engine.checkpoints.ungathered import gathered_manifests, is_gatherable, is_new, saved_anew
+from tfprov.engine.checkpoints.ungathered import gathered_manifests, is_new, other_files, saved_anew
 from tfprov.engine.checkpoints.verify import Verify
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
@@ -28,7 +28,6 @@ from tfprov.errors import GatherError, HostError, TfprovError
 from tfprov.formats.checkpoint import (
     STATE,
     checkpoint_state,
-    checkpoints,
     model_files,
     step_of,
 )
@@ -135,7 +134,7 @@ class _Gather:
             self.context.report.note(f"{self.chief} trains anew: it has saved {anew} since {was} was gathered")
             kept, known = None, [Manifest(self.context.cluster.name, self.observed.run), *known]
         new, surveyed = self.fetch_new(known, surveyed)
-        others = self.others(surveyed, kept)
+        others = other_files(surveyed.chief.files, kept, surveyed.named)
         if before is not None and kept is None and (new or others):
             # An earlier run's checkpoints, and its other models, give way to those of another run only.
             if new or model_files(others) or not before.has_model:
@@ -145,7 +144,7 @@ class _Gather:
             else:
                 self.target = manifests.beside(self.target, self.observed.run)
                 kept = manifests.read(self.target)
-                others = self.others(surveyed, kept)
+                others = other_files(surveyed.chief.files, kept, surveyed.named)
         if not new and not others:
             return Gathered(self.target, kept.newest if kept else None, listed=surveyed.chief.files)
         after = kept or Manifest(self.context.cluster.name, self.observed.run)
@@ -259,14 +258,6 @@ class _Gather:
                 what = f"its index and {shards} shard{'s' if shards != 1 else ''} came from {one.place.task}"
                 why = "the program's saver writes each ps's part on that ps's host"
                 self.context.report.note(f"{one.checkpoint.prefix}: {what} ({why})")
-
-    def others(self, surveyed: Survey, kept: Manifest | None) -> list[str]:
-        """Return the names of new and changed files besides checkpoints, such as event files."""
-        listing = surveyed.chief.files
-        parts = {name for checkpoint in checkpoints(listing) for name in checkpoint.files}
-        parts |= {f"{prefix}.meta" for prefix in surveyed.named}
-        changed = [name for name, file in listing.items() if kept is None or kept.has_changed(name, file)]
-        return [name for name in sorted(changed) if name not in parts and is_gatherable(name)]
 
     def finish(self, kept: Manifest, saved: Sequence[GatheredCheckpoint]) -> Gathered:
         after = self.write_manifest(kept, saved)

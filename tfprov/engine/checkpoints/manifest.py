@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -181,16 +181,20 @@ def set_aside(target: Path, before: Manifest, staged: Path) -> str:
     return f"{target} held an earlier run{step}: it is now {earlier}"
 
 
-def directory_of(target: Path, run: str) -> Path:
-    """Return where files of `run` were gathered: the gather directory `target`, also if none were, or one beside it."""
+def of_run(target: Path, run: str) -> Iterator[tuple[Path, Manifest]]:
+    """Yield where files of `run` were gathered, with the manifests: the gather directory `target`, then those beside it."""
     directory, number = target, 0
     while number == 0 or os.path.lexists(directory):
-        with suppress(GatherError):  # somebody else's
+        with suppress(GatherError):  # somebody else's, or unreadable: count nothing as gathered
             if (manifest := read(directory)) is not None and manifest.run == run:
-                return directory
+                yield directory, manifest
         number += 1
         directory = aside(target, number)
-    return target
+
+
+def directory_of(target: Path, run: str) -> Path:
+    """Return where files of `run` were gathered last; the gather directory `target` if none were."""
+    return next((directory for directory, _ in of_run(target, run)), target)
 
 
 def beside(target: Path, run: str) -> Path:
@@ -203,8 +207,9 @@ def beside(target: Path, run: str) -> Path:
         return there
     there = _free_name(target)
     if target.is_symlink():
-        there.symlink_to(_free_name(target.resolve()))
-        there.resolve().mkdir()
+        real = _free_name(target.resolve())
+        real.mkdir()
+        there.symlink_to(real)
     return there
 
 

@@ -15,7 +15,7 @@ from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.gather import check_target
 from tfprov.engine.checkpoints.manifest import Manifest
 from tfprov.engine.checkpoints.staging import Staging
-from tfprov.engine.checkpoints.ungathered import TaskOnHost, gathered_of
+from tfprov.engine.checkpoints.ungathered import TaskOnHost, gathered_of, not_gathered
 from tfprov.engine.context import Context
 from tfprov.engine.observe import locate
 from tfprov.errors import GatherError, Usage
@@ -181,9 +181,7 @@ class NothingSaved:
         """Return the error for a chief that is kept because of its model, with the command that copies the model."""
         where = f"{self.chief.task} on {self.chief.host} is kept"
         if self.unsaved:
-            verb = "is" if len(self.unsaved) == 1 else "are"
-            what = f"{where}: {_named(self.unsaved)} {verb} not gathered"
-            return GatherError(what, f"run `tfprov gather`, or {_DISCARD}")
+            return GatherError(f"{where}: {not_gathered(self.unsaved)}", f"run `tfprov gather`, or {_DISCARD}")
         bring = f"bring {'it' if len(self.elsewhere) == 1 else 'each'} with `{self.remedy}`"
         what = f"{where}: {self._nothing}, and it has written {_named(self.elsewhere)}"
         if self.gathered:

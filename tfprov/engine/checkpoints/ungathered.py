@@ -1,7 +1,7 @@
 """Checkpoints on hosts that were not gathered: the reason to keep a task."""
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,13 +12,18 @@ from tfprov.engine.checkpoints.staging import stays_below
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.task_progress import FILE as PROGRESS
 from tfprov.engine.observe import observe
-from tfprov.errors import GatherError, HostError
+from tfprov.errors import HostError
 from tfprov.filesystems.generations import MIRROR_STATUS
-from tfprov.formats.checkpoint import STATE, is_leftover, step_of
+from tfprov.formats.checkpoint import STATE, checkpoints, is_leftover, step_of
+from tfprov.hosts.base import File
 from tfprov.model.state import Observation, Observed
+from tfprov.planning.plan_text import join_names
 
 _CHUNK = 256 * 1024
 """Bytes of an index read at a time."""
+
+_NAMED = 3
+"""How many files a line names; it counts the rest."""
 
 _CHIEFS = ("chief/0", "worker/0")
 """The tasks that may save checkpoints; after an edit of the inventory, the former chief can still exist."""
@@ -65,14 +70,8 @@ def gathered_of(context: Context, run: str) -> Manifest | None:
 
 
 def ungathered_files(context: Context, holder: Observed) -> list[str]:
-    """Return the names of all files that a gather of `holder` would copy, whatever they are."""
-    kept = gathered_of(context, holder.run)
-    listing = context.runtimes[holder.host].files(holder.task)
-    return [
-        name
-        for name in sorted(listing)
-        if is_gatherable(name) and (kept is None or kept.has_changed(name, listing[name]))
-    ]
+    """Return the names of the files beside the checkpoints of `holder` that a gather would copy."""
+    return other_files(context.runtimes[holder.host].files(holder.task), gathered_of(context, holder.run))
 
 
 def with_ungathered_files(context: Context, observation: Observation, places: Collection[TaskOnHost]) -> list[Observed]:
@@ -81,26 +80,32 @@ def with_ungathered_files(context: Context, observation: Observation, places: Co
     return [one for one in chiefs if ungathered_files(context, one)]
 
 
-def is_gatherable(name: str) -> bool:
+def other_files(listing: Mapping[str, File], kept: Manifest | None, named: Collection[str] = ()) -> list[str]:
+    """Return the names of new and changed files besides checkpoints, such as event files.
+
+    `kept` has what was gathered; `named` are the checkpoints of the `checkpoint` file, which may be incomplete.
+    """
+    parts = {name for checkpoint in checkpoints(listing) for name in checkpoint.files}
+    parts |= {f"{prefix}.meta" for prefix in named}
+    changed = [name for name, file in listing.items() if kept is None or kept.has_changed(name, file)]
+    return [name for name in sorted(changed) if name not in parts and _is_of_program(name)]
+
+
+def _is_of_program(name: str) -> bool:
     """Whether a file is the program's own: not tfprov's, no leftover of a saver, and below the directory that has it."""
     own = name in (STATE, manifests.NAME, PROGRESS, MIRROR_STATUS)
     return not own and not is_leftover(name) and stays_below(name) and ".part" not in name.split("/")
 
 
+def not_gathered(names: Sequence[str]) -> str:
+    """Return a clause for an error: `a.h5, b.h5, c.h5 and 1 more are not gathered`."""
+    return f"{join_names(names, _NAMED)} {'is' if len(names) == 1 else 'are'} not gathered"
+
+
 def gathered_manifests(context: Context, run: str) -> list[Manifest]:
     """Return the manifests of a run: that of the gather directory, then those set aside."""
-    every: list[Manifest] = []
-    number, directory = 0, context.target
-    while number == 0 or directory.exists():
-        try:
-            saved = manifests.read(directory)
-        except GatherError:  # unreadable: count nothing as gathered
-            saved = None
-        if saved is not None and saved.cluster == context.cluster.name and saved.run == run:
-            every.append(saved)
-        number += 1
-        directory = manifests.aside(context.target, number)
-    return every
+    every = (manifest for _, manifest in manifests.of_run(context.target, run))
+    return [manifest for manifest in every if manifest.cluster == context.cluster.name]
 
 
 def saved_anew(context: Context, look: Survey, known: Sequence[Manifest]) -> str:

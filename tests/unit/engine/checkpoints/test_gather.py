@@ -19,7 +19,7 @@ from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import check_target, check_writable, gather
 from tfprov.engine.checkpoints.manifest import LOGS, GatheredCheckpoint, GatheredFile, Manifest, read
 from tfprov.engine.checkpoints.staging import stays_below
-from tfprov.engine.checkpoints.ungathered import ungathered_files, unsaved, unsaved_among
+from tfprov.engine.checkpoints.ungathered import gathered_of, ungathered_files, unsaved, unsaved_among
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
@@ -663,6 +663,16 @@ def test_what_was_gathered_and_set_aside_for_another_run_is_still_saved(chief: F
     chief.new_run("run-1")
     chief.saves(100)
     assert unsaved(chief.context, seen) is None, "it lies in linear.1"
+
+
+def test_what_another_cluster_has_beside_it_is_not_of_this_one(chief: Fixture) -> None:
+    chief.saves(100)
+    (seen,) = observe(chief.context).containers()
+    (beside := chief.target.with_name("linear.1")).mkdir()
+    for cluster, saved in (("other", False), ("linear", True)):
+        Manifest(cluster, "run-1", (GatheredCheckpoint("model.ckpt-100", 100),)).write(beside)
+        assert bool(gathered_of(chief.context, "run-1")) is saved
+        assert ungathered_files(chief.context, seen) == []
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])

@@ -173,6 +173,8 @@ class RunDir:
             data = json.loads(path.read_bytes())
         except RecursionError as error:
             raise ValueError(f"{path.name} is nested too deeply") from error
+        except ValueError as error:
+            raise ValueError(f"{path.name} is no JSON: {error}") from error
         if not isinstance(data, dict):
             raise ValueError(f"{path.name} is no JSON object")  # noqa: TRY004  a damaged file like any other
         if not isinstance(schema := data.get("schema"), int):

@@ -216,11 +216,13 @@ def test_a_container_may_have_another_user_and_a_file_system_that_is_only_read(
 
 def test_limits_and_mounts_are_the_containers(bench: DockerBench) -> None:
     options = DockerOptions(
-        bench.image, address=bench.address, memory=64 * 1024**2, cpus=0.5, pids=50, mounts=(Mount("/etc", "/data"),)
-    )
+        bench.image, address=bench.address, memory=64 * 1024**2, shm_size=8 * 1024**2, cpus=0.5, pids=50,
+        mounts=(Mount("/etc", "/data"),),
+    )  # fmt: skip
     bench.start(container(docker=options))
     config = bench.inspect()["HostConfig"]
     assert (config["Memory"], config["NanoCpus"], config["PidsLimit"]) == (64 * 1024**2, 500_000_000, 50)
+    assert bench.docker.execute("worker/0", ["sh", "-c", "df -k /dev/shm | grep -q ' 8192 '"]) == 0
     assert bench.docker.execute("worker/0", ["test", "-f", "/data/hostname"]) == 0
     assert bench.docker.execute("worker/0", ["touch", "/data/x"]) != 0
 

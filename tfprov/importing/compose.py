@@ -10,7 +10,15 @@ from typing import TypeGuard
 
 from tfprov.errors import Position, printable
 from tfprov.importing.identify import ForeignTask, Notes, Setting, SourceText, Volume
-from tfprov.importing.tracked_mapping import Fields, as_text, cpus, docker_memory, seconds
+from tfprov.importing.tracked_mapping import (
+    SHARED_MEMORY,
+    Fields,
+    as_text,
+    cpus,
+    docker_memory,
+    note_directory,
+    seconds,
+)
 from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 
 _VARIABLE = re.compile(
@@ -20,15 +28,14 @@ _VARIABLE = re.compile(
 _WITH_DEFAULT = ("-", ":-")
 _RESTART = {"no": "never", "never": "never", "none": "never", "always": "on-failure", "unless-stopped": "on-failure"}
 _IGNORED = ("container_name", "hostname", "init", "networks", "network_mode", "depends_on", "links", "expose", "labels")
-_ALSO_IGNORED = ("stdin_open", "tty", "cap_drop", "security_opt", "logging", "platform", "pull_policy", "working_dir")
+_ALSO_IGNORED = ("stdin_open", "tty", "cap_drop", "security_opt", "logging", "platform", "pull_policy")
 _DROPPED = {
     "secrets": "secrets are not copied; put the values into `env`, encrypted with ansible-vault",
-    "env_file": "tfprov does not read that file; put the values into `env`",
+    "env_file": "name it as `env_file`, in which quotes and `$` mean nothing",
     "ports": "tfprov publishes a task's own port, on the address of its host",
     "healthcheck": "tfprov checks the task's port itself",
     "privileged": "tfprov's containers have no privileges",
     "cap_add": "tfprov's containers have no capabilities",
-    "user": "tfprov's containers have the user of their image",
     "extends": "tfprov does not read that file",
     "configs": "mount a directory of the host, or put it into `code`",
     "devices": "only GPUs are supported, with `gpus`",
@@ -77,6 +84,8 @@ class _Service:
             env = dict(self.environment())
             volumes = tuple(filter(None, (self.volume(node) for node in fields.items("volumes"))))
             self.read_limits()
+            self.read_user()
+            note_directory(fields, "working_dir", self.notes, is_ours="TFPROV_TASK" in env)
             self.read_deploy(fields.mapping("deploy"))
         return ForeignTask(
             name=self.name, at=self.at, count=self.count, image=image, argv=argv, env=env, volumes=volumes,
@@ -139,8 +148,12 @@ class _Service:
         with Fields(node, self.fields.path_of("volumes"), self.notes, node.at) as fields:
             kind, source_, target_ = fields.text("type"), fields.text("source"), fields.text("target")
             read_only = fields.text("read_only")
+            size = fields.mapping("tmpfs").text("size")
             fields.ignore("bind", "volume")
         if target_ is None:
+            return None
+        if size and target_.text == SHARED_MEMORY and (shm_size := docker_memory(size, self.notes)):
+            self.settings["shm_size"] = shm_size
             return None
         is_bind = kind is not None and kind.text == "bind" and source_ is not None
         path = self.path(self.interpolate_text(source_)) if is_bind and source_ else None
@@ -160,6 +173,7 @@ class _Service:
         fields = self.fields
         for key, read, setting in (
             ("mem_limit", docker_memory, "memory"),
+            ("shm_size", docker_memory, "shm_size"),
             ("cpus", cpus, "cpus"),
             ("stop_grace_period", seconds, "stop_grace"),
         ):
@@ -174,6 +188,13 @@ class _Service:
         restart = fields.text("restart")
         if restart:
             self.read_restart(restart)
+
+    def read_user(self) -> None:
+        user, read_only = self.fields.text("user"), self.fields.text("read_only")
+        if user:
+            self.settings["user"] = Setting(self.interpolate_text(user), user.at)
+        if read_only and read_only.text == "true":
+            self.settings["read_only"] = Setting(True, read_only.at)
 
     def read_restart(self, text: SourceText) -> None:
         policy, _, times = text.text.partition(":")

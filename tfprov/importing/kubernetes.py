@@ -2,10 +2,19 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tfprov.errors import Position, printable
 from tfprov.importing.identify import ForeignTask, Notes, Setting, SourceText, Volume
-from tfprov.importing.tracked_mapping import Fields, as_text, cpus, kubernetes_memory, quantity
+from tfprov.importing.tracked_mapping import (
+    SHARED_MEMORY,
+    Fields,
+    as_text,
+    cpus,
+    kubernetes_memory,
+    note_directory,
+    quantity,
+)
 from tfprov.model.yaml_node import Mapping, Node, Scalar
 
 _WORKLOADS = ("ReplicaSet", "ReplicationController", "Deployment", "StatefulSet", "Job")
@@ -81,6 +90,14 @@ def _tfjob(spec: Fields, name: str, notes: Notes) -> Iterator[ForeignTask]:
                     yield pod.to_task(count[0] if count else 1)
 
 
+@dataclass(frozen=True)
+class _Storage:
+    """A volume: the node's directory, None for other storage, whose size may be limited."""
+
+    path: str | None
+    size: SourceText | None
+
+
 class _Pod:
     """The pod of an object, read from the mapping with its `spec`."""
 
@@ -139,15 +156,14 @@ class _Pod:
         return host
 
     def container(
-        self, node: Node, storage: dict[str, str | None], at: Position
+        self, node: Node, storage: dict[str, _Storage], at: Position
     ) -> tuple[Setting | None, tuple[SourceText, ...], dict[str, SourceText], tuple[Volume, ...]]:
         notes = self.notes
         with Fields(node, "containers[]", notes, at) as fields:
             if self.is_ours:
                 fields.ignore("restartPolicy", "readinessProbe")
-            fields.ignore(
-                "name", "imagePullPolicy", "ports", "securityContext", "workingDir", "terminationMessagePolicy"
-            )
+            fields.ignore("name", "imagePullPolicy", "ports", "securityContext", "terminationMessagePolicy")
+            note_directory(fields, "workingDir", notes, is_ours=self.is_ours)
             fields.drop(
                 {
                     "envFrom": "put the values into `env`",
@@ -160,7 +176,7 @@ class _Pod:
             env = dict(self.environment(fields))
             items = (*fields.items("command"), *fields.items("args"))
             words = [SourceText(as_text(item), item.at) for item in items if isinstance(item, Scalar)]
-            volumes = tuple(_mounts(fields, storage, notes))
+            volumes = tuple(self.mounts(fields, storage))
             with fields.mapping("resources") as resources:
                 self.read_limits(resources)
         return (
@@ -169,6 +185,21 @@ class _Pod:
             {name: self.expand(value, env) for name, value in env.items()},
             volumes,
         )
+
+    def mounts(self, fields: Fields, storage: dict[str, _Storage]) -> Iterator[Volume]:
+        """Yield the mounts of a container; storage of a limited size at /dev/shm is a setting."""
+        for node in fields.items("volumeMounts"):
+            mount = Fields(node, "volumeMounts[]", self.notes, node.at)
+            name, target, read_only = mount.text("name"), mount.text("mountPath"), mount.text("readOnly")
+            sub_path = mount.text("subPath")
+            if not name or not target or name.text not in storage:
+                continue
+            source, size = storage[name.text].path, storage[name.text].size
+            if target.text == SHARED_MEMORY and size and (shm_size := kubernetes_memory(size, self.notes)):
+                self.settings["shm_size"] = shm_size
+                continue
+            source = f"{source}/{sub_path.text}" if source and sub_path else source
+            yield Volume(target, source, read_only is not None and read_only.text == "true")
 
     def environment(self, fields: Fields) -> Iterator[tuple[str, SourceText]]:
         for node in fields.items("env"):
@@ -217,26 +248,14 @@ def _main_container(containers: tuple[Node, ...]) -> Node | None:
     return next(iter([*tensorflow, *containers]), None)
 
 
-def _storage(spec: Fields, notes: Notes) -> Iterator[tuple[str, str | None]]:
-    """Yield the volumes by name: the node's directory, or None for other storage."""
+def _storage(spec: Fields, notes: Notes) -> Iterator[tuple[str, _Storage]]:
+    """Yield the volumes by name."""
     for node in spec.items("volumes"):
         volume = Fields(node, "volumes[]", notes, node.at)
         name = volume.text("name")
-        host = volume.mapping("hostPath")
-        path = host.text("path")
+        path, size = volume.mapping("hostPath").text("path"), volume.mapping("emptyDir").text("sizeLimit")
         if name:
             if volume.pop("secret") is not None:
                 notes.drop(f"volumes.{name.text}", node.at, _SECRET)
                 continue
-            yield name.text, path.text if path else None
-
-
-def _mounts(fields: Fields, storage: dict[str, str | None], notes: Notes) -> Iterator[Volume]:
-    for node in fields.items("volumeMounts"):
-        mount = Fields(node, "volumeMounts[]", notes, node.at)
-        name, target, read_only = mount.text("name"), mount.text("mountPath"), mount.text("readOnly")
-        sub_path = mount.text("subPath")
-        if name and target and name.text in storage:
-            source = storage[name.text]
-            source = f"{source}/{sub_path.text}" if source and sub_path else source
-            yield Volume(target, source, read_only is not None and read_only.text == "true")
+            yield name.text, _Storage(path.text if path else None, size)

@@ -119,6 +119,16 @@ def _is_null(node: Node) -> bool:
     return isinstance(node, Scalar) and node.data is None
 
 
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  where containers have it
+
+
+def note_directory(fields: Fields, key: str, notes: Notes, *, is_ours: bool) -> None:
+    """Note a working directory, which an inventory does not set; that of files which tfprov has rendered is `code`."""
+    if (directory := fields.text(key)) and not is_ours:
+        fix = "a task starts in the directory of its image, or in `code`: write whole paths in `command`, or set `code`"
+        notes.drop(fields.path_of(key), directory.at, fix)
+
+
 _QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([EPTGMk]i?|Ki|m)?")
 _POWERS = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _DOCKER = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([bkmgtBKMGT])?(?:i?[bB])?")

@@ -2,15 +2,23 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Discriminator, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from tfprov.model import validators
+from tfprov.model import field_types, validators
 from tfprov.model.sections import RenamedFlags
 
 Wiring = Annotated[
     Annotated[Literal["flags", "tf_config"], Tag("word")] | Annotated[RenamedFlags, Tag("mapping")],
     Discriminator(lambda value: "mapping" if isinstance(value, dict | RenamedFlags) else "word"),
     BeforeValidator(validators.check_wiring),
+]
+MemorySize = Annotated[str, BeforeValidator(validators.require_unit), field_types.MEMORY]
+Gpus = Annotated[
+    Annotated[int, Field(ge=0, le=validators.MAX_GPUS)] | Literal["all"], BeforeValidator(validators.check_gpus)
+]
+User = Annotated[
+    Annotated[int, Field(ge=0, le=field_types.MAX_UID)] | Annotated[str, field_types.USER] | None,
+    BeforeValidator(field_types.check_user),
 ]
 Strategy = Literal["between_graph", "in_graph", "parameter_server", "multi_worker_mirrored", "single", "standalone"]
 BY_TF_CONFIG: tuple[Strategy, ...] = ("in_graph", "parameter_server", "multi_worker_mirrored", "standalone")
@@ -21,7 +29,7 @@ SHARED = ("cluster", "image", "deliver", "runtime", "strategy", "wiring", "data_
 """Settings that must be the same for every task of an inventory."""
 
 CONTAINER_ONLY = (
-    *("deliver", "memory", "cpus", "gpus", "pids", "user", "read_only", "mounts", "bind"),
+    *("deliver", "memory", "shm_size", "cpus", "gpus", "pids", "user", "read_only", "mounts", "bind"),
     "allow_insecure_network",
 )
 """Settings for `runtime: docker` only."""

@@ -27,7 +27,7 @@ from tfprov.model.sections import (
     StrictModel,
     Value,
 )
-from tfprov.model.setting_types import Strategy, Wiring, implied_runtime, implied_wiring
+from tfprov.model.setting_types import Gpus, MemorySize, Strategy, User, Wiring, implied_runtime, implied_wiring
 from tfprov.model.storage import Checkpoints, CheckpointSetting, Data, NoCheckpoints
 from tfprov.wiring import FLAGS, STANDALONE
 
@@ -176,18 +176,22 @@ class Settings(StrictModel):
     tasks_per_host: Annotated[Count, Field(ge=1, le=1000)] = Field(
         1, description="The number of tasks of the role on each of its hosts.", examples=[2]
     )
-    memory: Annotated[str, BeforeValidator(validators.require_unit), field_types.MEMORY] | None = Field(
+    memory: MemorySize | None = Field(
         None,
         description="The memory limit of a container, in Docker's units b, k, m and g (powers of 1024), at least "
         "6m. Default: no limit.",
         examples=["4g"],
     )
+    shm_size: MemorySize | None = Field(
+        None,
+        description="The size of /dev/shm in a container, in the units of `memory`; what is in there counts as its memory. "
+        "NCCL and data loaders with worker processes need more than the default. Default: that of the engine, 64m.",
+        examples=["1g"],
+    )
     cpus: Annotated[float, Field(ge=0.01, le=8192, allow_inf_nan=False)] | None = Field(
         None, description="The number of CPUs that a container may use, in cores. Default: no limit.", examples=[2.5]
     )
-    gpus: Annotated[
-        Annotated[int, Field(ge=0, le=validators.MAX_GPUS)] | Literal["all"], BeforeValidator(validators.check_gpus)
-    ] = Field(
+    gpus: Gpus = Field(
         0,
         description="The number of GPUs of a container, or `all`. Only a chief, workers and an evaluator get them "
         "from other places than their own group or host.",
@@ -196,10 +200,7 @@ class Settings(StrictModel):
     pids: Annotated[Count, Field(ge=64, le=4194304)] = Field(
         4096, description="The limit of processes and threads in a container.", examples=[4096]
     )
-    user: Annotated[
-        Annotated[int, Field(ge=0, le=field_types.MAX_UID)] | Annotated[str, field_types.USER] | None,
-        BeforeValidator(field_types.check_user),
-    ] = Field(
+    user: User = Field(
         None,
         description="The user that containers run as: a number, or a name from the image, optionally with a colon and a "
         "group. The checkpoint directory and secrets belong to that user. With a number, HOME is /tmp unless `env` "
@@ -224,8 +225,7 @@ class Settings(StrictModel):
     )
     max_restarts: Annotated[Count, Field(ge=1, le=1000)] = Field(
         3,
-        description="The limit of restarts of a task that keeps failing; a task that fails twice in a row with "
-        "the same error is restarted only once.",
+        description="The limit of restarts of a task that keeps failing; with the same error, it is restarted only once.",
         examples=[3],
     )
     restart_on: list[ExitCode] = Field(

@@ -33,10 +33,10 @@ class Mount:
 class DockerOptions:
     """The Docker options of a container. `image` is the image's name on its host: `tfprov/linear:3f2a…`.
 
-    Its port is published on `address`. `memory` is in bytes, `cpus` in cores, and None means no limit; `gpus` is a number,
-    -1 for all. `code` is the digest of code that is not in the image, and copied into the container before it starts.
-    `files_of` is the task whose checkpoint directory it mounts instead of its own, read-only with `only_reads`. Fetched
-    data is mounted at `data_at`.
+    Its port is published on `address`. `memory` and `shm_size` are in bytes, `cpus` in cores, with None for the engine's
+    default; `gpus` is a number, -1 for all. `code` is the digest of code that is not in the image, and copied into the
+    container before it starts. `files_of` is the task whose checkpoint directory it mounts instead of its own, read-only
+    with `only_reads`. Fetched data is mounted at `data_at`.
     """
 
     image: str
@@ -45,6 +45,7 @@ class DockerOptions:
     only_reads: bool = False
     address: str = "127.0.0.1"
     memory: int | None = None
+    shm_size: int | None = None
     cpus: float | None = None
     gpus: int = 0
     pids: int = 4096

@@ -147,6 +147,7 @@ def _docker_spec(role: RoleSettings, image: RoleImage) -> dict[str, Any]:
     values = role.values
     options = {
         "memory": values.memory,
+        "shm_size": values.shm_size,
         "cpus": values.cpus,
         "gpus": values.gpus or None,
         "pids": values.pids,
@@ -169,6 +170,7 @@ def _box(cluster: Cluster, task: Task, role: RoleSettings, image: RoleImage) -> 
         only_reads=task.is_web,
         address=image.address,
         memory=parse_size(values.memory) if values.memory else None,
+        shm_size=parse_size(values.shm_size) if values.shm_size else None,
         cpus=float(values.cpus) if values.cpus else None,
         gpus=-1 if values.gpus == "all" else values.gpus,
         pids=values.pids,

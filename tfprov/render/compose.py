@@ -45,6 +45,7 @@ class Service:
     required_env: Mapping[str, str]
     volumes: list[Volume]
     memory: str | None
+    shm_size: str | None
 
 
 def services(rendering: RenderInput) -> list[Service]:
@@ -65,6 +66,7 @@ def services(rendering: RenderInput) -> list[Service]:
                 required_env={name: f"${{{name}:?is secret and not in this file}}" for name in member.secrets},
                 volumes=list(_volumes(rendering.request, member, task)),
                 memory=size(member.memory) if member.memory else None,
+                shm_size=size(member.shm_size) if member.shm_size else None,
             )
         )
     return rendered

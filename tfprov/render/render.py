@@ -153,6 +153,7 @@ def _member(container: Container, request: RenderRequest) -> Member:
         env=_UNBUFFERED | {name: value for name, value in container.env.items() if name not in secrets},
         secrets=secrets,
         memory=docker_options.memory,
+        shm_size=docker_options.shm_size,
         cpus=docker_options.cpus,
         gpus=docker_options.gpus if task.role in WITH_GPUS else 0,
         pids=docker_options.pids,

@@ -57,10 +57,10 @@ class Member:
     """One task, as templates see it.
 
     `name` is a DNS label. The command line is `program`, `wiring_flags` and `flags`, in this order. `env` includes the
-    wiring, but not the variables in `secrets`, whose values must not be rendered. `memory` is in bytes, `cpus` in cores;
-    None means no limit. `gpus` is -1 for all, and 0 for all roles but the chief and workers. `files_of` is the name of the
-    member whose checkpoint directory it uses, None for its own. `code` is to be unpacked in `workdir`, the working
-    directory; both are None if the image has them.
+    wiring, but not the variables in `secrets`, whose values must not be rendered. `memory` and `shm_size` are in bytes,
+    `cpus` in cores; None is the engine's default. `gpus` is -1 for all, and 0 for all roles but the chief and workers.
+    `files_of` is the name of the member whose checkpoint directory it uses, None for its own. `code` is to be unpacked in
+    `workdir`, the working directory; both are None if the image has them.
     """
 
     name: str
@@ -77,6 +77,7 @@ class Member:
     env: Mapping[str, str]
     secrets: tuple[str, ...]
     memory: int | None
+    shm_size: int | None
     cpus: float | None
     gpus: int
     pids: int

@@ -154,6 +154,7 @@ all:
       image: {name: "img:v1"}
       env: {GREETING: "$HOME"}
       memory: 2g
+      shm_size: 1g
       cpus: 1.5
       restart: never
       mounts: [{source: /srv/data, target: /data}]
@@ -198,7 +199,7 @@ def test_a_rendered_cluster_is_imported_unchanged(target: str, how: str, tmp_pat
     for role, values in old.items():
         if role == "tensorboard":
             continue
-        for name in ("image", "command", "wiring", "memory", "cpus", "mounts"):
+        for name in ("image", "command", "wiring", "memory", "shm_size", "cpus", "mounts"):
             assert getattr(new[role], name) == getattr(values, name), (role, name)
         assert set(new[role].flags) == set(values.flags)
         assert new[role].env == values.env

@@ -259,11 +259,16 @@ OF_A_PS = "image: x, command: python x.py --job_name=ps --task_index=0 --worker_
 SERVICE = "image: x, command: python x.py --job_name=worker --task_index=0 --worker_hosts=w0:1"
 
 
+IN_ITS_DIRECTORY = (
+    "a task starts in the directory of its image, or in `code`: write whole paths in `command`, or set `code`"
+)
+
+
 @pytest.mark.parametrize(
     "key",
     [
         "container_name", "hostname", "init", "networks", "network_mode", "depends_on", "links", "expose", "labels",
-        "stdin_open", "tty", "cap_drop", "security_opt", "logging", "platform", "pull_policy", "working_dir",
+        "stdin_open", "tty", "cap_drop", "security_opt", "logging", "platform", "pull_policy",
     ],
 )  # fmt: skip
 def test_keys_that_only_compose_needs_are_ignored(key: str) -> None:
@@ -276,12 +281,12 @@ def test_keys_that_only_compose_needs_are_ignored(key: str) -> None:
     ("key", "why"),
     [
         ("secrets", "secrets are not copied; put the values into `env`, encrypted with ansible-vault"),
-        ("env_file", "tfprov does not read that file; put the values into `env`"),
+        ("env_file", "name it as `env_file`, in which quotes and `$` mean nothing"),
         ("ports", "tfprov publishes a task's own port, on the address of its host"),
         ("healthcheck", "tfprov checks the task's port itself"),
         ("privileged", "tfprov's containers have no privileges"),
         ("cap_add", "tfprov's containers have no capabilities"),
-        ("user", "tfprov's containers have the user of their image"),
+        ("working_dir", IN_ITS_DIRECTORY),
         ("extends", "tfprov does not read that file"),
         ("configs", "mount a directory of the host, or put it into `code`"),
         ("devices", "only GPUs are supported, with `gpus`"),
@@ -332,7 +337,7 @@ spec:%s
         (0, ("podManagementPolicy", "completionMode", "manualSelector", "revisionHistoryLimit", "suspend")),
         (1, ("enableServiceLinks", "automountServiceAccountToken", "securityContext")),
         (1, ("hostname", "subdomain", "schedulerName", "dnsPolicy")),
-        (2, ("name", "imagePullPolicy", "ports", "securityContext", "workingDir", "terminationMessagePolicy")),
+        (2, ("name", "imagePullPolicy", "ports", "securityContext", "terminationMessagePolicy")),
     ],
 )
 def test_keys_that_only_kubernetes_needs_are_ignored(depth: int, keys: tuple[str, ...]) -> None:
@@ -416,6 +421,9 @@ def test_keys_that_only_swarm_needs_are_ignored(deploy: str) -> None:
         ("restart: 'on-failure:1000'", "max_restarts", 1000),
         ("restart: 'on-failure:1001'", "max_restarts", None),
         ("restart: 'on-failure:0'", "max_restarts", None),
+        ("shm_size: 1gb", "shm_size", "1g"), ("user: 1000:50", "user", "1000:50"), ("user: 0", "user", "0"),
+        ("read_only: true", "read_only", True), ("read_only: false", "read_only", None),
+        ("volumes: [{type: tmpfs, target: /dev/shm, tmpfs: {size: 2097152000}}]", "shm_size", "2000m"),
         ("mem_limit: 2g", "memory", "2g"), ("cpus: 1.5", "cpus", 1.5), ("stop_grace_period: 1m", "stop_grace", 60),
         ("pids_limit: 70", "pids", 70), ("gpus: 1024", "gpus", 1024),
     ],

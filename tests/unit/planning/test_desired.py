@@ -103,6 +103,7 @@ all:
       restart_on: [137]
       no_restart_on: [2, 3]
       memory: 2g
+      shm_size: 1g
       cpus: 1.5
       pids: 100
       user: 1000
@@ -113,7 +114,7 @@ tensorboard: {hosts: {h1: }}
 """
 OF_IMAGE = {
     "runtime": "docker", "image": "name train:1.0", "code": None, "restart_codes": {"only": [137], "never": [2, 3]},
-    "memory": "2g", "cpus": 1.5, "gpus": 1, "pids": 100, "user": "1000", "link": "logs",
+    "memory": "2g", "shm_size": "1g", "cpus": 1.5, "gpus": 1, "pids": 100, "user": "1000", "link": "logs",
     "mounts": [{"source": "/srv/a", "target": "/a", "read_only": True}],
 }  # fmt: skip
 IN_PROCESS = """
@@ -565,5 +566,5 @@ def test_a_container_has_the_limits_of_its_settings_and_no_others() -> None:
 
     plain = options("")
     assert plain == DockerOptions(image=plain.image, address="h2")
-    limited = options("memory: 1g, cpus: 2, pids: 64, gpus: all,")
-    assert limited == replace(plain, image=limited.image, memory=2**30, cpus=2.0, pids=64, gpus=-1)
+    limited = options("memory: 1g, shm_size: 2g, cpus: 2, pids: 64, gpus: all,")
+    assert limited == replace(plain, image=limited.image, memory=2**30, shm_size=2**31, cpus=2.0, pids=64, gpus=-1)

@@ -21,6 +21,7 @@ def changes(before: str, after: str) -> list[str]:
     [
         ("memory: 64m", "memory: 65536k"),
         ("memory: 1.5g", "memory: 1536M"),
+        ("shm_size: 1g", "shm_size: 1024m"),
         ("cpus: 1", "cpus: 1.0"),
         ("user: 1000", "user: '1000'"),
         ("env: {A: 1}", "env: {A: '1'}"),

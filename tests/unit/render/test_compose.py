@@ -143,13 +143,18 @@ def test_tasks_that_are_published_have_different_ports() -> None:
 
 
 def test_limits_and_gpus_are_rendered() -> None:
-    inventory = with_setting("memory: 1.5g\n      cpus: 2.5\n      gpus: 2\n      pids: 100\n      read_only: true")
+    inventory = with_setting(
+        "memory: 1.5g\n      shm_size: 1g\n      cpus: 2.5\n      gpus: 2\n      pids: 100\n      read_only: true"
+    )
     rendered = services(files_of(inventory, "compose"))
     assert (rendered["ps-0"]["mem_limit"], rendered["ps-0"]["cpus"], rendered["ps-0"]["pids_limit"]) == (
         "1536m",
         2.5,
         100,
     )
+    assert rendered["ps-0"]["shm_size"] == "1g"
+    shared = {"type": "tmpfs", "target": "/dev/shm", "tmpfs": {"size": 2**30}}
+    assert services(files_of(inventory, "swarm"))["ps-0"]["volumes"][-1] == shared
     for target in ("compose", "swarm"):
         read_only = services(files_of(inventory, target))["worker-0"]
         assert (read_only["read_only"], read_only["tmpfs"]) == (True, ["/tmp"])

@@ -40,6 +40,7 @@ _LINK = (
     "a relative directory is another one for each task: `checkpoints: {link: DIRECTORY}` leads it to the checkpoint "
     "directory"
 )
+_SHM = "raise `shm_size` of its container, whose /dev/shm is full; without a container, make room there"
 _ROOM = "make room on the disk of its host"
 
 _NAMES = r"(?:job_name|task_index|ps_hosts|worker_hosts)"
@@ -64,6 +65,7 @@ KNOWN_CAUSES: tuple[tuple[str, str], ...] = (
     (r"\bpython[\d.]*: No module named ", _COMMAND_MODULE),
     (r"does not serve on ", _READY),
     (r"[Aa]ddress already in use", _PORT),
+    (r"/dev/shm\b|\bBus error\b|out of shared memory", _SHM),  # noqa: S108  a pattern
     (r"No space left on device", _ROOM),
     (r"NotFoundError.*[ :](?!/)[\w.-]+/[^\s;]*model\.ckpt\S*; No such file or directory", _LINK),
 )

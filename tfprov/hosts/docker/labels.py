@@ -126,6 +126,7 @@ def _host_config(api: "docker.APIClient", container: Container, options: DockerO
         read_only=options.read_only,
         tmpfs={TEMPORARY: "rw,nosuid,nodev,mode=1777"} if options.read_only else None,
         mem_limit=options.memory,
+        shm_size=options.shm_size,
         nano_cpus=int(options.cpus * 1e9) if options.cpus else None,
         device_requests=[docker.types.DeviceRequest(count=options.gpus, capabilities=[["gpu"]])]
         if options.gpus

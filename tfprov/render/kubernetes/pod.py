@@ -189,6 +189,9 @@ class Pod:
         for number, mount in enumerate(member.mounts):
             volume = {"name": f"mount-{number}", **_source(mount)}
             yield volume, {"name": f"mount-{number}", "mountPath": mount.target, "readOnly": mount.read_only}
+        if member.shm_size:
+            memory = {"medium": "Memory", "sizeLimit": str(member.shm_size)}
+            yield {"name": "shm", "emptyDir": memory}, {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
         if settings["credential_secret"]:
             volume = {"name": "credential", "secret": {"secretName": settings["credential_secret"]}}
             yield volume, {"name": "credential", "mountPath": CREDENTIALS, "readOnly": True}

@@ -26,6 +26,7 @@ _SHARED_SETTINGS = {
     "program": "command",
     "flags": "flags",
     "memory": "memory",
+    "shm_size": "shm_size",
     "cpus": "cpus",
     "gpus": "gpus",
     "mounts": "mounts",

@@ -74,6 +74,7 @@ all:
       data: {path: '/data/a "b" c'}
       mounts: [{source: /scratch, target: /scratch, read_only: false}]
       memory: 1.5g
+      shm_size: 1g
       cpus: 2.5
       gpus: 2
       stop_grace: 90
@@ -124,9 +125,9 @@ def test_the_file_of_a_secret_takes_the_place_of_a_path_in_the_inventory() -> No
     for item in of_kind(objects_of(inventory, "kubernetes", *BARE, "credential_secret=gcs"), "Job"):
         names = [variable["name"] for variable in containers(item)["tensorflow"]["env"]]
         assert sorted(set(names)) == sorted(names)
-        assert {"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": "/etc/credential/key.json"} in (
-            containers(item)["tensorflow"]["env"]
-        )
+    assert {"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": "/etc/credential/key.json"} in (
+        containers(item)["tensorflow"]["env"]
+    )
 
 
 DISTRIBUTED = """
@@ -236,6 +237,8 @@ def test_all_options_reach_the_objects() -> None:
     assert spec["priorityClassName"] == "high"
     amount = {"cpu": "2500m", "memory": str(3 << 29)}
     assert task["resources"] == {"requests": amount, "limits": {**amount, "nvidia.com/gpu": "2"}}
+    assert {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(2**30)}} in spec["volumes"]
+    assert {"name": "shm", "mountPath": "/dev/shm"} in task["volumeMounts"]
     assert {"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": "/etc/credential/key.json"} in task["env"]
     assert {"name": "credential", "mountPath": "/etc/credential", "readOnly": True} in task["volumeMounts"]
     (claim,) = of_kind(objects, "PersistentVolumeClaim")
@@ -320,7 +323,7 @@ def test_many_addresses_are_written_once() -> None:
         (RICH.replace("cluster: rich", f"cluster: {'t' * 40}"), ("kind=StatefulSet",), 5,
          f"`{'t' * 40}-tensorboard-0` has 54 characters, and at most 52 are allowed"),
         (TEXTBOOK.replace("port: 5000", "gpus: all"), (), 4, "`gpus: all`: Kubernetes counts GPUs"),
-        (RICH, ("storage=none",), 22, "the evaluator cannot read the chief's checkpoints"),
+        (RICH, ("storage=none",), 23, "the evaluator cannot read the chief's checkpoints"),
     ],
     ids=["no-image", "image-to-build", "digit", "too-long", "all-gpus", "readers-without-storage"],
 )  # fmt: skip

@@ -131,9 +131,9 @@ def test_two_chiefs_are_refused_at_their_line() -> None:
 
 def test_workers_that_differ_are_refused_at_the_differing_line() -> None:
     for setting in (
-        "command: [y]", "flags: {lr: 1}", "memory: 1g", "cpus: 2", "gpus: 1", "mounts: [{source: /a, target: /b}]",
-        "data: {path: /d}", "checkpoints: {dir: /other}", "port: 99", "code: ./a", "restart: never", "max_restarts: 7",
-        "stop_grace: 77", "ready: start", "env: {A: b}", "env: {A_TOKEN: b}",
+        "command: [y]", "flags: {lr: 1}", "memory: 1g", "shm_size: 1g", "cpus: 2", "gpus: 1",
+        "mounts: [{source: /a, target: /b}]", "data: {path: /d}", "checkpoints: {dir: /other}", "port: 99", "code: ./a",
+        "restart: never", "max_restarts: 7", "stop_grace: 77", "ready: start", "env: {A: b}", "env: {A_TOKEN: b}",
     ):  # fmt: skip
         text = CLUSTER.replace('"w[0:1]": ', f"w0: , w1: {{tfprov: {{{setting}}}}}")
         with pytest.raises(InvalidInput) as raised:

@@ -401,7 +401,7 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
         r"^`command`: no closing quotation",
         r"^`data.fetch` has an address that ends ",
         r"^`data.fetch\[\d\].url` must name a host, and a port that can be",
-        r"^`memory` must be at (least 6m|most 1048576g)",
+        r"^`(memory|shm_size)` must be at (least 6m|most 1048576g)",
         r"^`image.name` must be at most 255 characters",
         r"must be a whole number, not `\d+\.0`",
     ],

@@ -109,7 +109,7 @@ _BY_NAME = re.compile(
 )
 _FLAG = re.compile(r"--([A-Za-z][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
 _SECRET = re.compile(
-    r"(?:^|.*[_.-])(?:pass(?:word|wd|phrase)?|secret|token|(?:api|access|private|secret)_?key)",
+    r"(?:^|.*[_.-])(?:pass(?:word|wd|phrase)?|secret|token|(?:api|access|private|secret)[_-]?key)",
     re.IGNORECASE | re.DOTALL,
 )
 _WITH_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]+:[^/\s@]+@", re.IGNORECASE)
@@ -160,7 +160,7 @@ def identify(task: ForeignTask, notes: Notes) -> IdentifiedTask | None:
         cluster=wiring.cluster if wiring else {},
         uses_flags=flags_wiring is not None,
         flag_names=flag_names,
-        command=command,
+        command=tuple(_words_without_secrets(command, notes)),
         flags=dict(_without_secrets("flags", flags, notes)),
         env=dict(
             _without_secrets("env", {name: text for name, text in task.env.items() if name not in own_env}, notes)
@@ -248,6 +248,23 @@ def _split(words: Sequence[SourceText]) -> tuple[tuple[SourceText, ...], dict[st
     return tuple(words[:end]), dict(reversed(flags.items()))
 
 
+def _words_without_secrets(words: Sequence[SourceText], notes: Notes) -> Iterator[SourceText]:
+    """Yield the words of a command line without flags that look like secrets, whose value may be the next word."""
+    number = 0
+    while number < len(words):
+        word, parts = words[number], words[number : number + 2]
+        match, name = _FLAG.fullmatch(word.text), word.text.removeprefix("--")
+        if match:
+            entry, parts = (match[1], SourceText(match[2], word.at)), parts[:1]
+        elif name != word.text and _SECRET.fullmatch(name) and not parts[-1].text.startswith("-"):
+            entry = (name, parts[-1])
+        else:
+            entry, parts = (f"command[{number}]", word), parts[:1]
+        if dict(_without_secrets("" if entry[1] is word else "flags", dict([entry]), notes)):
+            yield from parts
+        number += len(parts)
+
+
 def _without_secrets(where: str, texts: Mapping[str, SourceText], notes: Notes) -> Iterator[tuple[str, SourceText]]:
     """Yield the texts that do not look like secrets; add a note for each other one."""
     for name, text in texts.items():
@@ -255,6 +272,7 @@ def _without_secrets(where: str, texts: Mapping[str, SourceText], notes: Notes) 
         is_secret = has_secret_name and text.text and not text.text.startswith("/")
         if is_secret or _WITH_PASSWORD.search(text.text):
             fix = "add it to `env` as `ansible-vault encrypt_string` prints it"
-            notes.add(text.at, f"`{where}.{printable(name)}` looks like a secret and is not copied: {fix}")
+            shown = printable(f"{where}.{name}" if where else name)
+            notes.add(text.at, f"`{shown}` looks like a secret and is not copied: {fix}")
         else:
             yield name, text

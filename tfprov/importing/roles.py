@@ -1,6 +1,7 @@
 """Groups tasks into the roles of an inventory, with the settings that the tasks of a role share."""
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ _OWN_MODULES = {
 }
 """The modules that tfprov runs for roles, by role."""
 _CHECKPOINT_FLAGS = ("train_dir", "checkpoint_dir", "ckpt_dir", "model_dir", "log_dir", "logdir")
+_CHECKPOINT_WORD = re.compile(rf"(--?(?:{'|'.join(_CHECKPOINT_FLAGS)}))(?:=(.+))?")
 TEMPLATE = "{{ checkpoint_dir }}"
 
 
@@ -93,7 +95,7 @@ def _settings(task: IdentifiedTask, notes: Notes) -> Iterator[tuple[str, Setting
             *(SourceText(f"--{name}={text.text}", text.at) for name, text in task.flags.items() if is_own),
         ]
         if words:
-            yield "command", Setting([word.text for word in words], words[0].at)
+            yield "command", Setting(_command([word.text for word in words], directory), words[0].at)
         elif task.job not in DEFAULT_COMMANDS:
             notes.refuse(at, f"`{printable(task.source.name)}` has no command", "add its command to the file")
         if flags:
@@ -123,6 +125,7 @@ def _directory(task: IdentifiedTask) -> str | None:
         return directory
     storage = {volume.target.text.rstrip("/") for volume in task.source.volumes if volume.source is None}
     directories = [flag.text.rstrip("/") for name, flag in task.flags.items() if name in _CHECKPOINT_FLAGS]
+    directories += [text.rstrip("/") for _, _, text in _checkpoint_words([word.text for word in task.command])]
     local = [text for text in directories if text.startswith("/")]
     return next((text for text in local if text in storage), local[0] if local else None)
 
@@ -134,15 +137,32 @@ def _runs_own_program(task: IdentifiedTask, directory: str | None) -> bool:
     if task.job != "tensorboard":
         return False
     words = [word.text for word in task.command]
-    logs = task.flags["logdir"].text if "logdir" in task.flags else ""
-    runs_tensorboard = len(words) == 1 and posixpath.basename(words[0]) == "tensorboard"
-    others = set(task.flags) - {"logdir", "host", "port", "bind_all"}
+    pairs = {name.removeprefix("--"): value for name, value in zip(words[1::2], words[2::2], strict=False)}
+    flags = pairs | {name: text.text for name, text in task.flags.items()}
+    logs = flags.get("logdir", "")
+    runs_tensorboard = len(words) % 2 == 1 and posixpath.basename(words[0]) == "tensorboard"
+    others = set(flags) - {"logdir", "host", "port", "bind_all"}
     return runs_tensorboard and not others and (logs.startswith("/") or logs == directory)
 
 
 def _flag(name: str, text: SourceText, directory: str | None) -> str | Template:
     is_directory = directory and name in _CHECKPOINT_FLAGS and text.text.rstrip("/") == directory
     return Template(TEMPLATE) if is_directory else text.text
+
+
+def _command(words: Sequence[str], directory: str | None) -> list[str | Template]:
+    named = {number: before for number, before, text in _checkpoint_words(words) if text.rstrip("/") == directory}
+    return [Template(f"{named[number]}{TEMPLATE}") if number in named else word for number, word in enumerate(words)]
+
+
+def _checkpoint_words(words: Sequence[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield the words that name a checkpoint directory: the number, what precedes the directory in it, the directory."""
+    for number, word in enumerate(words):
+        match = _CHECKPOINT_WORD.fullmatch(word)
+        if match and match[2]:
+            yield number, f"{match[1]}=", match[2]
+        elif match and number + 1 < len(words):
+            yield number + 1, "", words[number + 1]
 
 
 def _directories(task: IdentifiedTask, directory: str | None, notes: Notes) -> Iterator[tuple[str, Setting]]:
@@ -152,6 +172,9 @@ def _directories(task: IdentifiedTask, directory: str | None, notes: Notes) -> I
     mounts = []
     for volume in task.source.volumes:
         target, where = volume.target.text.rstrip("/") or "/", volume.target.at
+        if target == directory and volume.source:
+            what = "checkpoints are in storage of the task, and are gathered; those in there stay where they are"
+            notes.drop(f"{volume.source} at {target}", where, what)
         if target == directory or f"{target}/".startswith(f"{RUNTIME}/"):
             continue
         if volume.source is None:

@@ -503,6 +503,31 @@ def test_a_refused_file_is_an_error_with_a_fix(text: str, message: str) -> None:
     assert [str(problem) for problem in raised.value.problems] == [f"f.yml:{message}"]
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--model_dir /ckpt/ -v", ["--model_dir", "{{ checkpoint_dir }}", "-v"]),
+        ("-model_dir=/ckpt -v", ["-model_dir={{ checkpoint_dir }}", "-v"]),
+        ("--model_dir /ckpt --log_dir /logs -v", ["--model_dir", "{{ checkpoint_dir }}", "--log_dir", "/logs", "-v"]),
+        ("--model_dir runs -v", ["--model_dir", "runs", "-v"]),
+        ("-v --model_dir", ["-v", "--model_dir"]),
+    ],
+)
+def test_a_checkpoint_directory_within_the_command_line_is_that_of_tfprov(words: str, expected: list[str]) -> None:
+    inventory, notes = convert_text(f"services: {{w0: {{{SERVICE} {words}, volumes: [/a:/logs, /srv/old:/ckpt]}}}}")
+    own = inventory["vars"]["tfprov"]
+    is_named = "/ckpt" in words
+    assert (own["command"], own.get("checkpoints")) == (
+        ["python", "x.py", *expected],
+        {"dir": "/ckpt"} if is_named else None,
+    )
+    assert [mount["target"] for mount in own["mounts"]] == (["/logs"] if is_named else ["/logs", "/ckpt"])
+    assert [note.partition(": ")[2] for note in notes] == (
+        [f"`/srv/old at /ckpt` is not carried over: {STAYS}"] if is_named else []
+    )
+
+
+STAYS = "checkpoints are in storage of the task, and are gathered; those in there stay where they are"
 SECRET_FIX = "add it to `env` as `ansible-vault encrypt_string` prints it"
 
 
@@ -520,6 +545,14 @@ SECRET_FIX = "add it to `env` as `ansible-vault encrypt_string` prints it"
         (
             f"services: {{w0: {{{SERVICE}, environment: {{URL: 'http://me:pw@h'}}}}}}",
             [f"f.yml:1:116: `env.URL` looks like a secret and is not copied: {SECRET_FIX}"],
+        ),
+        (
+            f"services: {{w0: {{{SERVICE} --api-key=k --lr=1 --token t redis://me:pw@h --token --eos_token}}}}",
+            [
+                f"f.yml:1:36: `flags.api-key` looks like a secret and is not copied: {SECRET_FIX}",
+                f"f.yml:1:36: `flags.token` looks like a secret and is not copied: {SECRET_FIX}",
+                f"f.yml:1:36: `command[6]` looks like a secret and is not copied: {SECRET_FIX}",
+            ],
         ),
         (
             f"services: {{w0: {{{SERVICE}, stop_grace_period: 12345678}}}}",
@@ -562,7 +595,7 @@ def test_code_data_and_own_programs_of_a_rendered_file_are_imported() -> None:
     }
     assert "command" not in inventory["children"]["dispatcher"].get("vars", {}).get("tfprov", {})
     assert inventory["children"]["data_worker"]["vars"]["tfprov"]["command"] == ["python", "serve.py"]
-    assert notes == []
+    assert notes == [f"f.yml:2:260: `/srv/c at /c` is not carried over: {STAYS}"]
 
 
 @pytest.mark.parametrize(
@@ -758,8 +791,18 @@ def test_of_several_directories_the_one_that_is_storage_has_the_checkpoints() ->
         ("tensorboard", "tensorboard --logdir=/c --host=0.0.0.0 --port=6006 --bind_all=true", None),
         ("tensorboard", "/usr/bin/tensorboard --logdir=/c", None),
         ("tensorboard", "tensorboard --logdir=logs", ["tensorboard", "--logdir=logs"]),
-        ("tensorboard", "tensorboard --logdir=/c --more=1", ["tensorboard", "--logdir=/c", "--more=1"]),
-        ("tensorboard", "board --logdir=/c", ["board", "--logdir=/c"]),
+        ("tensorboard", "tensorboard --logdir /c --port 6006 --host=0.0.0.0", None),
+        (
+            "tensorboard",
+            "tensorboard --logdir=/c --more=1",
+            ["tensorboard", "--logdir={{ checkpoint_dir }}", "--more=1"],
+        ),
+        (
+            "tensorboard",
+            "tensorboard --logdir /c --more",
+            ["tensorboard", "--logdir", "{{ checkpoint_dir }}", "--more"],
+        ),
+        ("tensorboard", "board --logdir=/c", ["board", "--logdir={{ checkpoint_dir }}"]),
         ("serving", "python -m tfprov.runtime.serving", None),
         ("serving", "serve --port=1", ["serve", "--port=1"]),
         ("notebook", "python -m tfprov.runtime.notebook", None),

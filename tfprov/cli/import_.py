@@ -13,7 +13,7 @@ from tfprov.cli.shells import values
 from tfprov.errors import InvalidInput, Position, Problem, Usage
 
 if TYPE_CHECKING:
-    from tfprov.importing.identify import TargetHost
+    from tfprov.importing.emit import TargetHost
 
 
 @click.command("import")
@@ -50,7 +50,7 @@ def import_command(file: str, output: Path | None, hosts: str | None, verbose: i
 
 
 def _machines(hosts: str | None) -> "list[TargetHost]":
-    from tfprov.importing.identify import TargetHost  # noqa: PLC0415
+    from tfprov.importing.emit import TargetHost  # noqa: PLC0415
     from tfprov.inventory.host_names import read_machines  # noqa: PLC0415
 
     machines = [TargetHost(one.name, one.user, one.port) for one in read_machines(hosts or "")]

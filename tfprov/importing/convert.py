@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.importing.compose import is_compose, read_compose
-from tfprov.importing.emit import InventoryDraft, Key, Line
-from tfprov.importing.identify import DroppedKey, ForeignTask, IdentifiedTask, Notes, Setting, TargetHost, identify
+from tfprov.importing.emit import InventoryDraft, Key, Line, TargetHost
+from tfprov.importing.identify import DroppedKey, ForeignTask, IdentifiedTask, Notes, Setting, identify
 from tfprov.importing.kubernetes import is_kubernetes, read_kubernetes
 from tfprov.importing.roles import Role, group_by_role, strategy_of, wiring_of, without_positions
 from tfprov.inventory.yaml_source import read_structure

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tfprov.editing.scalar_emitter import emit_key, emit_text
 from tfprov.errors import Position
-from tfprov.importing.identify import Setting, TargetHost
+from tfprov.importing.identify import Setting
 from tfprov.importing.roles import Role, Template
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
@@ -14,6 +14,15 @@ _BRACES = re.compile(r"\{[{%#]")
 
 Key = tuple[str, str, int]
 """Role ("" for all), setting, and index of the entry (-1 for the whole setting)."""
+
+
+@dataclass(frozen=True)
+class TargetHost:
+    """A host for the tasks: name, user and port for SSH."""
+
+    name: str
+    user: str | None = None
+    port: int | None = None
 
 
 @dataclass(frozen=True)

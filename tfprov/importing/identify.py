@@ -2,8 +2,9 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tfprov.errors import Position, Problem, printable
 from tfprov.model.inventory import ROLES
@@ -93,15 +94,6 @@ class Notes:
         return tuple(sorted(self._notes, key=lambda note: note.at))
 
 
-@dataclass(frozen=True)
-class TargetHost:
-    """A host for the tasks: name, user and port for SSH."""
-
-    name: str
-    user: str | None = None
-    port: int | None = None
-
-
 CHECKPOINT_DIR = "TFPROV_CHECKPOINT_DIR"
 _OWN_VARIABLE = re.compile(r"TFPROV_.*|TF_CONFIG")
 _BY_NAME = re.compile(
@@ -113,6 +105,7 @@ _SECRET = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _WITH_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]+:[^/\s@]+@", re.IGNORECASE)
+_SHELL = re.compile(r"(?:/\S*/)?(?:ba|da|a)?sh -[a-z]*c")
 _JOB_NAMES = {"master": "chief", "data-worker": "data_worker"}
 
 
@@ -138,6 +131,7 @@ class IdentifiedTask:
 
 def identify(task: ForeignTask, notes: Notes) -> IdentifiedTask | None:
     """Identify the task of a service or an object; None, with a note, when it is no task."""
+    task = replace(task, argv=_without_shell(task.argv))
     own_env = {name: text.text for name, text in task.env.items() if _OWN_VARIABLE.fullmatch(name)}
     flag_names = _flag_names(own_env.get(FLAGS_VARIABLE, ""))
     flags_wiring = _wiring_from_flags(task, flag_names, notes)
@@ -152,6 +146,13 @@ def identify(task: ForeignTask, notes: Notes) -> IdentifiedTask | None:
         notes.add(task.at, f"`{printable(task.name)}` is not carried over: {why}")
         return None
     argv = _without_wiring(task.argv, flag_names)
+    if script := next(
+        (word for word in argv if re.search(rf"\s--{flag_names.get('job_name', 'job_name')}[=\s]", word.text)), None
+    ):
+        notes.add(
+            script.at,
+            f"`{printable(task.name)}` names its task and all addresses in a script of a shell: take them out",
+        )
     command, flags = _split(argv)
     return IdentifiedTask(
         source=task,
@@ -169,6 +170,22 @@ def identify(task: ForeignTask, notes: Notes) -> IdentifiedTask | None:
     )
 
 
+def _without_shell(argv: tuple[SourceText, ...]) -> tuple[SourceText, ...]:
+    """Return the words of a shell's script that is one command; any other command line as it is."""
+    if len(argv) != 3 or not _SHELL.fullmatch(f"{argv[0].text} {argv[1].text}"):
+        return argv
+    script = argv[2].text.replace("\\\n", " ").strip()
+    lexer = shlex.shlex(script.replace("\n", ";"), posix=True, punctuation_chars=True)
+    lexer.commenters, lexer.whitespace_split = "", True
+    try:
+        words = list(lexer)
+    except ValueError:
+        return argv
+    words = words[words[:1] == ["exec"] :]
+    has_operator = any(word and set(word) <= set("();<>|&") for word in words)
+    return argv if has_operator or not words else tuple(SourceText(word, argv[2].at) for word in words)
+
+
 def _flag_names(text: str) -> dict[str, str]:
     try:
         return from_names(text)
@@ -177,10 +194,11 @@ def _flag_names(text: str) -> dict[str, str]:
 
 
 def _wiring_from_flags(task: ForeignTask, flag_names: Mapping[str, str], notes: Notes) -> Wiring | None:
-    index = f"--{flag_names.get('task_index', 'task_index')}=$("
+    index = f"--{flag_names.get('task_index', 'task_index')}"
+    words = [f"{index}=0" if word.text.startswith(f"{index}=$") else word.text for word in task.argv]
+    pairs = zip(["", *words], words, strict=False)
     try:  # an index from a variable stands for all tasks
-        words = [f"{index.rstrip('$(')}0" if word.text.startswith(index) else word.text for word in task.argv]
-        return from_flags(words, flag_names)
+        return from_flags(["0" if flag == index and word.startswith("$") else word for flag, word in pairs], flag_names)
     except WiringError as error:
         notes.refuse(task.at, f"`{printable(task.name)}`: {error}", "correct its flags")
         return None

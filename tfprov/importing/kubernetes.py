@@ -195,8 +195,11 @@ class _Pod:
             if not name or not target or name.text not in storage:
                 continue
             source, size = storage[name.text].path, storage[name.text].size
-            if target.text == SHARED_MEMORY and size and (shm_size := kubernetes_memory(size, self.notes)):
-                self.settings["shm_size"] = shm_size
+            if target.text == SHARED_MEMORY and source is None:
+                if size is None:
+                    self.notes.drop(target.text, target.at, "set `shm_size`: without a limit, it is Docker's 64m")
+                elif shm_size := kubernetes_memory(size, self.notes):
+                    self.settings["shm_size"] = shm_size
                 continue
             source = f"{source}/{sub_path.text}" if source and sub_path else source
             yield Volume(target, source, read_only is not None and read_only.text == "true")
@@ -208,7 +211,9 @@ class _Pod:
             if name and value:
                 yield name.text, SourceText(value.text, value.at)
             elif name and source is not None and not name.text.startswith(_OWN):
-                self.notes.drop(f"env.{name.text}", source.at, f"its value is not in the file: {_SECRET}")
+                is_field = isinstance(source, Mapping) and source.entries.keys() & {"fieldRef", "resourceFieldRef"}
+                why = "it is a value of the pod" if is_field else f"its value is not in the file: {_SECRET}"
+                self.notes.drop(f"env.{name.text}", source.at, why)
 
     def expand(self, text: SourceText, env: dict[str, SourceText]) -> SourceText:
         """Expand `$(NAME)` as Kubernetes does."""

@@ -19,7 +19,7 @@ from tests.support.kubernetes_objects import files_of
 from tests.support.paths import CASES
 from tfprov.errors import InvalidInput
 from tfprov.importing.convert import Conversion, convert
-from tfprov.importing.identify import TargetHost
+from tfprov.importing.emit import TargetHost
 from tfprov.model.cluster import Cluster
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load

@@ -1,5 +1,6 @@
 """`tfprov import`, key by key: units of other tools, rare forms, and the note for each dropped key."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ import pytest
 from tests.support.fast_yaml import read_yaml
 from tfprov.errors import InvalidInput, Position
 from tfprov.importing.convert import convert
-from tfprov.importing.identify import Notes, Setting, SourceText, TargetHost
+from tfprov.importing.emit import TargetHost
+from tfprov.importing.identify import Notes, Setting, SourceText
 from tfprov.importing.tracked_mapping import cpus, docker_memory, kubernetes_memory, quantity, seconds
 
 AT = Position("f.yml", 3, 5)
@@ -348,6 +350,30 @@ def test_keys_that_only_kubernetes_needs_are_ignored(depth: int, keys: tuple[str
     )
 
 
+OF_A_POD = "env: [{name: I, valueFrom: {fieldRef: {fieldPath: x}}}], volumeMounts: [{name: shm, mountPath: /dev/shm}]"
+
+
+@pytest.mark.parametrize(
+    ("volume", "shm_size", "notes"),
+    [
+        ("emptyDir: {medium: Memory, sizeLimit: 1Gi}", "1g", []),
+        ("emptyDir: {medium: Memory}", None,
+         ["`/dev/shm` is not carried over: set `shm_size`: without a limit, it is Docker's 64m"]),
+    ],
+)  # fmt: skip
+def test_shared_memory_and_the_index_of_a_pod(volume: str, shm_size: str | None, notes: list[str]) -> None:
+    argv = '[python, x.py, --job_name, worker, --task_index, $(I), --worker_hosts, "w:1"]'
+    pod = f"containers: [{{image: x, command: {argv}, {OF_A_POD}}}], volumes: [{{name: shm, {volume}}}]"
+    inventory, printed = convert_text(f"apiVersion: v1\nkind: Pod\nmetadata: {{name: w}}\nspec: {{{pod}}}\n")
+    own = inventory["vars"]["tfprov"]
+    assert (own["command"], own.get("shm_size")) == (["python", "x.py"], shm_size)
+    assert [note.partition(": ")[2] for note in printed] == [
+        "`$(I)` stays as it is: its value is not in the file",
+        "`env.I` is not carried over: it is a value of the pod",
+        *notes,
+    ]
+
+
 ON_ITS_PORT = "tfprov checks the task's port itself"
 
 
@@ -525,6 +551,34 @@ def test_a_checkpoint_directory_within_the_command_line_is_that_of_tfprov(words:
     assert [note.partition(": ")[2] for note in notes] == (
         [f"`/srv/old at /ckpt` is not carried over: {STAYS}"] if is_named else []
     )
+
+
+IN_A_SCRIPT = "`worker0` names its task and all addresses in a script of a shell: take them out"
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected", "notes"),
+    [
+        (["sh", "-c", "exec python 'a b.py' --job_name=worker --task_index=$${H##*-} --worker_hosts=w:1 $$X '' #1"],
+         ["python", "a b.py", "$X", "", "#1"], []),
+        (["bash", "-c", "python x.py --job_name worker --worker_hosts w:1 a=1;true"], None, [IN_A_SCRIPT]),
+        (["/bin/bash", "-lc", " python x.py \\\n --job_name worker --task_index $$I --worker_hosts w:1 a:b,c=1\n"],
+         ["python", "x.py", "a:b,c=1"], []),
+        (["sh", "-c", "cd /app && python x.py --job_name=worker --task_index=0"], None, [IN_A_SCRIPT]),
+        (["sh", "-c", "python x.py --job_name 'worker"], None, [IN_A_SCRIPT]),
+        (["sh", "-c", ""], None, []),
+        (["sh", "-c", "python x.py", "more"], None, []),
+        (["fish", "-c", "python x.py"], None, []),
+        (["sh", "-x", "python x.py"], None, []),
+    ],
+)  # fmt: skip
+def test_a_script_of_one_command_is_read_as_its_words(
+    argv: list[str], expected: list[str] | None, notes: list[str]
+) -> None:
+    inventory, printed = convert_text(f"services: {{worker0: {{image: x, command: {json.dumps(argv)}}}}}")
+    as_it_is = [word.replace("$$", "$") for word in argv]
+    assert inventory["vars"]["tfprov"]["command"] == (as_it_is if expected is None else expected)
+    assert [note.partition(": ")[2] for note in printed] == notes
 
 
 STAYS = "checkpoints are in storage of the task, and are gathered; those in there stay where they are"

@@ -15,6 +15,7 @@ import pytest
 from tests.support.docker_bench import DockerBench
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
+from tests.support.ports import free_port
 from tests.support.runtime_bench import code, container
 from tests.support.runtime_contract import LAWS, LAWS_OF_FILES, the_end_of_a_file_can_be_read_alone
 from tests.support.waiting import until
@@ -22,6 +23,7 @@ from tfprov.engine.host_registry import DeliveredImages
 from tfprov.errors import HostError
 from tfprov.formats.checkpoint import CheckpointFiles, checkpoints
 from tfprov.hosts.base import SparseReader
+from tfprov.hosts.collect_facts import container_summary
 from tfprov.hosts.docker.labels import container_name
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.held_checkpoints import FOLDER
@@ -133,6 +135,18 @@ def test_a_container_is_as_closed_as_it_can_be(bench: DockerBench) -> None:
     (bindings,) = config["PortBindings"].values()
     assert [binding["HostIp"] for binding in bindings] == [bench.address]
     assert not config["Privileged"]
+
+
+def test_a_container_in_the_network_of_its_host_serves_there_on_its_port(bench: DockerBench) -> None:
+    port = free_port()
+    options = DockerOptions(bench.image, address=bench.address, network="host")
+    wanted = container(argv=["nc", "-ll", "-p", str(port), "-e", "/bin/cat"], port=port, docker=options)
+    started = bench.start(wanted)
+    until(lambda: bench.docker.is_serving(started.task))
+    facts = bench.inspect()
+    assert (facts["HostConfig"]["NetworkMode"], facts["Config"]["Hostname"]) == ("host", "worker-0")
+    listed = bench.client.api.containers(filters={"id": facts["Id"]})
+    assert [container_summary(one).published for one in listed] == [(("0.0.0.0", port),)]
 
 
 SECRETS = {"API_TOKEN": 'it\'s $(a) "secret"\n \\ ä ', "KEY": "second-secret"}

@@ -1,5 +1,6 @@
 """Collect the facts of a host with a Docker engine for `check`, without changing anything."""
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,9 +9,10 @@ from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries, is_delivered
-from tfprov.hosts.docker.labels import CLUSTER, TASK
+from tfprov.hosts.docker.labels import CLUSTER, PORT, TASK
 from tfprov.hosts.docker.reachability_probe import CHECK
 from tfprov.hosts.facts import (
+    EVERYWHERE,
     ContainerSummary,
     EngineFacts,
     HostFacts,
@@ -19,6 +21,7 @@ from tfprov.hosts.facts import (
 )
 from tfprov.hosts.machine import Machine, SSHMachine
 
+_PORT = re.compile(r"[0-9]{1,5}")
 _CONTAINERD_DRIVER = "io.containerd.snapshotter"
 """Driver type of an engine that stores images in containerd, which has its own directory."""
 _CONTAINERD_ROOT = "/var/lib/containerd"
@@ -123,6 +126,7 @@ def container_summary(listed: Mapping[str, Any]) -> ContainerSummary:
     labels: Mapping[str, str] = listed.get("Labels") or {}
     published = [port for port in listed.get("Ports") or () if port.get("PublicPort")]
     ports = {(str(port.get("IP") or ""), int(port["PublicPort"])) for port in published}
+    ports |= {(EVERYWHERE, int(port)) for port in [labels.get(PORT, "")] if _PORT.fullmatch(port)}
     return ContainerSummary(
         id=listed["Id"],
         name=str((listed.get("Names") or [listed["Id"][:12]])[0]).lstrip("/"),

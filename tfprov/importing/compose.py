@@ -27,12 +27,13 @@ _VARIABLE = re.compile(
 )
 _WITH_DEFAULT = ("-", ":-")
 _RESTART = {"no": "never", "never": "never", "none": "never", "always": "on-failure", "unless-stopped": "on-failure"}
-_IGNORED = ("container_name", "hostname", "init", "networks", "network_mode", "depends_on", "links", "expose", "labels")
+_IGNORED = ("container_name", "hostname", "init", "networks", "depends_on", "links", "expose", "labels")
 _ALSO_IGNORED = ("stdin_open", "tty", "cap_drop", "security_opt", "logging", "platform", "pull_policy")
 _DROPPED = {
     "secrets": "secrets are not copied; put the values into `env`, encrypted with ansible-vault",
     "env_file": "name it as `env_file`, in which quotes and `$` mean nothing",
     "ports": "tfprov publishes a task's own port, on the address of its host",
+    "network_mode": "a task's own port is published; `network: host` is for libraries that open further ports",
     "healthcheck": "tfprov checks the task's port itself",
     "privileged": "tfprov's containers have no privileges",
     "cap_add": "tfprov's containers have no capabilities",
@@ -157,11 +158,8 @@ class _Service:
             return None
         is_bind = kind is not None and kind.text == "bind" and source_ is not None
         path = self.path(self.interpolate_text(source_)) if is_bind and source_ else None
-        return Volume(
-            SourceText(self.interpolate_text(target_), target_.at),
-            path,
-            read_only is not None and read_only.text == "true",
-        )
+        is_read_only = read_only is not None and read_only.text == "true"
+        return Volume(SourceText(self.interpolate_text(target_), target_.at), path, is_read_only)
 
     def path(self, source: str) -> str | None:
         try:

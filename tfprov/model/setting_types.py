@@ -1,11 +1,13 @@
 """The types of settings that are a word or a mapping, which settings are alike, and defaults that depend on others."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from tfprov.model import field_types, validators
 from tfprov.model.sections import RenamedFlags
+from tfprov.wiring import FLAGS
 
 Wiring = Annotated[
     Annotated[Literal["flags", "tf_config"], Tag("word")] | Annotated[RenamedFlags, Tag("mapping")],
@@ -29,7 +31,7 @@ SHARED = ("cluster", "image", "deliver", "runtime", "strategy", "wiring", "data_
 """Settings that must be the same for every task of an inventory."""
 
 CONTAINER_ONLY = (
-    *("deliver", "memory", "shm_size", "cpus", "gpus", "pids", "user", "read_only", "mounts", "bind"),
+    *("deliver", "memory", "shm_size", "cpus", "gpus", "pids", "user", "read_only", "mounts", "network", "bind"),
     "allow_insecure_network",
 )
 """Settings for `runtime: docker` only."""
@@ -43,3 +45,19 @@ def implied_runtime(image: object) -> str:
 def implied_wiring(strategy: object) -> str:
     """Return the default wiring: the one that programs of `strategy` read."""
     return "tf_config" if strategy in BY_TF_CONFIG else "flags"
+
+
+def with_implied(values: Any) -> Any:
+    """Return settings with the defaults that depend on others: the runtime on the image, the wiring on the strategy."""
+    if not isinstance(values, dict):
+        return values
+    implied = {"runtime": implied_runtime(values.get("image")), "wiring": implied_wiring(values.get("strategy"))}
+    return {**implied, **values}
+
+
+def renamed_flags(wiring: str | RenamedFlags) -> Mapping[str, str]:
+    """Return the renamed flags without dashes, by their usual names; an empty text for a flag that is left out."""
+    if isinstance(wiring, str):
+        return {}
+    names = {name: (getattr(wiring.flags, name) or "").removeprefix("--") for name in FLAGS}
+    return {name: renamed for name, renamed in names.items() if renamed != name}

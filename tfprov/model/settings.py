@@ -27,9 +27,9 @@ from tfprov.model.sections import (
     StrictModel,
     Value,
 )
-from tfprov.model.setting_types import Gpus, MemorySize, Strategy, User, Wiring, implied_runtime, implied_wiring
+from tfprov.model.setting_types import Gpus, MemorySize, Strategy, User, Wiring, renamed_flags, with_implied
 from tfprov.model.storage import Checkpoints, CheckpointSetting, Data, NoCheckpoints
-from tfprov.wiring import FLAGS, STANDALONE
+from tfprov.wiring import STANDALONE
 
 
 class Settings(StrictModel):
@@ -155,6 +155,12 @@ class Settings(StrictModel):
         "containers, the address of the engine's own network.",
         examples=["10.0.0.11"],
     )
+    network: Literal["bridge", "host"] = Field(
+        "bridge",
+        description="The network of a container: `bridge`, where only its own port is published; `host`, that of its host, "
+        "for libraries that open further ports, such as NCCL. `host` needs `allow_insecure_network: true`.",
+        examples=["host"],
+    )
     bind: Annotated[Line, field_types.IP_V4] | None = Field(
         None,
         description="The IPv4 address of the host on which the ports of its containers are published. Default: "
@@ -163,8 +169,8 @@ class Settings(StrictModel):
     )
     allow_insecure_network: bool = Field(
         False,
-        description="Allows `bind: 0.0.0.0`, which publishes ports in all networks of the host. A TensorFlow "
-        "server has no authentication: anyone who reaches its port can run code.",
+        description="Allows `bind: 0.0.0.0` and `network: host`, which open ports in all networks of the host. A "
+        "TensorFlow server has no authentication: anyone who reaches its port can run code.",
         examples=[True],
     )
     port: Annotated[Count, Field(ge=1, le=65535)] | None = Field(
@@ -285,16 +291,10 @@ class Settings(StrictModel):
     @property
     def flag_names(self) -> Mapping[str, str]:
         """The renamed flags without dashes, by their usual names; an empty text for a flag that is left out."""
-        if isinstance(self.wiring, str):
-            return {}
-        names = {name: (getattr(self.wiring.flags, name) or "").removeprefix("--") for name in FLAGS}
-        return {name: renamed for name, renamed in names.items() if renamed != name}
+        return renamed_flags(self.wiring)
 
     @model_validator(mode="before")
     @classmethod
     def _fill_defaults(cls, values: Any) -> Any:
-        """Fill in defaults that depend on other settings: the runtime on the image, the wiring on the strategy."""
-        if not isinstance(values, dict):
-            return values
-        implied = {"runtime": implied_runtime(values.get("image")), "wiring": implied_wiring(values.get("strategy"))}
-        return {**implied, **values}
+        """Fill in defaults that depend on other settings."""
+        return with_implied(values)

@@ -34,9 +34,8 @@ class DockerOptions:
     """The Docker options of a container. `image` is the image's name on its host: `tfprov/linear:3f2a…`.
 
     Its port is published on `address`. `memory` and `shm_size` are in bytes, `cpus` in cores, with None for the engine's
-    default; `gpus` is a number, -1 for all. `code` is the digest of code that is not in the image, and copied into the
-    container before it starts. `files_of` is the task whose checkpoint directory it mounts instead of its own, read-only
-    with `only_reads`. Fetched data is mounted at `data_at`.
+    default; `gpus` is a number, -1 for all. `code` is the digest of code to copy into the container before it starts.
+    `files_of` is the task whose checkpoint directory it mounts, read-only with `only_reads`. Fetched data is at `data_at`.
     """
 
     image: str
@@ -56,6 +55,7 @@ class DockerOptions:
     """None for the image's own user."""
     read_only: bool = False
     """Whether only its volumes and /tmp are writable."""
+    network: str = "bridge"
     mounts: tuple[Mount, ...] = ()
 
 

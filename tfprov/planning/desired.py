@@ -154,6 +154,7 @@ def _docker_spec(role: RoleSettings, image: RoleImage) -> dict[str, Any]:
         "user": None if values.user is None else str(values.user),
         "read_only": values.read_only or None,
         "mounts": [mount.model_dump(exclude_none=True) for mount in values.mounts] or None,
+        "network": None if values.network == "bridge" else values.network,
         "bind": image.address,
     }
     return {"image": image.label, **{key: value for key, value in options.items() if value is not None}}
@@ -176,6 +177,7 @@ def _box(cluster: Cluster, task: Task, role: RoleSettings, image: RoleImage) -> 
         pids=values.pids,
         user=None if values.user is None else str(values.user),
         read_only=values.read_only,
+        network=values.network,
         data_at=values.data.to if values.data and dataset_of(role) else None,
         mounts=(*data_mounts(role), *setting_mounts(role)),
     )

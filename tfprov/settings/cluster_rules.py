@@ -11,7 +11,7 @@ from tfprov.model.setting_types import SHARED
 from tfprov.model.yaml_node import Mapping, Node, find
 from tfprov.settings.connection import SSH_PORT, ConnectionSettings, resolve_connection
 from tfprov.settings.role_settings import RoleSettings
-from tfprov.wiring import READERS
+from tfprov.wiring import READERS, WEB
 
 _DERIVED = ("runtime", "wiring")
 """Settings with a default derived from others: a difference between two defaults is reported for those instead."""
@@ -90,8 +90,16 @@ def _suggest_host(inventory: Inventory, name: str) -> str:
     return suggest(name, inventory.hosts, "name one of its hosts, or remove it")
 
 
-def check_loopback(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
-    """Yield a problem for every loopback address of tasks in containers, which means the container itself."""
+def check_networks(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """Yield a problem for what no other task can reach, and for what strangers could.
+
+    The loopback address of tasks in containers means the container itself, and `network: host` opens a server that has no
+    password to all networks.
+    """
+    for role in roles:
+        if role.role in WEB and role.values.network == "host":
+            what = f"`network: host` would open the {role.role} in all networks of its host"
+            yield Problem(role.at("network"), what, "remove it: the SSH connection leads to it")
     members = [role for role in roles if role.role not in READERS and role.values.runtime == "docker"]
     if sum(role.values.tasks_per_host for role in members) < 2:
         return

@@ -17,8 +17,8 @@ from tfprov.settings.cluster_rules import (
     check_build_hosts,
     check_duplicate_hosts,
     check_empty_roles,
-    check_loopback,
     check_misspelt_roles,
+    check_networks,
     check_shared_settings,
     no_roles_problem,
 )
@@ -134,7 +134,7 @@ def _cluster_problems(
     yield from check_shared_settings(inventory, roles)
     yield from check_duplicate_hosts(connections)
     yield from check_build_hosts(inventory, roles)
-    yield from check_loopback(roles)
+    yield from check_networks(roles)
 
 
 class _Resolver:

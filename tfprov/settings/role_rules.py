@@ -222,6 +222,10 @@ def _docker(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem
         what = "`bind: 0.0.0.0` is for all networks, and anyone who reaches a TensorFlow port can run code"
         fix = "bind an address of the cluster's network, or set `allow_insecure_network: true`"
         yield Problem(find(node, ["bind"])[1], what, fix)
+    if values.network == "host" and not values.allow_insecure_network and whole:
+        what = "`network: host` opens ports in all networks, and anyone who reaches a TensorFlow port can run code"
+        fix = "remove it, or set `allow_insecure_network: true`"
+        yield Problem(find(node, ["network"])[1], what, fix)
     directory = values.checkpoints.local
     if _overlap(directory, CODE):
         at = find(node, ["checkpoints", "dir"])[1]

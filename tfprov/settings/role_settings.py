@@ -79,9 +79,9 @@ _PROGRAM = ("command", "flags")
 _OWN_GROUP_ONLY = {
     "ps": ("gpus",),
     # It does not run the training code, so an edit must not restart it; and people reach it through SSH.
-    "tensorboard": ("gpus", "bind", "code", "env", "env_file", *_PROGRAM),
-    "serving": ("gpus", "bind", *_PROGRAM),
-    "notebook": ("gpus", "bind", *_PROGRAM),
+    "tensorboard": ("gpus", "network", "bind", "code", "env", "env_file", *_PROGRAM),
+    "serving": ("gpus", "network", "bind", *_PROGRAM),
+    "notebook": ("gpus", "network", "bind", *_PROGRAM),
     "dispatcher": ("gpus", *_PROGRAM),
     "data_worker": ("gpus", *_PROGRAM),
 }

@@ -269,7 +269,7 @@ IN_ITS_DIRECTORY = (
 @pytest.mark.parametrize(
     "key",
     [
-        "container_name", "hostname", "init", "networks", "network_mode", "depends_on", "links", "expose", "labels",
+        "container_name", "hostname", "init", "networks", "depends_on", "links", "expose", "labels",
         "stdin_open", "tty", "cap_drop", "security_opt", "logging", "platform", "pull_policy",
     ],
 )  # fmt: skip
@@ -289,6 +289,7 @@ def test_keys_that_only_compose_needs_are_ignored(key: str) -> None:
         ("privileged", "tfprov's containers have no privileges"),
         ("cap_add", "tfprov's containers have no capabilities"),
         ("working_dir", IN_ITS_DIRECTORY),
+        ("network_mode", "a task's own port is published; `network: host` is for libraries that open further ports"),
         ("extends", "tfprov does not read that file"),
         ("configs", "mount a directory of the host, or put it into `code`"),
         ("devices", "only GPUs are supported, with `gpus`"),

@@ -359,6 +359,24 @@ def test_a_container_has_the_user_and_the_read_only_file_system_of_its_settings(
     assert wrong == {}
 
 
+def test_a_container_in_the_network_of_its_host_publishes_nothing() -> None:
+    api, seen = docker.APIClient(version="1.41"), {}
+    for setting in ("", "network: host, allow_insecure_network: true, "):
+        whole = f"cluster: linear, image: {{name: 'tf@sha256:{'0' * 64}'}}, {setting}command: [python, train.py]"
+        desired = container("worker/0", f"all: {{vars: {{tfprov: {{{whole}}}}}}}\nworker: {{hosts: {{h2: }}}}\n")
+        assert desired.docker is not None
+        made = container_config(api, desired, desired.docker, "linear", "run-1", "", [])
+        host = made["host_config"]
+        seen[setting[:13]] = (
+            host["NetworkMode"], "PortBindings" in host and len(host["PortBindings"]), made["ports"],
+            made["labels"].get("tfprov.port"), desired.spec.get("network"),
+        )  # fmt: skip
+    assert seen == {
+        "": ("bridge", 1, [2222], None, None),
+        "network: host": ("host", 0, [], "2222", "host"),
+    }
+
+
 NAMES = {
     "HF_TOKEN": True,
     "AWS_SECRET_ACCESS_KEY": True,

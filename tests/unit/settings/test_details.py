@@ -117,6 +117,19 @@ CLUSTERS = {
         ),
         [f"1:45: the program of notebook {LACKS}; {CODE}"],
     ),
+    "a server without a password in the network of its host": (
+        (
+            "all: {vars: {tfprov: {cluster: lab, image: {name: t@sha256:DIGEST}, command: [x], network: host,\n"
+            "  allow_insecure_network: true}}}\nworker: {hosts: {h1: }}\n"
+            "tensorboard: {hosts: {h1: }, vars: {tfprov: {network: host}}}\n"
+        ),
+        [
+            (
+                "4:46: `network: host` would open the tensorboard in all networks of its host; "
+                "remove it: the SSH connection leads to it"
+            )
+        ],
+    ),
     "two tasks with an address of the container itself": (
         (
             "all: {vars: {tfprov: {cluster: lab, image: {name: t:1}, command: [x], tasks_per_host: 2, bind: 127.0.0.1}}}\n"
@@ -197,17 +210,20 @@ def test_the_problems_of_a_cluster_are_reported_in_full(text: str, expected: lis
     assert list(lines(text.replace("DIGEST", "a" * 64))) == expected
 
 
-OWN = "{gpus: 1, bind: 10.0.0.1, code: ., command: [x], env: {A: b}, env_file: ./a.env, flags: {a: b}, cluster: lab}"
+OWN = (
+    "{gpus: 1, bind: 10.0.0.1, network: host, code: ., command: [x], env: {A: b}, env_file: ./a.env, flags: {a: b}, "
+    "cluster: lab}"
+)
 SEEN = {
-    "worker": {"gpus", "bind", "code", "command", "env", "env_file", "flags"},
-    "chief": {"gpus", "bind", "code", "command", "env", "env_file", "flags"},
-    "evaluator": {"gpus", "bind", "code", "command", "env", "env_file", "flags"},
-    "ps": {"bind", "code", "command", "env", "env_file", "flags"},
+    "worker": {"gpus", "bind", "network", "code", "command", "env", "env_file", "flags"},
+    "chief": {"gpus", "bind", "network", "code", "command", "env", "env_file", "flags"},
+    "evaluator": {"gpus", "bind", "network", "code", "command", "env", "env_file", "flags"},
+    "ps": {"bind", "network", "code", "command", "env", "env_file", "flags"},
     "tensorboard": set(),
     "serving": {"code", "env", "env_file"},
     "notebook": {"code", "env", "env_file"},
-    "dispatcher": {"bind", "code", "env", "env_file"},
-    "data_worker": {"bind", "code", "env", "env_file"},
+    "dispatcher": {"bind", "network", "code", "env", "env_file"},
+    "data_worker": {"bind", "network", "code", "env", "env_file"},
 }
 """Those of the settings of all tasks that a role takes: the others, it takes from its own group only."""
 
@@ -228,7 +244,7 @@ def test_a_role_of_its_own_takes_settings_from_its_own_group_only(tmp_path: Path
         (tmp_path / "i.yml").write_text(f"{role}: {{hosts: {{h1: }}}}\n")
         (tmp_path / f"group_vars/{role}.yml").write_text(f"tfprov: {OWN}\n")
         of_group = load_inventory(tmp_path / "i.yml")
-        assert len(settings_of(of_group, role).entries) == 8, role
+        assert len(settings_of(of_group, role).entries) == 9, role
 
 
 def test_an_inventory_is_called_as_its_first_source_and_needs_the_files_that_it_names(tmp_path: Path) -> None:

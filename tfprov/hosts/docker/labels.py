@@ -14,6 +14,9 @@ from tfprov.model.state import Container, DockerOptions, Mount, dataset_key
 CLUSTER, TASK, HOST = "tfprov.cluster", "tfprov.task", "tfprov.host"
 SPEC, RUN, DIRECTORY = "tfprov.spec", "tfprov.run", "tfprov.checkpoints"
 
+PORT = "tfprov.port"
+"""The port of a container in its host's network, where the engine lists none."""
+
 DELIVERED = "tfprov.delivered"
 """Name and id of a container's image: `tfprov/linear:3f2a…@sha256:…`."""
 
@@ -28,6 +31,9 @@ CHECKPOINTS = "-checkpoints"
 
 CODE = "/code"
 """The directory of the code in a container."""
+
+HOST_NETWORK = "host"
+"""The engine's name for the network of its host."""
 
 TEMPORARY = "/tmp"  # noqa: S108  of the container
 """The writable directory of a read-only container."""
@@ -58,6 +64,8 @@ def container_labels(container: Container, cluster: str, run: str) -> dict[str, 
     task = container.task
     spec = json.dumps(container.spec, sort_keys=True)
     details = {SPEC: spec, RUN: run, DIRECTORY: container.checkpoint_dir}
+    if container.docker is not None and container.docker.network == HOST_NETWORK and task.serves:
+        details[PORT] = str(task.port)
     return {CLUSTER: cluster, TASK: task.name, HOST: task.host, **details}
 
 
@@ -81,7 +89,7 @@ def container_config(  # noqa: PLR0913, PLR0917  all aspects of a container
     """
     task = container.task
     public = {name: value for name, value in container.env.items() if name not in container.secret}
-    ports = [task.port] if task.serves else []
+    ports = [task.port] if task.serves and options.network != HOST_NETWORK else []
     return {
         "image": image_id,
         "command": list(container.argv),
@@ -94,11 +102,13 @@ def container_config(  # noqa: PLR0913, PLR0917  all aspects of a container
         "stop_timeout": container.stop_grace,
         **({"working_dir": CODE} if options.code else {}),
         "ports": ports,
-        "host_config": _host_config(api, container, options, cluster),
+        "host_config": _host_config(api, container, options, cluster, ports),
     }
 
 
-def _host_config(api: "docker.APIClient", container: Container, options: DockerOptions, cluster: str) -> dict[str, Any]:
+def _host_config(
+    api: "docker.APIClient", container: Container, options: DockerOptions, cluster: str, ports: Sequence[int]
+) -> dict[str, Any]:
     task = container.task
     policy: dict[str, str | int] = {"Name": "no"}
     if container.restart == "on-failure":
@@ -114,7 +124,8 @@ def _host_config(api: "docker.APIClient", container: Container, options: DockerO
     mounts += [_mount(mount, cluster, task.name) for mount in options.mounts]
     config: dict[str, Any] = api.create_host_config(
         # On the cluster's address only: a TensorFlow port allows running code.
-        port_bindings={task.port: (options.address, task.port)} if task.serves else {},
+        port_bindings=dict.fromkeys(ports, (options.address, task.port)),
+        network_mode=options.network,
         mounts=mounts,
         binds=[secret_files.bind_mount(container_name(cluster, task.name))] if container.secret else None,
         restart_policy=policy,

@@ -94,6 +94,22 @@ def test_a_paused_container_keeps_its_ports(state: str, running: bool) -> None:
     )
 
 
+def test_a_container_in_the_network_of_its_host_has_the_port_of_its_label() -> None:
+    listed = {"Id": "0123456789abcdef", "Names": ["/other"], "State": "running", "Ports": []}
+    listener = Listener("*", PORT, "python (pid 7)")
+    conflicts = {
+        (cluster, port): [what for what, _ in find_conflicts("lab", [WORKER], [container_summary(one)], [], [listener])]
+        for cluster in ("lab", "other")
+        for port in (str(PORT), str(PORT + 1), "999999", "x", "")
+        for one in [listed | {"Labels": {"tfprov.cluster": cluster, "tfprov.port": port}}]
+    }
+    taken = f"port {PORT} for worker/0 is taken by"
+    assert conflicts["lab", str(PORT)] == []
+    assert conflicts["other", str(PORT)] == [f"{taken} the container other (0123456789ab) of cluster other"]
+    others = [what for (_, port), what in conflicts.items() if port != str(PORT)]
+    assert others == [[f"{taken} python (pid 7)"]] * 8
+
+
 def test_an_evaluator_needs_no_port_and_uses_the_chiefs_volume() -> None:
     task = replace(WORKER.task, job="evaluator", role="evaluator")
     evaluator = replace(WORKER, task=task, docker=replace(WORKER.docker or DockerOptions(""), files_of="worker/0"))

@@ -348,7 +348,7 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
         r"^`command` is missing for the role",
         r"^`\w+` stands beside `tfprov:`",
         r"^no settings: nothing is called `tfprov`",
-        r"^`bind: 0.0.0.0` is for all networks",
+        r"^`(bind: 0.0.0.0` is for|network: host` opens ports in) all networks",
         r" overlaps the (code|checkpoints|data) in ",
         r"^`mounts\[\d\].target` is `.*` a second time",
         r"has more worker tasks than ports above `port`",

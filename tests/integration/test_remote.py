@@ -255,6 +255,24 @@ def test_a_chief_is_kept_until_its_last_file_is_copied_and_then_removed(three: L
     assert not any(three.containers().values())
 
 
+def test_tasks_in_the_network_of_their_hosts_are_kept_restarted_and_keep_their_ports(
+    three: LabCluster, tiny_archive: Path
+) -> None:
+    one, two, *_ = three.lab.hosts
+    in_host = {"network": "host", "allow_insecure_network": True}
+    three.write({"ps": [one], "worker": [two]}, {**standin(tiny_archive), **in_host})
+    up(three)
+    before = three.containers()
+    assert three("plan").strip().endswith("nothing to do")
+    assert re.search(r"node2 +2222 held by worker/0", three("check"))
+    three.write({"ps": [one], "worker": [two]}, {**standin(tiny_archive, step_seconds=1), **in_host})
+    assert "restart" in three("up")
+    after = three.containers()
+    assert [[len(ids), ids == before[name]] for name, ids in after.items() if ids] == [[1, False]] * 2
+    three("down")
+    assert not any(three.containers().values())
+
+
 def test_a_host_that_left_the_inventory_is_still_taken_down(three: LabCluster, tiny_archive: Path) -> None:
     up(three)
     one, two, *_ = three.lab.hosts

@@ -1,5 +1,6 @@
 """Judges a host with a Docker engine against the containers planned for it. Pure."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from tfprov.planning.plan_text import join_names
 UNKNOWN_IMAGE = 3 * GIB
 """Space for an image with TensorFlow: about 1.9 GB, and its largest layer once more while it is unpacked."""
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""The variable that chooses GPUs for a program, among those that its container sees."""
 BRING = "`tfprov image deliver` brings it, or `tfprov check --deliver`"
 
 
@@ -124,14 +127,25 @@ def _gpus(engine: EngineFacts, system: System, part: HostWork) -> Iterator[Findi
     if not wanted:
         return
     most = max(wanted.values())
+    visible = {container.task.name: container.env.get(VISIBLE, "").split(",") for container in part.wanted}
+    chosen = [device for task in wanted for device in visible[task]]
+    there = math.inf if system.gpus is None else system.gpus
+    beyond = [
+        f"{VISIBLE}={','.join(visible[task])} of {task}"
+        for task in wanted
+        if any(device.isdecimal() and int(device) >= there for device in visible[task])
+    ]
     if not (engine.gives_gpus or system.gpu_tools):
         what = f"{', '.join(wanted)} asks for GPUs, and its engine can give none"
         yield failed("gpus", what, "install the NVIDIA driver and nvidia-container-toolkit there, or unset `gpus`")
     elif system.gpus is not None and most > system.gpus:
         yield failed("gpus", f"it has {system.gpus}, and a task asks for {most}", "lower `gpus`")
-    elif len(wanted) > 1:
+    elif beyond:
+        yield failed("gpus", f"it has {system.gpus}, which does not go with {', '.join(beyond)}", "count from 0")
+    elif len(wanted) > 1 and ("" in chosen or len(set(chosen)) < len(chosen)):
         what = f"{', '.join(wanted)} get the same GPUs: an engine gives every container the first ones"
-        yield warning("gpus", what, "use one task a host, or set TF_FORCE_GPU_ALLOW_GROWTH=true in `env`")
+        fix = f"set {VISIBLE} in `env` of each, beside `gpus: all`; or TF_FORCE_GPU_ALLOW_GROWTH=true, to share them"
+        yield warning("gpus", what, fix)
     else:
         yield ok("gpus", f"{system.gpus} in all" if system.gpus is not None else "its engine can give GPUs")
 

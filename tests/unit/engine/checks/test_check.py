@@ -562,6 +562,14 @@ def test_the_words_of_an_error_of_delivery_are_without_its_host() -> None:
 PRUNE = "free some there, for example with `docker system prune`"
 GPUS = replace(ENGINE, gives_gpus=True)
 NOT_OURS = there("tfprov-linear-ps-0")
+SHARED_GPUS = (
+    "ps/0, worker/0 get the same GPUs: an engine gives every container the first ones; "
+    "set CUDA_VISIBLE_DEVICES in `env` of each, beside `gpus: all`; or TF_FORCE_GPU_ALLOW_GROWTH=true, to share them"
+)
+
+
+def on_gpus(devices: str, task: Task) -> Container:
+    return replace(container(task, gpus=-1), env={"CUDA_VISIBLE_DEVICES": devices})
 
 
 @pytest.mark.parametrize(
@@ -594,8 +602,12 @@ NOT_OURS = there("tfprov-linear-ps-0")
         ("gpus", (container(PS, gpus=3),), GPUS, replace(SYSTEM, gpus=2),
          "it has 2, and a task asks for 3; lower `gpus`"),
         ("gpus", (container(PS, gpus=1), container(WORKER, gpus=2)), GPUS, replace(SYSTEM, gpus=2),
-         ("ps/0, worker/0 get the same GPUs: an engine gives every container the first ones; "
-         "use one task a host, or set TF_FORCE_GPU_ALLOW_GROWTH=true in `env`")),
+         SHARED_GPUS),
+        ("gpus", (on_gpus("0,1", PS), on_gpus("2", WORKER)), GPUS, replace(SYSTEM, gpus=3), "3 in all"),
+        ("gpus", (on_gpus("0", PS), on_gpus("0,1", WORKER)), GPUS, SYSTEM, SHARED_GPUS),
+        ("gpus", (on_gpus("0", PS), on_gpus("", WORKER)), GPUS, SYSTEM, SHARED_GPUS),
+        ("gpus", (on_gpus("0,3", PS), on_gpus("2", WORKER)), GPUS, replace(SYSTEM, gpus=3),
+         "it has 3, which does not go with CUDA_VISIBLE_DEVICES=0,3 of ps/0; count from 0"),
         ("gpus", (container(PS, gpus=1),), GPUS, SYSTEM, "its engine can give GPUs"),
         ("address", (), ENGINE, replace(SYSTEM, addresses=None),
          "not checked: neither `ip` nor /proc says which addresses it has"),

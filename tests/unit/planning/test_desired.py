@@ -372,7 +372,7 @@ def test_a_container_in_the_network_of_its_host_publishes_nothing() -> None:
             made["labels"].get("tfprov.port"), desired.spec.get("network"),
         )  # fmt: skip
     assert seen == {
-        "": ("bridge", 1, [2222], None, None),
+        "": ("default", 1, [2222], None, None),
         "network: host": ("host", 0, [], "2222", "host"),
     }
 

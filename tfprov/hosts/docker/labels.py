@@ -125,7 +125,7 @@ def _host_config(
     config: dict[str, Any] = api.create_host_config(
         # On the cluster's address only: a TensorFlow port allows running code.
         port_bindings=dict.fromkeys(ports, (options.address, task.port)),
-        network_mode=options.network,
+        network_mode=HOST_NETWORK if options.network == HOST_NETWORK else None,
         mounts=mounts,
         binds=[secret_files.bind_mount(container_name(cluster, task.name))] if container.secret else None,
         restart_policy=policy,

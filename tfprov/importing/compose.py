@@ -11,6 +11,7 @@ from typing import TypeGuard
 from tfprov.errors import Position, printable
 from tfprov.importing.identify import ForeignTask, Notes, Setting, SourceText, Volume
 from tfprov.importing.tracked_mapping import (
+    IN_HOST_NETWORK,
     SHARED_MEMORY,
     Fields,
     as_text,
@@ -33,7 +34,7 @@ _DROPPED = {
     "secrets": "secrets are not copied; put the values into `env`, encrypted with ansible-vault",
     "env_file": "name it as `env_file`, in which quotes and `$` mean nothing",
     "ports": "tfprov publishes a task's own port, on the address of its host",
-    "network_mode": "a task's own port is published; `network: host` is for libraries that open further ports",
+    "network_mode": IN_HOST_NETWORK,
     "healthcheck": "tfprov checks the task's port itself",
     "privileged": "tfprov's containers have no privileges",
     "cap_add": "tfprov's containers have no capabilities",

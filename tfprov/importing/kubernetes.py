@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tfprov.errors import Position, printable
 from tfprov.importing.identify import ForeignTask, Notes, Setting, SourceText, Volume
 from tfprov.importing.tracked_mapping import (
+    IN_HOST_NETWORK,
     SHARED_MEMORY,
     Fields,
     as_text,
@@ -123,6 +124,7 @@ class _Pod:
             if grace:
                 self.settings["stop_grace"] = Setting(*grace)
             self.host = spec.text("nodeName") or self.node_selector(spec)
+            spec.drop({"hostNetwork": IN_HOST_NETWORK})
             spec.drop({"imagePullSecrets": "log in to the registry on the hosts, or let tfprov deliver the image"})
             storage = dict(_storage(spec, notes))
             containers = (*spec.items("containers"), *spec.items("initContainers"))

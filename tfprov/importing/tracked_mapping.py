@@ -119,6 +119,8 @@ def _is_null(node: Node) -> bool:
     return isinstance(node, Scalar) and node.data is None
 
 
+IN_HOST_NETWORK = "a task's own port is published; `network: host` is for libraries that open further ports"
+"""The note on a task in the network of its host, which an inventory has to allow."""
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  where containers have it
 
 

@@ -261,6 +261,7 @@ OF_A_PS = "image: x, command: python x.py --job_name=ps --task_index=0 --worker_
 SERVICE = "image: x, command: python x.py --job_name=worker --task_index=0 --worker_hosts=w0:1"
 
 
+IN_HOST_NETWORK = "a task's own port is published; `network: host` is for libraries that open further ports"
 IN_ITS_DIRECTORY = (
     "a task starts in the directory of its image, or in `code`: write whole paths in `command`, or set `code`"
 )
@@ -289,7 +290,7 @@ def test_keys_that_only_compose_needs_are_ignored(key: str) -> None:
         ("privileged", "tfprov's containers have no privileges"),
         ("cap_add", "tfprov's containers have no capabilities"),
         ("working_dir", IN_ITS_DIRECTORY),
-        ("network_mode", "a task's own port is published; `network: host` is for libraries that open further ports"),
+        ("network_mode", IN_HOST_NETWORK),
         ("extends", "tfprov does not read that file"),
         ("configs", "mount a directory of the host, or put it into `code`"),
         ("devices", "only GPUs are supported, with `gpus`"),
@@ -390,6 +391,8 @@ ON_ITS_PORT = "tfprov checks the task's port itself"
                 "or let tfprov deliver the image"
             ),
         ),
+        (1, "hostNetwork", f"`spec.template.spec.hostNetwork` is not carried over: {IN_HOST_NETWORK}"),
+        (2, "workingDir", f"`containers[].workingDir` is not carried over: {IN_ITS_DIRECTORY}"),
         (2, "envFrom", "`containers[].envFrom` is not carried over: put the values into `env`"),
         (2, "readinessProbe", f"`containers[].readinessProbe` is not carried over: {ON_ITS_PORT}"),
         (2, "livenessProbe", f"`containers[].livenessProbe` is not carried over: {ON_ITS_PORT}"),

@@ -30,11 +30,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Volume:
-    """A mount of a container: `source` is a directory of the host, None for a volume of the engine."""
+    """A mount of a container: `source` is a directory of the host, None for other storage; `nfs` an export."""
 
     target: SourceText
     source: str | None = None
     read_only: bool = False
+    nfs: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)

@@ -93,10 +93,12 @@ def _tfjob(spec: Fields, name: str, notes: Notes) -> Iterator[ForeignTask]:
 
 @dataclass(frozen=True)
 class _Storage:
-    """A volume: the node's directory, None for other storage, whose size may be limited."""
+    """A volume: a directory of the node, or of an NFS server; None for other storage, whose size may be limited."""
 
     path: str | None
     size: SourceText | None
+    server: str | None = None
+    read_only: bool = False
 
 
 class _Pod:
@@ -196,7 +198,8 @@ class _Pod:
             sub_path = mount.text("subPath")
             if not name or not target or name.text not in storage:
                 continue
-            source, size = storage[name.text].path, storage[name.text].size
+            volume = storage[name.text]
+            source, size = volume.path, volume.size
             if target.text == SHARED_MEMORY and source is None:
                 if size is None:
                     self.notes.drop(target.text, target.at, "set `shm_size`: without a limit, it is Docker's 64m")
@@ -204,7 +207,11 @@ class _Pod:
                     self.settings["shm_size"] = shm_size
                 continue
             source = f"{source}/{sub_path.text}" if source and sub_path else source
-            yield Volume(target, source, read_only is not None and read_only.text == "true")
+            is_read_only = volume.read_only or (read_only is not None and read_only.text == "true")
+            if volume.server and source:
+                yield Volume(target, None, is_read_only, {"server": volume.server, "path": source})
+            else:
+                yield Volume(target, source, is_read_only)
 
     def environment(self, fields: Fields) -> Iterator[tuple[str, SourceText]]:
         for node in fields.items("env"):
@@ -261,8 +268,11 @@ def _storage(spec: Fields, notes: Notes) -> Iterator[tuple[str, _Storage]]:
         volume = Fields(node, "volumes[]", notes, node.at)
         name = volume.text("name")
         path, size = volume.mapping("hostPath").text("path"), volume.mapping("emptyDir").text("sizeLimit")
+        nfs = volume.mapping("nfs")
+        server, path, read_only = nfs.text("server"), path or nfs.text("path"), nfs.text("readOnly")
         if name:
             if volume.pop("secret") is not None:
                 notes.drop(f"volumes.{name.text}", node.at, _SECRET)
                 continue
-            yield name.text, _Storage(path.text if path else None, size)
+            is_read_only = read_only is not None and read_only.text == "true"
+            yield name.text, _Storage(path.text if path else None, size, server.text if server else None, is_read_only)

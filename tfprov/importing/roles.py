@@ -172,12 +172,15 @@ def _directories(task: IdentifiedTask, directory: str | None, notes: Notes) -> I
     mounts = []
     for volume in task.source.volumes:
         target, where = volume.target.text.rstrip("/") or "/", volume.target.at
-        if target == directory and volume.source:
+        source = f"{volume.nfs['server']}:{volume.nfs['path']}" if volume.nfs else volume.source
+        if target == directory and source:
             what = "checkpoints are in storage of the task, and are gathered; those in there stay where they are"
-            notes.drop(f"{volume.source} at {target}", where, what)
+            notes.drop(f"{source} at {target}", where, what)
         if target == directory or f"{target}/".startswith(f"{RUNTIME}/"):
             continue
-        if volume.source is None:
+        if volume.nfs:
+            mounts.append((target, {"nfs": volume.nfs, "target": target, "read_only": volume.read_only}, where))
+        elif volume.source is None:
             what = (
                 f"the storage at {printable(target)} is not carried over: mount a directory of the host, with `mounts`"
             )

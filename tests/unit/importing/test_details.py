@@ -244,7 +244,8 @@ def test_kubernetes_objects_without_a_task_are_noted() -> None:
 @pytest.mark.parametrize(
     ("yaml_text", "restart"),
     [
-        ("restart: 'no'", "never"), ("restart: always", None), ("restart: unless-stopped", None),
+        ("restart: 'no'", "never"), ("restart: never", "never"),
+        ("restart: always", None), ("restart: unless-stopped", None),
         ("restart: on-failure", None), ("restart: 'on-failure:5'", None),
         ("deploy: {restart_policy: {condition: none}}", "never"),
         ("deploy: {restart_policy: {condition: any}}", None),
@@ -529,6 +530,10 @@ GIVE = "correct the file"
         ),
         (
             f"services: {{w0: {{{SERVICE.replace('index=0', 'index=x')}}}}}",
+            "1:12: error: `w0`: --task_index must be a whole number, not 'x'; correct its flags",
+        ),
+        (
+            f"services: {{w0: {{{SERVICE.replace('index=0', 'index x$I')}}}}}",
             "1:12: error: `w0`: --task_index must be a whole number, not 'x'; correct its flags",
         ),
         (f"services: {{w0: {{{SERVICE}, pids_limit: many}}}}",

@@ -261,10 +261,8 @@ def _best_location(
             raise Usage(what, f"write {kind}_vars/{printable(name)}.yml beside {printable(files.others[0])}")
         fix = suggest(name, known, "see `tfprov inventory graph`")
         raise Usage(f"no {kind} `{printable(name)}` in the inventory", fix)
-    inventories = [source.name for source in files.inventories]
 
-    def order(number: int) -> tuple[int, int, bool, int]:
-        location = locations[number]
-        return location.depth, location.rank, location.resolved.source.name not in inventories, number
+    def order(number: int) -> tuple[int, int, int]:
+        return locations[number].depth, locations[number].rank, number
 
     return locations[max(range(len(locations)), key=order)]

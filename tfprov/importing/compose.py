@@ -66,7 +66,6 @@ class _Service:
         self.fields = Fields(node, f"services.{name}", notes, at)
         self.settings: dict[str, Setting] = {}
         self.host: SourceText | None = None
-        self.count = 1
 
     def to_task(self) -> ForeignTask:
         with self.fields as fields:
@@ -77,9 +76,9 @@ class _Service:
             env = dict(self.environment())
             volumes = tuple(filter(None, (self.volume(node) for node in fields.items("volumes"))))
             self.read_limits()
-            self.read_deploy(fields.mapping("deploy"))
+            count = self.read_deploy(fields.mapping("deploy"))
         return ForeignTask(
-            name=self.name, at=self.at, count=self.count, image=image, argv=argv, env=env, volumes=volumes,
+            name=self.name, at=self.at, count=count, image=image, argv=argv, env=env, volumes=volumes,
             settings=self.settings, host=self.host,
         )  # fmt: skip
 
@@ -190,11 +189,11 @@ class _Service:
         else:
             self.notes.drop(text.text, text.at)
 
-    def read_deploy(self, deploy: Fields) -> None:
+    def read_deploy(self, deploy: Fields) -> int:
+        """Read the `deploy` key of a service; return how many tasks it asks for."""
         with deploy:
             deploy.ignore("mode", "endpoint_mode", "update_config", "rollback_config", "labels")
             replicas = deploy.integer("replicas")
-            self.count = replicas[0] if replicas else 1
             with deploy.mapping("restart_policy") as policy:
                 policy.ignore("delay", "window")
                 condition, attempts = policy.text("condition"), policy.integer("max_attempts")
@@ -207,6 +206,7 @@ class _Service:
                     self.read_constraint(node)
             with deploy.mapping("resources") as resources:
                 self.read_resources(resources)
+        return replicas[0] if replicas else 1
 
     def read_constraint(self, node: Node) -> None:
         text = SourceText(as_text(node), node.at) if isinstance(node, Scalar) else None

@@ -201,9 +201,10 @@ class _Pod:
             self.settings["memory"] = setting
         if cores and (setting := cpus(cores, self.notes)):
             self.settings["cpus"] = setting
-        amount = quantity(gpus) if gpus else None
-        if gpus and amount is not None:
+        if gpus and (amount := quantity(gpus)) is not None:
             self.settings["gpus"] = Setting(int(amount), gpus.at)
+        elif gpus:
+            self.notes.drop(gpus.text, gpus.at, "not a number of GPUs")
 
 
 def _main_container(containers: tuple[Node, ...]) -> Node | None:

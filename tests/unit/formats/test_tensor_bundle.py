@@ -173,6 +173,12 @@ def test_a_field_of_an_unknown_type_is_an_error(kind: int) -> None:
         list(fields(bytes((1 << 3 | kind,))))
 
 
+def test_a_number_has_ten_bytes_at_most() -> None:
+    assert list(fields(b"\x08" + b"\xff" * 9 + b"\x01")) == [(8, (1 << 64) - 1, b"")]
+    with pytest.raises(ValueError, match=r"^the message ends inside a number$"):
+        list(fields(b"\x08" + b"\xff" * 10 + b"\x01"))
+
+
 FOOTER = 48
 END = struct.pack("<Q", 0xDB4775248B80FB57)
 

@@ -949,7 +949,7 @@ def test_a_setting_that_all_roles_share_has_the_position_of_the_first() -> None:
 
 
 def test_of_a_flag_that_occurs_twice_the_last_is_a_setting_and_the_first_stays_in_the_command() -> None:
-    service = SERVICE.replace("x.py", "x.py task_index=7")
+    service = SERVICE.replace("x.py", "x.py task_index=7").replace("job_name=worker", "job_name worker")
     inventory, notes = convert_text(f"services: {{w0: {{{service} --b=0 --a=1 --c=3 --a=2}}}}")
     tfprov = inventory["vars"]["tfprov"]
     assert tfprov["command"] == ["python", "x.py", "task_index=7", "--b=0", "--a=1"]

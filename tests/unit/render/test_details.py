@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tfprov.errors import InvalidInput, TfprovError, Usage
 from tfprov.images.code import Code
 from tfprov.planning.plan_text import format_count, format_size
 from tfprov.render import output
-from tfprov.render.compose import size
+from tfprov.render.compose import Compose, size
 from tfprov.render.dns_names import dns_1123, subdomain
 from tfprov.render.kubernetes import cluster_settings
 from tfprov.render.kubernetes.common import code_size_problem
@@ -50,29 +51,30 @@ APP: dict[str, Any] = {"id": "/lab/ps-0", "cmd": "python", "container": {"docker
 
 
 REFUSED = [
-    ("kubernetes", f"{POD}---\n{POD}", "two objects are Pod a"),
-    ("kubernetes", "[1]", "a document is not a Kubernetes object"),
-    ("kubernetes", POD.replace("apiVersion: v1\n", ""), "a document is not a Kubernetes object"),
-    ("kubernetes", POD.replace("{name: a}", "{}"), "a document is not a Kubernetes object"),
-    ("kubernetes", POD.replace("{name: a}", "a"), "a document is not a Kubernetes object"),
-    ("kubernetes", POD.replace("Pod", "1"), "a document is not a Kubernetes object"),
-    ("compose", "services: {}\n", "has no services"),
-    ("compose", "volumes: {}\n", "has no services"),
-    ("compose", "[1]\n", "has no services"),
-    ("compose", "services: {a: 1}\n", "the service `a` is invalid"),
-    ("compose", 'services: {"a b": {image: x, entrypoint: [a]}}\n', "the service `a b` is invalid"),
-    ("compose", "services: {a: {entrypoint: [a]}}\n", "the service `a` has no `image`"),
-    ("compose", "services: {a: {image: x}}\n", "the service `a` has no `entrypoint`"),
-    ("marathon", json.dumps({"apps": [APP, APP]}), "has two apps with the same id"),
-    ("marathon", json.dumps({"apps": [APP | {"cmd": ""}]}), "the app /lab/ps-0 has no image or no command"),
+    ("kubernetes", f"{POD}---\n{POD}", ": two objects are Pod a"),
+    ("kubernetes", "[1]", ": a document is not a Kubernetes object"),
+    ("kubernetes", POD.replace("apiVersion: v1\n", ""), ": a document is not a Kubernetes object"),
+    ("kubernetes", POD.replace("{name: a}", "{}"), ": a document is not a Kubernetes object"),
+    ("kubernetes", POD.replace("{name: a}", "a"), ": a document is not a Kubernetes object"),
+    ("kubernetes", POD.replace("Pod", "1"), ": a document is not a Kubernetes object"),
+    ("compose", "services: {}\n", " has no services"),
+    ("compose", "volumes: {}\n", " has no services"),
+    ("compose", "[1]\n", " has no services"),
+    ("compose", "services: {a: 1}\n", ": the service `a` is invalid"),
+    ("compose", 'services: {"a b": {image: x, entrypoint: [a]}}\n', ": the service `a b` is invalid"),
+    ("compose", "services: {a: {entrypoint: [a]}}\n", ": the service `a` has no `image`"),
+    ("compose", "services: {a: {image: x}}\n", ": the service `a` has no `entrypoint`"),
+    ("marathon", json.dumps({"apps": [APP, APP]}), " has two apps with the same id"),
+    ("marathon", json.dumps({"apps": [APP | {"cmd": ""}]}), ": the app /lab/ps-0 has no image or no command"),
     (
         "marathon",
         json.dumps({"apps": [APP | {"container": {"docker": {"image": ""}}}]}),
-        "the app /lab/ps-0 has no image or no command",
+        ": the app /lab/ps-0 has no image or no command",
     ),
-    ("slurm", "#!/bin/sh\n", "must begin with `#!/bin/bash`"),
-    ("slurm", "#!/bin/bash\n" + "#" * (4 << 20), "is longer than the 4 MiB that Slurm accepts"),
-    ("swarm", "version: '2'\nservices: {a: {image: x, entrypoint: [a]}}\n", "reads version 3"),
+    ("slurm", "#!/bin/sh\n", " must begin with `#!/bin/bash`"),
+    ("slurm", "#!/bin/bash\n" + "#" * (4 << 20), " is longer than the 4 MiB that Slurm accepts"),
+    ("swarm", "version: '2'\nservices: {a: {image: x, entrypoint: [a]}}\n", ": `docker stack deploy` reads version 3"),
+    ("spark-submit", "x =\n", " is no Python program: invalid syntax (<unknown>, line 1)"),
 ]
 
 
@@ -80,7 +82,7 @@ REFUSED = [
 def test_an_invalid_rendered_file_is_refused(target: str, text: str, message: str) -> None:
     checked = find_target(target)
     (name,) = files_of(inventory(), target, *(("claim=c",) if target == "kubernetes" else ()))
-    with pytest.raises(ValueError, match=f"{re.escape(name)}.*{re.escape(message)}"):
+    with pytest.raises(ValueError, match=rf"^{re.escape(name + message)}\Z"):
         checked.check({name: text})
 
 
@@ -282,9 +284,24 @@ def test_an_invalid_rendered_file_is_reported_as_an_error_of_the_users_template(
     (tmp_path / "compose.yml.j2").write_text("services: {}\n")
     with pytest.raises(InvalidInput) as raised:
         render(roles_of(inventory()), find_target("compose"), template_dir=tmp_path)
-    [problem] = raised.value.problems
-    assert (str(problem.at), problem.fix) == (str(tmp_path), "correct the template")
-    assert problem.what.endswith("has no services")
+    assert str(raised.value) == f"{tmp_path}: error: compose.yml has no services; correct the template"
+
+
+class Broken(Compose):
+    """A target that renders what it refuses."""
+
+    def check(self, files: Mapping[str, str]) -> None:
+        raise ValueError("compose.yml has no\nservices")
+
+
+def test_an_invalid_rendered_file_of_a_shipped_template_is_a_bug() -> None:
+    compose = find_target("compose")
+    broken = Broken(
+        compose.name, compose.title, compose.options, compose.templates, compose.images, compose.carries_code
+    )
+    with pytest.raises(TfprovError) as raised:
+        render(roles_of(inventory()), broken)
+    assert str(raised.value) == "compose: compose.yml has no services; this is a bug in tfprov"
 
 
 def test_a_template_directory_without_templates_is_refused() -> None:

@@ -307,6 +307,25 @@ def test_the_value_of_a_template_has_a_limited_depth_and_size() -> None:
     assert len(render_value("{{ large }}", large=[0] * 100_000)) == 100_000
 
 
+def test_variables_record_the_names_that_are_looked_up() -> None:
+    nodes = parse("{a: '{{ b }}', b: 1, c: '{{ gone | default(s) }}'}", "v.yml")
+    assert isinstance(nodes, Mapping)
+    variables = Variables(nodes, {"s": 2, "b": 3})
+    assert (len(variables), list(variables), variables["a"]) == (4, ["a", "b", "c", "s"], 3)
+    with variables.recorded() as outer:
+        with variables.recorded() as names:
+            assert (variables["a"], variables["c"], "d" in variables) == (3, 2, False)
+        assert names == {"a", "b", "c", "gone", "s", "d"}
+        assert outer == names
+    with variables.recorded() as names:
+        assert dict(variables) == {"a": 3, "b": 3, "c": 2, "s": 2}
+    assert "*" in names
+    same, other = Variables(nodes, {"s": 2, "b": 3}), Variables(nodes, {"s": 4})
+    assert variables.agrees_with(same, ["a", "b", "c", "s", "gone"])
+    assert not variables.agrees_with(same, ["a", "*"])
+    assert (variables.agrees_with(other, ["a", "c"]), variables.agrees_with(other, ["a", "s"])) == (True, False)
+
+
 def test_an_unsafe_value_that_a_template_reads_is_not_rendered() -> None:
     names = "{u: !unsafe '{{ nope }}', m: {v: !unsafe '{% x %}'}}"
     assert render_value("{{ u }} {{ m.v }}", names) == "{{ nope }} {% x %}"

@@ -78,7 +78,7 @@ class Passwords:
         Nothing is read or run. What the environment and an ansible.cfg name is for other inventories, too.
         """
         for source in self.sources():
-            if source.option in OPTIONS[:2] and (path := source.path) is not None:
+            if source.option in OPTIONS and (path := source.path) is not None:
                 with _file_errors(source):
                     if S_ISDIR(path.stat().st_mode):
                         raise IsADirectoryError(EISDIR, strerror(EISDIR))

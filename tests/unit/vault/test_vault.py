@@ -679,6 +679,8 @@ def test_which_values_are_masked_in_an_output() -> None:
     numbers = parse("{n: 1, m: {k: }}", "v.yml")
     assert mask_value(("x", "MY_TOKENS", "MY_TOKEN"), numbers) == {"n": "******", "m": {"k": None}}
     assert mask_value(("MY_TOKEN", "x"), numbers) == {"n": 1, "m": {"k": None}}
+    assert mask_value(("MY_TOKEN", "x"), settings.entries["flags"]) == {"token": "******"}
+    assert mask_value(("MY_TOKEN", "LEVEL"), variables.entries["LEVEL"]) == "v"
     public = frozenset(["PUB_TOKEN", "E"])
     shown = {
         name: show_public_env(public, mask_value, ("tfprov", "env", name), node)

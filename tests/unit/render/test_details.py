@@ -296,7 +296,7 @@ class Broken(Compose):
 
 def test_an_invalid_rendered_file_of_a_shipped_template_is_a_bug() -> None:
     compose = find_target("compose")
-    broken = Broken(
+    broken: Any = Broken(
         compose.name, compose.title, compose.options, compose.templates, compose.images, compose.carries_code
     )
     with pytest.raises(TfprovError) as raised:

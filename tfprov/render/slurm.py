@@ -260,11 +260,11 @@ def _script_task(rendering: RenderInput, rank: int, member: Member, words: Words
     task = rendering.cluster.find(member.task)
     assert task is not None, "members come from the cluster's tasks"
     role = rendering.request.role(task)
-    command, environment, binds, python = words.command(member), words.environment(member), list[str](), None
-    if not _uses_container(role, rendering.settings) and role.values.python is not None:
-        python = python_path(role) or ""
-        if member.program[0] in PYTHON:
-            command[0] = words.word(python)
+    command, environment, binds = words.command(member), words.environment(member), list[str]()
+    is_chosen = role.values.python is not None and not _uses_container(role, rendering.settings)
+    python = python_path(role) if is_chosen else None
+    if python is not None and member.program[0] in PYTHON:
+        command[0] = words.word(python)
     if _uses_container(role, rendering.settings):
         environment = {f"APPTAINERENV_{key}" if key in _KEPT_OUT else key: word for key, word in environment.items()}
         binds = list(_binds(role, member, rendering.settings))

@@ -139,8 +139,8 @@ class Document:
         start, end = self.line_end(offset)
         if start != end:
             return self.text[start:end]
-        usual = Counter(self.text[begin:over] for begin, over in self.breaks).most_common(1)
-        return usual[0][0] if usual else "\n"
+        usual = Counter(self.text[begin:over] for begin, over in self.breaks)
+        return max(usual, key=usual.__getitem__, default="\n")
 
     def at(self, path: NodePath) -> CstNode:
         """Return the node at `path`."""
@@ -170,7 +170,7 @@ class Document:
                 column = self.column(outer.entries[0].start)
                 below = [entry.value for entry in outer.entries if entry.value.kind == kind and entry.value.is_block]
                 steps.update(self.column(value.entries[0].start) - column for value in below)
-        return steps.most_common(1)[0][0] if steps else otherwise
+        return max(steps, key=steps.__getitem__, default=otherwise)
 
     @cached_property
     def is_json(self) -> bool:
@@ -249,7 +249,7 @@ class _Builder:
     def open(self, event: Any) -> None:
         inner = self.inner(event)
         is_list = isinstance(event, yaml.SequenceStartEvent)
-        style = ("[" if is_list else "{") if event.flow_style else ""
+        style = self.text[inner] if event.flow_style else ""
         kind = NodeKind.LIST if is_list else NodeKind.MAPPING
         self.stack.append(CstNode(kind, event.start_mark.index, inner, inner, style, event.tag or "", event.anchor))
         self.keys.append(None)
@@ -282,7 +282,6 @@ class _Builder:
         start = self.next_start(outer)
         if outer.style:
             return CollectionEntry(None, value, start)
-        _move_empty(value, start + 1)
         return CollectionEntry(None, value, start, start + 1)
 
     def pair(self, outer: CstNode, key: CstNode, value: CstNode) -> CollectionEntry:

@@ -219,13 +219,11 @@ def is_structure(source: EditableFile, names: Sequence[str]) -> bool:
     if vars_file_owner(source.name):
         return False
     rest = list(names)
-    while rest:
-        if len(rest) <= 2:
-            return len(rest) == 1 or rest[1] in _SECTIONS
+    while len(rest) > 2:
         if rest[1] != "children":
             return rest[1] == "hosts" and len(rest) == 3
         rest = rest[2:]
-    return False
+    return len(rest) == 1 or rest[1:] in [[section] for section in _SECTIONS]
 
 
 def path_names(source: EditableFile, path: Sequence[int]) -> list[str]:
@@ -261,10 +259,8 @@ def _best_location(
             raise Usage(what, f"write {kind}_vars/{printable(name)}.yml beside {printable(files.others[0])}")
         fix = suggest(name, known, "see `tfprov inventory graph`")
         raise Usage(f"no {kind} `{printable(name)}` in the inventory", fix)
-    inventories = [source.name for source in files.inventories]
 
-    def order(number: int) -> tuple[int, int, bool, int]:
-        location = locations[number]
-        return location.depth, location.rank, location.resolved.source.name not in inventories, number
+    def order(number: int) -> tuple[int, int, int]:
+        return locations[number].depth, locations[number].rank, number
 
     return locations[max(range(len(locations)), key=order)]

@@ -90,7 +90,7 @@ def emit_key(name: str, *, flow: bool, as_json: bool, like: str = "") -> str:
 
 def emit_text(text: str, *, flow: bool) -> str:
     """Return the YAML of a text on one line, quoted only if necessary."""
-    return text if _is_plain(text, flow=flow) else _quote(text, "")
+    return text if _is_plain(text, flow=flow) else _quote(text)
 
 
 def emit_inline(value: NewValue | None, *, flow: bool, as_json: bool, old: CstNode | None = None) -> str:
@@ -174,7 +174,7 @@ def _is_simple(text: str) -> bool:
     return text.isprintable()
 
 
-def _quote(text: str, style: str) -> str:
+def _quote(text: str, style: str | None = None) -> str:
     if (style if style in _QUOTED else _default_style(text)) == "'" and _is_simple(text):
         return "'" + text.replace("'", "''") + "'"
     return _double_quote(text)

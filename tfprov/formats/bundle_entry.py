@@ -1,6 +1,5 @@
 """What an index says: BundleHeaderProto and BundleEntryProto of tensor_bundle.proto, and the keys of slices."""
 
-import struct
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -137,7 +136,7 @@ def _number(fields: Mapping[int, Sequence[int | bytes]], number: int) -> int:
     if isinstance(value, bytes):
         if len(value) != 4:
             raise CheckpointError("an entry of the index has a field of another type")
-        return int(struct.unpack("<I", value)[0])
+        return int.from_bytes(value, "little")
     return protobuf.signed(value)
 
 

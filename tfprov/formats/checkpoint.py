@@ -172,7 +172,7 @@ def _string_fields(text: str) -> Iterator[tuple[str, str]]:
     while position < len(text):
         match = _FIELD.match(text, position)
         if not match:
-            raise ValueError(f"not a text-format field at character {position}")
+            raise ValueError  # its text is of no use: such a file has no paths
         if match["strings"] is not None:
             literals = re.findall(f"{_LITERAL}|#[^\n]*", match["strings"])
             raw = b"".join(_unescape(literal[1:-1]) for literal in literals if literal[0] != "#")

@@ -194,7 +194,7 @@ def _event(data: bytes) -> _Event | None:
     for key, number, content in fields(data):
         match key >> 3, key & 7:
             case 1, 1:
-                wall_time = _DOUBLE.unpack(content)[0]
+                (wall_time,) = _DOUBLE.unpack(content)
             case 2, 0:
                 step = signed(number)
             case 5, 2:
@@ -220,7 +220,7 @@ def _value(data: bytes) -> tuple[str, float | None]:
             case 1, 2:
                 tag = content.decode("utf-8", "replace")
             case 2, 5:
-                value = _FLOAT.unpack(content)[0]
+                (value,) = _FLOAT.unpack(content)
             case 8, 2:
                 value = _number(content)
     return tag, value
@@ -237,15 +237,20 @@ def _number(tensor: bytes) -> float | None:
         return None
     form, listed = _NUMBERS[dtype]
     if content:
-        return float(form.unpack(content)[0]) if len(content) == form.size else None
+        return _first(form, content) if len(content) == form.size else None
     return _listed(form, *by_number.get(listed, (0, b"")))
 
 
 def _listed(form: struct.Struct, number: int, content: bytes) -> float:
     """Parse the first value of a repeated field, packed or not: floats have a fixed width, integers are varints."""
     if form in (_FLOAT, _DOUBLE):
-        return float(form.unpack_from(content)[0]) if len(content) >= form.size else 0.0
+        return _first(form, content) if len(content) >= form.size else 0.0
     return float(signed(varint(content, 0)[0] if content else number))
+
+
+def _first(form: struct.Struct, content: bytes) -> float:
+    (number,) = form.unpack_from(content)
+    return float(number)
 
 
 def _elements(shape: bytes) -> int:

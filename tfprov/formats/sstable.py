@@ -19,7 +19,6 @@ Extend = Callable[[int, bytes], int]
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
 _TRAILER = struct.Struct("<BI")
-_UINT32 = struct.Struct("<I")
 _NO_COMPRESSION, _SNAPPY = 0, 1
 
 
@@ -116,7 +115,7 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the keys and values of a block. A key shares its first bytes with the key before it."""
     end = len(block) - 4
     if end >= 0:
-        end -= 4 * _UINT32.unpack_from(block, end)[0]  # the offsets of keys that share nothing, for a binary search
+        end -= 4 * int.from_bytes(block[end:], "little")  # the offsets of keys that share nothing, for a binary search
     if end < 0:
         raise CheckpointError("a block is shorter than its list of keys")
     key, position = b"", 0

@@ -162,7 +162,7 @@ class _Tensor:
         for _ in range(count):
             value = 0
             for shift in range(0, 70, 7):
-                part = byte()[0]
+                (part,) = byte()
                 value |= (part & 127) << shift
                 if part < 128:
                     break

@@ -25,12 +25,16 @@ def default_saver_line(source: bytes) -> int | None:
 
 def _imports_tfprov(node: ast.AST) -> bool:
     names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-    names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+    names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
     return any(name.partition(".")[0] == "tfprov" for name in names)
 
 
 def _has_default_saver(call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    match call.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            pass
+        case _:
+            return False
     is_open = any(isinstance(it, ast.Starred) for it in call.args) or any(it.arg is None for it in call.keywords)
     if name != _SESSION or is_open:  # `**options` may have anything
         return False

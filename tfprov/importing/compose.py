@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeGuard
 
@@ -64,9 +63,9 @@ def read_compose(document: Mapping, notes: Notes, home: Path) -> Iterator[Foreig
             }
         )
         services = fields.mapping("services")
+        group = project.text if project else ""
         for name, node in services.entries():
-            task = _Service(name, node, services.position(name), notes, home).to_task()
-            yield replace(task, group=project.text if project else "")
+            yield _Service(name, node, services.position(name), notes, home).to_task(group)
 
 
 class _Service:
@@ -75,9 +74,8 @@ class _Service:
         self.fields = Fields(node, f"services.{name}", notes, at)
         self.settings: dict[str, Setting] = {}
         self.host: SourceText | None = None
-        self.count = 1
 
-    def to_task(self) -> ForeignTask:
+    def to_task(self, group: str) -> ForeignTask:
         with self.fields as fields:
             fields.ignore(*_IGNORED, *_ALSO_IGNORED)
             fields.drop(_DROPPED)
@@ -88,9 +86,9 @@ class _Service:
             self.read_limits()
             self.read_user()
             note_directory(fields, "working_dir", self.notes, is_ours="TFPROV_TASK" in env)
-            self.read_deploy(fields.mapping("deploy"))
+            count = self.read_deploy(fields.mapping("deploy"))
         return ForeignTask(
-            name=self.name, at=self.at, count=self.count, image=image, argv=argv, env=env, volumes=volumes,
+            name=self.name, at=self.at, group=group, count=count, image=image, argv=argv, env=env, volumes=volumes,
             settings=self.settings, host=self.host,
         )  # fmt: skip
 
@@ -210,11 +208,11 @@ class _Service:
         else:
             self.notes.drop(text.text, text.at)
 
-    def read_deploy(self, deploy: Fields) -> None:
+    def read_deploy(self, deploy: Fields) -> int:
+        """Read the `deploy` key of a service; return how many tasks it asks for."""
         with deploy:
             deploy.ignore("mode", "endpoint_mode", "update_config", "rollback_config", "labels")
             replicas = deploy.integer("replicas")
-            self.count = replicas[0] if replicas else 1
             with deploy.mapping("restart_policy") as policy:
                 policy.ignore("delay", "window")
                 condition, attempts = policy.text("condition"), policy.integer("max_attempts")
@@ -227,6 +225,7 @@ class _Service:
                     self.read_constraint(node)
             with deploy.mapping("resources") as resources:
                 self.read_resources(resources)
+        return replicas[0] if replicas else 1
 
     def read_constraint(self, node: Node) -> None:
         text = SourceText(as_text(node), node.at) if isinstance(node, Scalar) else None

@@ -48,10 +48,10 @@ class ForeignTask:
 
     name: str
     at: Position
-    group: str = ""
+    group: str
+    count: int
     job: str | None = None
     index: int | None = None
-    count: int = 1
     image: Setting | None = None
     argv: tuple[SourceText, ...] = ()
     env: Mapping[str, SourceText] = field(default_factory=dict)
@@ -134,10 +134,10 @@ def identify(task: ForeignTask, notes: Notes) -> IdentifiedTask | None:
     """Identify the task of a service or an object; None, with a note, when it is no task."""
     task = replace(task, argv=_without_shell(task.argv))
     own_env = {name: text.text for name, text in task.env.items() if _OWN_VARIABLE.fullmatch(name)}
-    flag_names = _flag_names(own_env.get(FLAGS_VARIABLE, ""))
+    flag_names = _flag_names(own_env)
     flags_wiring = _wiring_from_flags(task, flag_names, notes)
     wiring = flags_wiring or _wiring_from_tf_config(task, notes)
-    job, index = (wiring.job, wiring.index) if wiring else _identify_by_name(task, own_env.get("TFPROV_TASK", ""))
+    job, index = (wiring.job, wiring.index) if wiring else _identify_by_name(task, own_env)
     if job not in ROLES:
         why = (
             f"tfprov has no role `{printable(job)}`"
@@ -187,10 +187,10 @@ def _without_shell(argv: tuple[SourceText, ...]) -> tuple[SourceText, ...]:
     return argv if has_operator or not words else tuple(SourceText(word, argv[2].at) for word in words)
 
 
-def _flag_names(text: str) -> dict[str, str]:
+def _flag_names(own_env: Mapping[str, str]) -> dict[str, str]:
     try:
-        return from_names(text)
-    except WiringError:
+        return from_names(own_env[FLAGS_VARIABLE])
+    except (KeyError, WiringError):
         return {}
 
 
@@ -229,11 +229,12 @@ def _with_numeric_index(text: str) -> str:
     return text
 
 
-def _identify_by_name(foreign: ForeignTask, task: str) -> tuple[str, int | None]:
+def _identify_by_name(foreign: ForeignTask, own_env: Mapping[str, str]) -> tuple[str, int | None]:
     """Return job and index from TFPROV_TASK, labels or the name, for a task without wiring."""
-    job, _, number = task.partition("/")
-    if job in ROLES and number.isdecimal():
-        return job, int(number)
+    if "TFPROV_TASK" in own_env:
+        job, _, number = own_env["TFPROV_TASK"].partition("/")
+        if job in ROLES and number.isdecimal():
+            return job, int(number)
     if foreign.job:
         return _JOB_NAMES.get(foreign.job, foreign.job), foreign.index
     match = _BY_NAME.fullmatch(foreign.name)

@@ -136,7 +136,7 @@ class _Pod:
             parsed = self.container(main, storage, spec.at) if main is not None else None
         if parsed is None:
             notes.refuse(self.outer.at, f"`{printable(self.name)}` has no container", "correct the file")
-            return ForeignTask(self.name, self.outer.at)
+            return ForeignTask(self.name, self.outer.at, self.group, count)
         image, argv, env, volumes = parsed
         task = self.labels.get("task") or self.labels.get("app.kubernetes.io/task") or ""
         return ForeignTask(
@@ -246,9 +246,10 @@ class _Pod:
             self.settings["memory"] = setting
         if cores and (setting := cpus(cores, self.notes)):
             self.settings["cpus"] = setting
-        amount = quantity(gpus) if gpus else None
-        if gpus and amount is not None:
+        if gpus and (amount := quantity(gpus)) is not None:
             self.settings["gpus"] = Setting(int(amount), gpus.at)
+        elif gpus:
+            self.notes.drop(gpus.text, gpus.at, "not a number of GPUs")
 
 
 def _main_container(containers: tuple[Node, ...]) -> Node | None:

@@ -69,7 +69,7 @@ def _role(name: str, members: Sequence[IdentifiedTask], notes: Notes) -> Role:
 
 def _count(name: str, members: Sequence[IdentifiedTask], notes: Notes) -> int:
     count = sum(task.source.count for task in members)
-    highest = max((len(task.cluster.get(name, ())) for task in members), default=0)
+    highest = max(len(task.cluster.get(name, ())) for task in members)
     if highest > count:
         what = f"the tasks have addresses of {highest} {name} tasks, the file has {count}: the inventory has {highest}"
         notes.add(members[0].source.at, what)
@@ -211,9 +211,8 @@ def _note_differences(
 
 def without_positions(setting: Setting | None) -> object:
     """Return a setting's value without positions, for comparison."""
-    if setting is None or not isinstance(setting.value, list):
-        return setting.value if setting else None
-    return [entry[:2] if isinstance(entry, tuple) else entry for entry in setting.value]
+    value = setting and setting.value
+    return [entry[:2] if isinstance(entry, tuple) else entry for entry in value] if isinstance(value, list) else value
 
 
 def wiring_of(tasks: Sequence[IdentifiedTask]) -> object:

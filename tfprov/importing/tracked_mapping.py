@@ -110,9 +110,7 @@ class Fields:
 
 def as_text(node: Scalar) -> str:
     """Return a scalar as its source text, as the engine reads it: `true` stays `true`."""
-    if node.secret:  # only inventories have such values
-        return ""
-    return node.text if isinstance(node.text, str) and (node.text or not node.data) else str(node.data)
+    return node.text  # empty for a secret, which only inventories have
 
 
 def _is_null(node: Node) -> bool:
@@ -160,7 +158,7 @@ def docker_memory(text: SourceText, notes: Notes) -> Setting | None:
     match = _DOCKER.fullmatch(text.text)
     if match is None:
         return _memory(text, notes, None)
-    power = "bkmgt".index((match[2] or "b").lower())
+    power = "bkmgt".index((match[2] or "").lower())  # 0 without a unit
     return _memory(text, notes, int(Decimal(match[1]) * 1024**power))
 
 

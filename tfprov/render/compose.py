@@ -15,7 +15,7 @@ from tfprov.images.code_layer import RUNTIME_DIRECTORY
 from tfprov.model.cluster import Cluster, Task
 from tfprov.paths import PACKAGE
 from tfprov.render import options
-from tfprov.render.dns_names import long_name_problems, short_name
+from tfprov.render.dns_names import short_name
 from tfprov.render.options import Option, Values
 from tfprov.render.output import documents
 from tfprov.render.target import BaseTarget, Member, RenderInput, RenderRequest
@@ -119,18 +119,10 @@ def bind(source: str, target: str, *, read_only: bool = True) -> Volume:
 
 def relative_data(request: RenderRequest, engine: str) -> Iterator[Problem]:
     """Yield a problem for data with a path relative to the inventory, which other machines do not have."""
-    reported = set()
     for role in request.roles.values():
-        at = role.at("data", "path")
-        if (
-            role.values.data
-            and role.reads_data
-            and not (role.values.data.directory or "/").startswith("/")
-            and at not in reported
-        ):
-            reported.add(at)
+        if role.values.data and role.reads_data and not (role.values.data.directory or "/").startswith("/"):
             what = f"`data.path` must be an absolute path: it is on {engine}"
-            yield Problem(at, what, "for example `path: /data/mnist`")
+            yield Problem(role.at("data", "path"), what, "for example `path: /data/mnist`")
 
 
 _SERVICE_NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -180,10 +172,6 @@ class Compose(BaseTarget):
             ports[task.name] = next(port for port in count(inventory_ports[task.name]) if port not in taken)
             taken.add(ports[task.name])
         return ports
-
-    def problems(self, request: RenderRequest) -> Iterator[Problem]:
-        """Yield names that are too long."""
-        yield from long_name_problems(request.first, map(short_name, request.cluster.tasks))
 
     def values(self, rendering: RenderInput) -> Mapping[str, object]:
         """Return the services, the chief's service, the volumes, and the secret variables."""

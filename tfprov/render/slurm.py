@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tfprov.errors import InvalidInput, Position, Problem
+from tfprov.errors import InvalidInput, Problem
 from tfprov.hosts.process.spec import PYTHON
 from tfprov.images.code_layer import DIRECTORY, RUNTIME_DIRECTORY, code_archive
 from tfprov.model.cluster import Cluster, Task
@@ -183,15 +183,11 @@ class Slurm(BaseTarget):
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield the settings that a batch script does not support."""
         yield from request.refuse_all_gpus("Slurm counts GPUs")
-        reported = set()
         if request.settings["code"] == "carried" and len({code.digest for code in request.codes.values()}) > 1:
-            at = list(request.roles.values())[-1].at("code")
+            at = request.roles[list(request.codes)[-1]].at("code")
             yield Problem(at, "a script carries only one `code`, and the roles have several", "set the same for all")
         for role in request.roles.values():
-            for at, problem in _problems(role, request.settings):
-                if at not in reported:
-                    reported.add(at)
-                    yield problem
+            yield from _problems(role, request.settings)
 
     def values(self, rendering: RenderInput) -> Mapping[str, object]:
         """Return the tasks with their words, and their resources."""
@@ -208,7 +204,8 @@ class Slurm(BaseTarget):
         if len(packed) > _MAX_CODE:
             what = f"`code` has {len(packed)} bytes when packed, and a batch script carries at most {_MAX_CODE}"
             fix = "exclude files with a .dockerignore, or put it into the image or on the nodes: `--set code=image`"
-            raise InvalidInput([Problem(list(rendering.request.roles.values())[-1].at("code"), what, fix)])
+            role = rendering.request.roles[next(iter(rendering.request.codes))]
+            raise InvalidInput([Problem(role.at("code"), what, fix)])
         return {
             "started": started,
             "chief_rank": next(task.rank for task in started if task.member.is_chief),
@@ -244,27 +241,26 @@ def _shared_dir(role: RoleSettings, settings: Values) -> str:
     return f"{directory}/dispatcher" if role.role == "dispatcher" else directory
 
 
-def _problems(role: RoleSettings, settings: Values) -> Iterator[tuple[Position, Problem]]:
-    values = role.values
-    for number, mount in enumerate(values.mounts):
+def _problems(role: RoleSettings, settings: Values) -> Iterator[Problem]:
+    for number, mount in enumerate(role.values.mounts):
         at = role.at("mounts", number)
-        if _uses_container(role, settings) and any(mark in (mount.source or "") + mount.target for mark in ":,"):
+        if _uses_container(role, settings) and any(mark in f"{mount.source}{mount.target}" for mark in ":,"):
             what = f"`mounts[{number}]` has a `:` or `,`, where apptainer ends a path"
-            yield at, Problem(at, what, "choose another path")
+            yield Problem(at, what, "choose another path")
         elif not _uses_container(role, settings) and mount.nfs is None and mount.source != mount.target:
             what = f"`mounts[{number}]`: without containers a directory keeps its path, {mount.source}"
-            yield at, Problem(at, what, "set the same `target`, or remove the mount")
+            yield Problem(at, what, "set the same `target`, or remove the mount")
 
 
 def _script_task(rendering: RenderInput, rank: int, member: Member, words: Words) -> ScriptTask:
     task = rendering.cluster.find(member.task)
     assert task is not None, "members come from the cluster's tasks"
     role = rendering.request.role(task)
-    command, environment, binds, python = words.command(member), words.environment(member), list[str](), None
-    if not _uses_container(role, rendering.settings) and role.values.python is not None:
-        python = python_path(role) or ""
-        if member.program[0] in PYTHON:
-            command[0] = words.word(python)
+    command, environment, binds = words.command(member), words.environment(member), list[str]()
+    is_chosen = role.values.python is not None and not _uses_container(role, rendering.settings)
+    python = python_path(role) if is_chosen else None
+    if python is not None and member.program[0] in PYTHON:
+        command[0] = words.word(python)
     if _uses_container(role, rendering.settings):
         environment = {f"APPTAINERENV_{key}" if key in _KEPT_OUT else key: word for key, word in environment.items()}
         binds = list(_binds(role, member, rendering.settings))

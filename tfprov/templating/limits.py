@@ -51,8 +51,8 @@ class Limits:
         self.seconds, self.memory = seconds, memory
         self._tick = min(_TICK, seconds / 4)
         self._active = False
-        self._ticks = 0
-        self._resident = 0
+        self._ticks: int
+        self._resident: int
         self._soft, self._hard = resource.getrlimit(resource.RLIMIT_AS)
         self._before: Any = signal.SIG_DFL
 

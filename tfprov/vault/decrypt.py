@@ -58,7 +58,7 @@ def _parse(text: str) -> list[bytes]:
         raise MalformedVault
     try:
         body = unhexlify("".join(text.splitlines()[1:]).encode())
-        salt, code, ciphertext = (unhexlify(part) for part in body.split(b"\n", 2))
+        salt, code, ciphertext = (unhexlify(part) for part in body.split(b"\n"))
     except (Error, ValueError):
         raise MalformedVault from None
     return [salt, code, ciphertext]

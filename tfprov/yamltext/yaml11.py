@@ -65,16 +65,9 @@ def _round_trips(node: Scalar) -> bool:
 
 
 _PREFIX = "tag:yaml.org,2002:"
-_KINDS = {
-    "str": "text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "null": "null",
-    "timestamp": "a date",
-}
-_TEXT = ("merge", "value")
-"""`<<` and `=`: their position decides what they mean."""
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "timestamp": "a date"}
+_TEXT = ("str", "merge", "value")
+"""The last two are `<<` and `=`: their position decides what they mean."""
 _MAX_BITS = 1024
 """Larger whole numbers mean nothing in an inventory, and Python refuses to print those above 4300 digits."""
 
@@ -108,13 +101,15 @@ def short_tag(tag: str) -> str:
 
 def is_scalar_tag(name: str) -> bool:
     """Whether a single value can have this tag."""
-    return name in _KINDS or name in _TEXT
+    return name in _KINDS or name in _TEXT or name == "null"
 
 
 def construct_scalar(name: str, text: str) -> Any:
     """Return the value of `text` under the tag `name`; ScalarError if it has none."""
-    if name in _TEXT or name == "str":
+    if name in _TEXT:
         return text
+    if name == "null":
+        return None
     if name == "int" and len(text) > _MAX_BITS:
         raise ScalarError("is too large a number")
     try:

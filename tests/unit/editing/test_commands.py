@@ -53,8 +53,13 @@ def test_what_an_alias_changes_too_is_printed(capsys: pytest.CaptureFixture[str]
     assert edit(capsys, "set", "a.b", "2") == (
         "set a.b of group all (inventory.yml:4, and with it lines 5, 6, by alias)\n"
     )
+    assert edit(capsys, "unset", "a.b") == (
+        "removed a.b of group all (inventory.yml:4, and with it lines 5, 6, by alias)\n"
+    )
+    assert edit(capsys, "unset", "c") == "removed c of group all (inventory.yml:5)\n"
+    assert edit(capsys, "set", "a.b", "2") == "set a.b of group all (inventory.yml:4, and with it line 5, by alias)\n"
     assert edit(capsys, "move-host", "node2", "node3") == (
-        "moved node2 to node3 in worker (inventory.yml:13), in image.build_on (inventory.yml:3)\n"
+        "moved node2 to node3 in worker (inventory.yml:12), in image.build_on (inventory.yml:3)\n"
     )
 
 
@@ -171,7 +176,9 @@ def test_json_stays_json(inventory: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_member_of_a_range_gets_an_entry_of_its_own(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inventory.write_text(GOOD.replace("node2:", "node[2:5]:"))
-    edit(capsys, "set", "--host", "node4", "tfprov.port", "2400")
+    assert edit(capsys, "set", "--host", "node4", "tfprov.port", "2400") == (
+        "set tfprov.port of host node4 (inventory.yml:11)\n"
+    )
     loaded, _ = load(inventory)
     assert loaded.members("worker") == ("node2", "node3", "node4", "node5")
     assert "        node4:\n          tfprov:\n            port: 2400\n" in inventory.read_text()

@@ -6,11 +6,13 @@ import pytest
 
 from tests.support.command_output import CommandResult, run_command
 from tfprov.editing.document import ListIndex, parse_file, unified_diff
+from tfprov.editing.files import InventoryFiles
 from tfprov.editing.host_edits import find_groups
-from tfprov.editing.locate import join_path, split_path
+from tfprov.editing.locate import is_mentioned, join_path, split_path
 from tfprov.editing.operations import NOT_MADE, new_problems, written_lines
 from tfprov.editing.semantic_diff import merged_mappings
 from tfprov.errors import Position, Problem
+from tfprov.inventory.host_names import NameKind
 
 BASE = """\
 all:
@@ -125,6 +127,68 @@ EDITS = {
         BASE + "    worker:\n      hosts:\n        h2: null\n        h3: &a ~\n",
         ["set", "--host", "h3", "z", "1"],
         BASE + "    worker:\n      hosts:\n        h2: null\n        h3: &a\n          z: 1\n",
+    ),
+    "a variable of a host in a new group": (
+        BASE.partition("  children:")[0] + "worker: {hosts: {h2: }}\n",
+        ["add-host", "h9", "-g", "ps", "--var", "a=1"],
+        BASE.partition("  children:")[0]
+        + "  children:\n    ps:\n      hosts:\n        h9:\n          a: 1\nworker: {hosts: {h2: }}\n",
+    ),
+    "a variable of a host in a group without hosts": (
+        BASE + SPARE.replace("vars:", "hosts:"),
+        ["add-host", "h9", "-g", "spare", "--var", "a=1"],
+        BASE + SPARE.replace("vars:", "hosts:") + "        h9:\n          a: 1\n",
+    ),
+    "a variable of a host in a group that is only named": (
+        BASE + "    worker: {hosts: {h2: }}\n    spare:\n",
+        ["add-host", "h9", "-g", "spare", "--var", "a=1"],
+        BASE + "    worker: {hosts: {h2: }}\n    spare:\n      hosts:\n        h9:\n          a: 1\n",
+    ),
+    "a host of all where there is none": (FLAT, ["add-host", "h9", "-g", "all"], FLAT + "all:\n  hosts:\n    h9:\n"),
+    "an ungrouped host where there is none": (
+        FLAT,
+        ["add-host", "h9", "-g", "ungrouped"],
+        FLAT + "ungrouped:\n  hosts:\n    h9:\n",
+    ),
+    "a host of all that is in no other group": (
+        FLAT + "all:\n  hosts:\n    h9:\n",
+        ["add-host", "h9", "-g", "ungrouped"],
+        FLAT + "all:\n  hosts:\n    h9:\n  children:\n    ungrouped:\n      hosts:\n        h9:\n",
+    ),
+    "a value below a key with a dot": (
+        BASE + WORKERS + "          a.b: {c: 1}\n",
+        ["set", "--host", "h2", "a.b.c", "2"],
+        BASE + WORKERS + "          a.b: {c: 2}\n",
+    ),
+    "a variable whose name has a comma": (
+        BASE + WORKERS,
+        ["add-host", "h9", "-g", "worker", "--var", '"p, q"=1'],
+        BASE + WORKERS + "        h9:\n          p, q: 1\n",
+    ),
+    "a variable whose name has a comma in brackets": (
+        BASE + "    worker: {hosts: {h2: {x: 1}}}\n",
+        ["add-host", "h9", "-g", "worker", "--var", '"p, q"=1'],
+        BASE + '    worker: {hosts: {h2: {x: 1}, h9: {"p, q": 1}}}\n',
+    ),
+    "a host beside an empty mapping": (
+        BASE + "    worker:\n      hosts:\n        h2: {}\n",
+        ["add-host", "h9", "-g", "worker"],
+        BASE + "    worker:\n      hosts:\n        h2: {}\n        h9: {}\n",
+    ),
+    "a host beside a null that is written out": (
+        BASE + "    worker:\n      hosts:\n        h2: ~\n",
+        ["add-host", "h9", "-g", "worker"],
+        BASE + "    worker:\n      hosts:\n        h2: ~\n        h9: ~\n",
+    ),
+    "an anchor without a value becomes a mapping": (
+        BASE + "    worker:\n      hosts:\n        h2: &a\n        h3: *a\n",
+        ["set", "--host", "h2", "z", "1"],
+        BASE + "    worker:\n      hosts:\n        h2: &a\n          z: 1\n        h3: *a\n",
+    ),
+    "a text whose last line break the shell has removed": (
+        BASE + WORKERS + "          z: 1\n",
+        ["set", "--host", "h2", "y", "|\n  one\n  two"],
+        BASE + WORKERS + "          z: 1\n          y: |\n            one\n            two\n",
     ),
     "a text over several lines in a last line without an end": (
         (BASE + WORKERS + "          z: 1").rstrip("\n"),
@@ -327,13 +391,46 @@ def test_a_mention_has_the_position_of_its_group() -> None:
 
 
 def test_merged_mappings_are_in_the_order_in_which_they_win() -> None:
-    document = parse_file(b"a: &a {x: 1}\nb: &b {x: 2}\nc: &c {}\nd:\n  <<: *a\n  <<: [*c, *b]\n", "i.yml").document
-    assert [document.line_number(one.start) for one in merged_mappings(document, document.at((3,)))] == [3, 2, 1]
+    anchors = b"a: &a {x: 1}\nb: &b {x: 2}\nc: &c {}\n"
+    document = parse_file(anchors + b"d:\n  <<: *a\n  <<: [*c, *b]\n  <<: *c\n", "i.yml").document
+    assert [document.line_number(one.start) for one in merged_mappings(document, document.at((3,)))] == [3, 3, 2, 1]
     keys = [
         parse_file(text, "i.yml").document.root.key("<<")
         for text in (b"a: 1\n<<: {}\n", b'a: 1\n"<<": {}\n', b"a: 1\n")
     ]
     assert keys == [None, 1, None], "only in quotes it is a key"
+
+
+def test_a_group_or_host_is_mentioned_by_its_name_or_a_range() -> None:
+    source = parse_file(with_range("n[5:1]:\n        n[1:3]:22").encode(), "i.yml")
+    files = InventoryFiles((source,), (), ())
+    groups = {name: is_mentioned(files, NameKind.GROUP, name) for name in ("all", "ungrouped", "worker", "h1", "spare")}
+    assert groups == {"all": True, "ungrouped": True, "worker": True, "h1": False, "spare": False}
+    hosts = {name: is_mentioned(files, NameKind.HOST, name) for name in ("h1", "n2", "n4", "ps")}
+    assert hosts == {"h1": True, "n2": True, "n4": False, "ps": False}
+
+
+def test_of_several_files_the_first_gets_a_variable_of_all(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("i.yml").write_text(FLAT)
+    Path("j.yml").write_text("ps: {hosts: {h1: }}\n")
+    result = run_command(capsys, "inventory", "set", "-i", "i.yml", "-i", "j.yml", "z", "1")
+    assert result.out.startswith("set z of group all (i.yml:2)\n")
+
+
+def test_a_new_variable_is_added_to_a_section_before_a_vars_file_and_to_that_before_a_new_section(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("group_vars").mkdir()
+    Path("group_vars/worker.yml").write_text("a: 1\n")
+    second = "worker: {hosts: {h3: }}\n"
+    for first, place in (
+        (FLAT, "group worker (i.yml:1)"),
+        (BASE + WORKERS, "group_vars/worker (group_vars/worker.yml:2)"),
+    ):
+        Path("i.yml").write_text(first)
+        Path("j.yml").write_text(second)
+        result = run_command(capsys, "inventory", "set", "-i", "i.yml", "-i", "j.yml", "--group", "worker", "z", "1")
+        assert result.out.startswith(f"set z of {place}\n")
 
 
 # --- problems that an edit causes --------------------------------------------------------------------------------------
@@ -413,11 +510,11 @@ def test_only_sections_and_groups_of_an_inventory_become_empty_and_variables_bec
         ["unset", "--group", "worker", "b"],
         ["unset", "all.vars.hosts.one"],
         ["unset", "all.children.worker.children.more"],
+        ["unset", "all.children.worker.children"],
     ):
         assert run_command(capsys, "inventory", argv[0], "-i", "i.yml", *argv[1:]).code == 0, argv
     text = "hosts: {}\nchildren:\n  c: {}\n  b:\n    vars:\n      x: 2\n"
     assert Path("group_vars/worker.yml").read_text() == text, "these are variables, whatever their names are"
     assert Path("i.yml").read_text() == SECTIONS.partition("    hosts:\n")[0] + (
-        "    hosts: {}\n  children:\n    ps: {hosts: {h1: }}\n"
-        "    worker:\n      hosts:\n        h2:\n      vars:\n      children:\n"
+        "    hosts: {}\n  children:\n    ps: {hosts: {h1: }}\n    worker:\n      hosts:\n        h2:\n      vars:\n"
     )

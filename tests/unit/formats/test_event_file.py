@@ -140,6 +140,7 @@ def test_the_last_record_wins_when_a_lost_ps_sets_training_back() -> None:
 
     assert progress(file_of(*back)) == EventProgress(401, 117.0, None, 1.5)
     assert progress(file_of(*back, event(118, 411, {}))) == EventProgress(411, 118.0, 10.0, 1.5)
+    assert progress(file_of(*back, event(117, 411, {}))) == EventProgress(411, 117.0, None, 1.5)
 
 
 def test_epochs_between_batches_as_keras_writes_them_are_no_steps() -> None:

@@ -11,7 +11,7 @@ from tests.support.bundles import HEADER, entry, write_bundle, write_table
 from tests.support.event_files import varint
 from tests.support.paths import ROOT
 from tfprov.formats.bundle_entry import Header, Slice, parse_entry, parse_header, readable, slice_key
-from tfprov.formats.protobuf import fields
+from tfprov.formats.protobuf import fields, signed
 from tfprov.formats.sstable import CheckpointError, entries
 from tfprov.formats.tensor_bundle import verify
 from tfprov.formats.tfrecord import mask_crc
@@ -171,6 +171,13 @@ def test_the_key_of_a_slice_is_encoded_as_tensorflow_does() -> None:
 def test_a_field_of_an_unknown_type_is_an_error(kind: int) -> None:
     with pytest.raises(ValueError, match=f"^unknown wire type {kind}$"):
         list(fields(bytes((1 << 3 | kind,))))
+
+
+def test_a_number_has_ten_bytes_at_most() -> None:
+    assert list(fields(b"\x08" + b"\xff" * 9 + b"\x01")) == [(8, (1 << 64) - 1, b"")]
+    with pytest.raises(ValueError, match=r"^the message ends inside a number$"):
+        list(fields(b"\x08" + b"\xff" * 10 + b"\x01"))
+    assert [signed(number) for number in (5, (1 << 64) - 1, (1 << 64) + 5, 1 << 63)] == [5, -1, 5, -(1 << 63)]
 
 
 FOOTER = 48

@@ -18,9 +18,10 @@ from tests.support.fast_yaml import read_all_yaml
 from tests.support.kubernetes_objects import files_of
 from tests.support.paths import CASES
 from tfprov.errors import InvalidInput
-from tfprov.importing.convert import Conversion, convert
+from tfprov.importing.convert import Conversion, convert, documents
 from tfprov.importing.emit import TargetHost
 from tfprov.model.cluster import Cluster
+from tfprov.model.yaml_node import Items
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
 
@@ -294,8 +295,13 @@ def test_a_dropped_key_of_a_service_is_noted(text: str) -> None:
     assert not {"mounts", "restart", "memory"} & set(settings(conversion.text, "vars", "tfprov"))
 
 
+def test_a_file_may_have_a_million_bytes() -> None:
+    assert convert_text(SERVICE.ljust(1_000_000, "#")).text == convert_text(SERVICE).text
+
+
 def test_a_document_may_begin_with_a_directive() -> None:
     plain = f"---\n{SERVICE}"
+    assert convert_text(f"...\n{SERVICE}").text == convert_text(SERVICE).text
     assert (
         convert_text(f"%YAML 1.1\n# of ours\n{plain}...\n%YAML 1.1\n---\n# nothing\n").text == convert_text(plain).text
     )
@@ -330,8 +336,8 @@ def test_an_invalid_number_of_replicas_is_refused() -> None:
 
 @pytest.mark.parametrize("hosts", [[], [TargetHost("a"), TargetHost("b")]])
 def test_a_role_without_replicas_is_left_out_with_a_note(hosts: list[TargetHost]) -> None:
-    evaluator = SERVICE.removeprefix("services:\n").replace("worker-0", "evaluator")
-    text = f"{SERVICE}{evaluator}    deploy: {{replicas: 0}}\n"
+    evaluator = SERVICE.removeprefix("services:\n").replace("worker-0", "evaluator") + "    deploy: {replicas: 0}\n"
+    text = f"{SERVICE}{evaluator}{evaluator.replace('evaluator', 'evaluator-1')}"
     conversion = convert(text.encode(), "f.yml", Path("/home/me"), hosts)
     assert list(settings(conversion.text, "children")) == ["worker"]
     assert [str(note) for note in conversion.notes] == ["f.yml:5:3: `evaluator` is not carried over: it has 0 replicas"]
@@ -345,6 +351,11 @@ def test_an_alias_bomb_is_refused() -> None:
     ):
         convert_text(levels)
     # Each document is within the limit, all together are not.
+    # All documents may have as many values together as one may have, and no more.
+    most = f"- &a [{'x, ' * 999}]\n" + "- *a\n" * 198 + "- y\n" * 999
+    assert [len(node.items) for node in documents(most.encode(), "f.yml") if isinstance(node, Items)] == [1198]
+    with pytest.raises(InvalidInput, match=r"^f.yml: error: more than 200,000 values"):
+        documents(f"{most}---\n- y\n".encode(), "f.yml")
     levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10) if n else 'x'}]\n" for n in range(5))
     with pytest.raises(
         InvalidInput, match=r"^f.yml: error: more than 200,000 values once aliases are expanded; write fewer aliases$"

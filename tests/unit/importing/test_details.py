@@ -403,6 +403,11 @@ def test_an_nfs_volume_of_a_pod_is_a_mount(read_only: str, mount: str, expected:
         assert [note.partition(": ")[2] for note in notes] == [f"`nas:/x at /ckpt` is not carried over: {STAYS}"]
 
 
+def test_a_key_without_a_value_is_as_one_that_is_missing() -> None:
+    keys = "mem_limit: , pids_limit: , gpus: , build: , environment: , volumes: , deploy: , entrypoint: , restart: ~"
+    assert convert_text(f"services: {{w0: {{{SERVICE}, {keys}}}}}") == convert_text(f"services: {{w0: {{{SERVICE}}}}}")
+
+
 ON_ITS_PORT = "tfprov checks the task's port itself"
 
 
@@ -450,6 +455,12 @@ def test_node_grace_period_and_environment_of_a_pod() -> None:
         "`$(C)` stays as it is: its value is not in the file",
     ):
         assert expected in notes
+
+
+def test_a_limit_of_a_pod_that_is_no_number_of_gpus_is_noted() -> None:
+    inventory, notes = convert_text(POD % ("", "", "\n          resources: {limits: {nvidia.com/gpu: many}}"))
+    assert "gpus" not in inventory["vars"]["tfprov"]
+    assert "f.yml:10:48: `many` is not carried over: not a number of GPUs" in notes
 
 
 @pytest.mark.parametrize(
@@ -628,6 +639,10 @@ SECRET_FIX = "add it to `env` as `ansible-vault encrypt_string` prints it"
             [f"f.yml:1:116: `env.API_KEY` looks like a secret and is not copied: {SECRET_FIX}"],
         ),
         (
+            "services: {worker-0: {image: x, command: [x.py, --api_key=x, --b=1]}}",
+            [f"f.yml:1:49: `flags.api_key` looks like a secret and is not copied: {SECRET_FIX}"],
+        ),
+        (
             f"services: {{w0: {{{SERVICE}, environment: {{WANDB_KEY: x, MONKEY: y}}}}}}",
             [f"f.yml:1:116: `env.WANDB_KEY` looks like a secret and is not copied: {SECRET_FIX}"],
         ),
@@ -656,8 +671,16 @@ SECRET_FIX = "add it to `env` as `ansible-vault encrypt_string` prints it"
             ["f.yml:1:124: this image is not carried over: all tasks of a cluster use the same image"],
         ),
         (
+            f"services: {{tensorboard: {{image: tb, command: tensorboard --logdir=/x}}, w0: {{{SERVICE}}}}}",
+            ["f.yml:1:33: this image is not carried over: all tasks of a cluster use the same image"],
+        ),
+        (
             f"services: {{w0: {{{SERVICE}}}, worker: {{image: x, command: a}}, p: {{{OF_A_PS}}}}}",
             ["f.yml:1:131: worker/0 has another `command` than the first worker, which is used for all"],
+        ),
+        (
+            "services: {worker-1: {image: x, command: a}, worker-0: {image: x, command: b}}",
+            ["f.yml:1:42: worker/1 has another `command` than the first worker, which is used for all"],
         ),
     ],
 )
@@ -801,7 +824,7 @@ spec:
         - {name: sidecar, image: "s:1"}
         - name: tensorflow
           image: "x:1"
-          command: [python, x.py, --job_name=worker, --task_index=0, "--worker_hosts=w0:2222"]
+          command: [python, x.py, --job_name=worker, --task_index=$(TFPROV_INDEX), "--worker_hosts=w0:2222"]
           args: [--rate=$(RATE), "--home=$$HOME", --none=$(NONE), --own=$(TFPROV_X)]
           env: [{name: RATE, value: "0.5"}, {name: EMPTY}, {name: URL, value: "$(RATE)/$(RATE)"}]
           resources: {requests: {cpu: 1}, limits: {memory: 1Gi, cpu: "2", nvidia.com/gpu: 2}}
@@ -917,6 +940,7 @@ DROPPED = "is not carried over"
         (f"volumes: {LONG_SYNTAX}", "mounts", [{"source": "/srv/a", "target": "/a", "read_only": False}]),
         ("volumes: ['/srv/a:/a:z,ro']", "mounts", [{"source": "/srv/a", "target": "/a", "read_only": True}]),
         ("volumes: ['./a/../b:/a']", "mounts", [{"source": "/home/me/b", "target": "/a", "read_only": False}]),
+        ("volumes: ['/srv/a,b:/a']", "mounts", [{"source": "/srv/a,b", "target": "/a", "read_only": False}]),
         ("pids_limit: 123456789", "pids", None),
         ("stop_grace_period: 86400", "stop_grace", 86400),
         ("gpus: 1025", "gpus", None),
@@ -929,16 +953,18 @@ DROPPED = "is not carried over"
     ],
 )  # fmt: skip
 def test_rare_values_of_a_service(keys: str, setting: str, expected: object) -> None:
-    inventory, _ = convert_text(f"services: {{w0: {{{SERVICE}, {keys}}}}}")
+    inventory, notes = convert_text(f"services: {{w0: {{{SERVICE}, {keys}}}}}")
     assert inventory["vars"]["tfprov"].get(setting) == expected
+    assert [note for note in notes if f": {setting}: " not in note] == [], "of what it has besides, nothing is dropped"
 
 
 @pytest.mark.parametrize(
     ("port", "expected"), [("99999", None), ("65535", 65535), ("100000", None), ("x", None), ("8", 8)]
 )
 def test_the_port_is_that_of_the_address(port: str, expected: int | None) -> None:
-    inventory, _ = convert_text(f"services: {{w0: {{{SERVICE.replace('w0:1', f'w0:{port}')}}}}}")
+    inventory, notes = convert_text(f"services: {{w0: {{{SERVICE.replace('w0:1', f'w0:{port}')}}}}}")
     assert inventory["vars"]["tfprov"].get("port") == expected
+    assert len(notes) == (port == "99999")
 
 
 @pytest.mark.parametrize(
@@ -1063,7 +1089,9 @@ def test_a_setting_that_all_roles_share_has_the_position_of_the_first() -> None:
 
 
 def test_of_a_flag_that_occurs_twice_the_last_is_a_setting_and_the_first_stays_in_the_command() -> None:
-    inventory, notes = convert_text(f"services: {{w0: {{{SERVICE} --b=0 --a=1 --c=3 --a=2}}}}")
+    service = SERVICE.replace("x.py", "x.py task_index=7").replace("job_name=worker", "job_name worker")
+    inventory, notes = convert_text(f"services: {{w0: {{{service} --b=0 --a=1 --c=3 --a=2}}}}")
     tfprov = inventory["vars"]["tfprov"]
-    assert (tfprov["command"], tfprov["flags"]) == (["python", "x.py", "--b=0", "--a=1"], {"c": 3, "a": 2})
+    assert tfprov["command"] == ["python", "x.py", "task_index=7", "--b=0", "--a=1"]
+    assert tfprov["flags"] == {"c": 3, "a": 2}
     assert notes == []

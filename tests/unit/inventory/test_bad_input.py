@@ -1,6 +1,7 @@
 """Invalid files: each file in tests/cases begins with the exact lines that tfprov prints."""
 
 from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ from tests.support.command_output import CommandResult, run_command
 from tfprov.errors import InvalidInput, Position
 from tfprov.inventory.yaml_source import SETTINGS, read_structure
 from tfprov.model.settings import Settings
+from tfprov.model.yaml_node import plain
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
-from tfprov.yamltext.load import parse, read_bytes
+from tfprov.yamltext.load import parse, parse_json_or_yaml, read_bytes
 
 GOOD = """\
 all:
@@ -224,6 +226,31 @@ def test_ini_where_yaml_is_read_is_named() -> None:
             parse(text, "group_vars/ps.yml")
         line = text.count("\n")
         assert str(raised.value) == f"group_vars/ps.yml:{line}:1: error: INI, where YAML is read; write `name: value`"
+
+
+def test_a_missing_space_on_the_first_line_is_named() -> None:
+    with pytest.raises(InvalidInput) as raised:
+        parse("name:value\nb: 2\n", "f")
+    assert str(raised.value) == "f:1:5: error: `name:` without a space behind its colon; write `name: value`"
+
+
+def test_a_value_that_its_tag_does_not_allow_is_refused() -> None:
+    kinds = {"int": "a whole number", "float": "a number", "bool": "true or false", "timestamp": "a date"}
+    for tag, kind in kinds.items():
+        with pytest.raises(InvalidInput) as raised:
+            parse(f"a: !!{tag} many", "f")
+        assert str(raised.value) == f"f:1:4: error: `many` is not {kind}; quote it"
+    tagged = (
+        "{a: !!int '7', b: !!float '1', c: !!bool 'no', d: !!null 'x', e: !!str 8, f: !!timestamp '2026-01-01', g: =}"
+    )
+    value = plain(parse(tagged, "f"))
+    assert value == {"a": 7, "b": 1.0, "c": False, "d": None, "e": "8", "f": date(2026, 1, 1), "g": "="}
+
+
+def test_json_of_a_million_bytes_keeps_its_numbers() -> None:
+    assert plain(parse_json_or_yaml('{"a": 1e3}'.ljust(1_000_000), "f")) == {"a": 1000.0}
+    with pytest.raises(InvalidInput, match=r"^f: error: larger than 1,000,000 bytes; split it into several files$"):
+        parse_json_or_yaml('{"a": 1e3}'.ljust(1_000_001), "f")
 
 
 DEEP = "nested more than 32 levels deep"

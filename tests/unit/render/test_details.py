@@ -1,10 +1,12 @@
 """Settings that targets refuse, and the checks of rendered files."""
 
 import base64
+import hashlib
 import json
 import os
 import random
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from tfprov.errors import InvalidInput, TfprovError, Usage
 from tfprov.images.code import Code
 from tfprov.planning.plan_text import format_count, format_size
 from tfprov.render import output
-from tfprov.render.compose import size
+from tfprov.render.compose import Compose, size
 from tfprov.render.dns_names import dns_1123, subdomain
 from tfprov.render.kubernetes import cluster_settings
 from tfprov.render.kubernetes.common import code_size_problem
@@ -50,29 +52,30 @@ APP: dict[str, Any] = {"id": "/lab/ps-0", "cmd": "python", "container": {"docker
 
 
 REFUSED = [
-    ("kubernetes", f"{POD}---\n{POD}", "two objects are Pod a"),
-    ("kubernetes", "[1]", "a document is not a Kubernetes object"),
-    ("kubernetes", POD.replace("apiVersion: v1\n", ""), "a document is not a Kubernetes object"),
-    ("kubernetes", POD.replace("{name: a}", "{}"), "a document is not a Kubernetes object"),
-    ("kubernetes", POD.replace("{name: a}", "a"), "a document is not a Kubernetes object"),
-    ("kubernetes", POD.replace("Pod", "1"), "a document is not a Kubernetes object"),
-    ("compose", "services: {}\n", "has no services"),
-    ("compose", "volumes: {}\n", "has no services"),
-    ("compose", "[1]\n", "has no services"),
-    ("compose", "services: {a: 1}\n", "the service `a` is invalid"),
-    ("compose", 'services: {"a b": {image: x, entrypoint: [a]}}\n', "the service `a b` is invalid"),
-    ("compose", "services: {a: {entrypoint: [a]}}\n", "the service `a` has no `image`"),
-    ("compose", "services: {a: {image: x}}\n", "the service `a` has no `entrypoint`"),
-    ("marathon", json.dumps({"apps": [APP, APP]}), "has two apps with the same id"),
-    ("marathon", json.dumps({"apps": [APP | {"cmd": ""}]}), "the app /lab/ps-0 has no image or no command"),
+    ("kubernetes", f"{POD}---\n{POD}", ": two objects are Pod a"),
+    ("kubernetes", "[1]", ": a document is not a Kubernetes object"),
+    ("kubernetes", POD.replace("apiVersion: v1\n", ""), ": a document is not a Kubernetes object"),
+    ("kubernetes", POD.replace("{name: a}", "{}"), ": a document is not a Kubernetes object"),
+    ("kubernetes", POD.replace("{name: a}", "a"), ": a document is not a Kubernetes object"),
+    ("kubernetes", POD.replace("Pod", "1"), ": a document is not a Kubernetes object"),
+    ("compose", "services: {}\n", " has no services"),
+    ("compose", "volumes: {}\n", " has no services"),
+    ("compose", "[1]\n", " has no services"),
+    ("compose", "services: {a: 1}\n", ": the service `a` is invalid"),
+    ("compose", 'services: {"a b": {image: x, entrypoint: [a]}}\n', ": the service `a b` is invalid"),
+    ("compose", "services: {a: {entrypoint: [a]}}\n", ": the service `a` has no `image`"),
+    ("compose", "services: {a: {image: x}}\n", ": the service `a` has no `entrypoint`"),
+    ("marathon", json.dumps({"apps": [APP, APP]}), " has two apps with the same id"),
+    ("marathon", json.dumps({"apps": [APP | {"cmd": ""}]}), ": the app /lab/ps-0 has no image or no command"),
     (
         "marathon",
         json.dumps({"apps": [APP | {"container": {"docker": {"image": ""}}}]}),
-        "the app /lab/ps-0 has no image or no command",
+        ": the app /lab/ps-0 has no image or no command",
     ),
-    ("slurm", "#!/bin/sh\n", "must begin with `#!/bin/bash`"),
-    ("slurm", "#!/bin/bash\n" + "#" * (4 << 20), "is longer than the 4 MiB that Slurm accepts"),
-    ("swarm", "version: '2'\nservices: {a: {image: x, entrypoint: [a]}}\n", "reads version 3"),
+    ("slurm", "#!/bin/sh\n", " must begin with `#!/bin/bash`"),
+    ("slurm", "#!/bin/bash\n" + "#" * (4 << 20), " is longer than the 4 MiB that Slurm accepts"),
+    ("swarm", "version: '2'\nservices: {a: {image: x, entrypoint: [a]}}\n", ": `docker stack deploy` reads version 3"),
+    ("spark-submit", "x =\n", " is no Python program: invalid syntax (<unknown>, line 1)"),
 ]
 
 
@@ -80,7 +83,7 @@ REFUSED = [
 def test_an_invalid_rendered_file_is_refused(target: str, text: str, message: str) -> None:
     checked = find_target(target)
     (name,) = files_of(inventory(), target, *(("claim=c",) if target == "kubernetes" else ()))
-    with pytest.raises(ValueError, match=f"{re.escape(name)}.*{re.escape(message)}"):
+    with pytest.raises(ValueError, match=rf"^{re.escape(name + message)}\Z"):
         checked.check({name: text})
 
 
@@ -170,9 +173,8 @@ def test_data_is_mounted_from_the_nodes() -> None:
 def test_slurm_carries_one_code_and_keeps_paths_without_containers() -> None:
     several = inventory("code: ./a", "gpu: {vars: {tfprov: {code: ./b}}, hosts: {h2: }}")
     [message] = refused("slurm", several)
-    assert message.endswith(
-        ": error: a script carries only one `code`, and the roles have several; set the same for all"
-    )
+    what = "a script carries only one `code`, and the roles have several"
+    assert message == f"inventory.yml:2:84: error: {what}; set the same for all"
     files_of(several, "slurm", "code=image")
     text = inventory("mounts: [{source: /a, target: /a}, {source: /a, target: /b}]")
     [message] = refused("slurm", text, "container=none")
@@ -282,9 +284,24 @@ def test_an_invalid_rendered_file_is_reported_as_an_error_of_the_users_template(
     (tmp_path / "compose.yml.j2").write_text("services: {}\n")
     with pytest.raises(InvalidInput) as raised:
         render(roles_of(inventory()), find_target("compose"), template_dir=tmp_path)
-    [problem] = raised.value.problems
-    assert (str(problem.at), problem.fix) == (str(tmp_path), "correct the template")
-    assert problem.what.endswith("has no services")
+    assert str(raised.value) == f"{tmp_path}: error: compose.yml has no services; correct the template"
+
+
+class Broken(Compose):
+    """A target that renders what it refuses."""
+
+    def check(self, files: Mapping[str, str]) -> None:
+        raise ValueError("compose.yml has no\nservices")
+
+
+def test_an_invalid_rendered_file_of_a_shipped_template_is_a_bug() -> None:
+    compose = find_target("compose")
+    broken: Any = Broken(
+        compose.name, compose.title, compose.options, compose.templates, compose.images, compose.carries_code
+    )
+    with pytest.raises(TfprovError) as raised:
+        render(roles_of(inventory()), broken)
+    assert str(raised.value) == "compose: compose.yml has no services; this is a bug in tfprov"
 
 
 def test_a_template_directory_without_templates_is_refused() -> None:
@@ -413,7 +430,12 @@ def test_a_tensorboard_alone_needs_no_watcher() -> None:
 
 
 def test_carried_code_is_unpacked_into_directories_of_the_pod() -> None:
-    objects = objects_of(inventory("code: ./a"), "kubernetes", "claim=c")
+    board = "tensorboard: {hosts: {h2: }, vars: {tfprov: {%s}}}"
+    own_path = inventory("code: ./a, env: {PYTHONPATH: '/a$b'}", board % "command: [python, board.py]")
+    objects = objects_of(own_path, "kubernetes", "claim=c")
+    boards = [objects, objects_of(inventory("code: ./a", board % ""), "kubernetes", "claim=c")]
+    specs = [object_named(each, "Deployment", "lab-tensorboard-0")["spec"]["template"]["spec"] for each in boards]
+    assert ["initContainers" in spec for spec in specs] == [True, False], "tensorboard itself needs none"
     spec = object_named(objects, "Job", "lab-worker-0")["spec"]["template"]["spec"]
     [unpack] = spec["initContainers"]
     [archives] = (one for one in of_kind(objects, "ConfigMap") if "binaryData" in one)
@@ -439,6 +461,14 @@ def test_carried_code_is_unpacked_into_directories_of_the_pod() -> None:
             {"name": "archives", "mountPath": "/tfprov-archives", "readOnly": True},
         ],
     }
-    runtime, program = archives["binaryData"]
+    container = spec["containers"][0]
+    assert container["workingDir"] == "/code"
+    assert [it["value"] for it in container["env"] if it["name"] == "PYTHONPATH"] == ["/tfprov:/a$$b"]
+    names = list(archives["binaryData"])
+    assert all(re.fullmatch(r"[0-9a-f]{16}\.tar\.gz", name) for name in names)
+    key = hashlib.sha256("-".join(sorted(name[:8] for name in names)).encode()).hexdigest()[:8]
+    assert archives["metadata"]["name"] == f"lab-code-{key}"
+    assert unpack["command"][:2] == ["python3", "-c"]
+    runtime, program = names
     assert unpack["command"][3:] == [f"/tfprov-archives/{runtime}", "/tfprov", f"/tfprov-archives/{program}", "/code"]
     assert all(base64.b64decode(data)[4:8] == bytes(4) for data in archives["binaryData"].values()), "no time of day"

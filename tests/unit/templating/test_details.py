@@ -12,9 +12,10 @@ from tfprov.errors import InvalidInput, Position
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.yaml_node import Mapping, plain
 from tfprov.settings.resolve import resolve
-from tfprov.templating.host_values import Variables
+from tfprov.templating.host_values import TemplateProblems, Variables, render
 from tfprov.templating.limits import LimitExceeded, Limits, T
-from tfprov.templating.magic_vars import HostVars
+from tfprov.templating.lookups import OMIT
+from tfprov.templating.magic_vars import HostVars, render_task_settings
 from tfprov.templating.render import render_node, render_text
 from tfprov.yamltext.load import parse
 
@@ -307,6 +308,73 @@ def test_the_value_of_a_template_has_a_limited_depth_and_size() -> None:
     assert len(render_value("{{ large }}", large=[0] * 100_000)) == 100_000
 
 
+def test_variables_record_the_names_that_are_looked_up() -> None:
+    nodes = parse("{a: '{{ b }}', b: 1, c: '{{ gone | default(s) }}'}", "v.yml")
+    assert isinstance(nodes, Mapping)
+    variables = Variables(nodes, {"s": 2, "b": 3})
+    assert (len(variables), list(variables), variables["a"]) == (4, ["a", "b", "c", "s"], 3)
+    with variables.recorded() as outer:
+        with variables.recorded() as names:
+            assert (variables["a"], variables["c"], "d" in variables) == (3, 2, False)
+        assert names == {"a", "b", "c", "gone", "s", "d"}
+        assert outer == names
+    with variables.recorded() as names:
+        assert dict(variables) == {"a": 3, "b": 3, "c": 2, "s": 2}
+    assert "*" in names
+    same, other = Variables(nodes, {"s": 2, "b": 3}), Variables(nodes, {"s": 4})
+    assert variables.agrees_with(same, ["a", "b", "c", "s", "gone"])
+    assert not variables.agrees_with(same, ["a", "*"])
+    assert (variables.agrees_with(other, ["a", "c"]), variables.agrees_with(other, ["a", "s"])) == (True, False)
+
+
+def test_what_renders_to_omit_is_left_out_and_an_error_by_itself() -> None:
+    variables, faults = Variables(Mapping(), {"omit": OMIT}), TemplateProblems()
+    written = parse_mapping("{a: '{{ omit }}', b: ['{{ omit }}', 1]}")
+    assert plain(render(written, variables, faults)) == {"b": [1]}
+    assert (faults.problems, faults.at) == ([], set())
+    alone = written.entries["a"]
+    assert render(alone, variables, faults) is alone
+    message = "v.yml:1:5: error: the template renders to `omit`, which is not a value; write `default('')`"
+    assert ([str(problem) for problem in faults.problems], faults.at) == ([message], {alone.at})
+
+
+def test_a_setting_of_a_task_renders_to_one_line_each() -> None:
+    variables = Variables(parse_mapping("{e: ' ', n: null, l: [1], b: \"a\\nb\"}"), {"omit": OMIT})
+    settings = parse_mapping(
+        """\
+command: ["{{ e }}", "{{ e }}", "{{ n }}", "{{ l }}", "{{ b }}", "{{ omit }}", x]
+flags: {e: "{{ e }}", n: "{{ n }}", l: "{{ l }}", b: "{{ b }}", gone: "{{ omit }}"}
+env: {E: "{{ e }}", N: "{{ n }}", L: "{{ l }}", B: "{{ b }}", plain: [1]}
+other: "{{ l }}"
+"""
+    )
+    faults = TemplateProblems()
+    rendered = render_task_settings(settings, variables, faults)
+    assert list(rendered) == ["command", "flags", "env"]
+    lists, nothing = (
+        "renders to a list or a mapping; render it to a single value",
+        "renders to nothing; render it to a text",
+    )
+    lines = "renders to several lines; render it to one line"
+    assert [str(problem).partition("error: ")[2] for problem in faults.problems] == [
+        "`command` renders to no program; for example `command: [python, linear.py]`",
+        f"`command` {nothing}",
+        f"`command` {lists}",
+        f"`command` {lines}",
+        f"`flags.l` {lists}",
+        f"`flags.b` {lines}",
+        f"`env.N` {nothing}",
+        f"`env.L` {lists}",
+        f"`env.B` {lines}",
+    ]
+
+
+def parse_mapping(text: str) -> Mapping:
+    node = parse(text, "v.yml")
+    assert isinstance(node, Mapping)
+    return node
+
+
 def test_an_unsafe_value_that_a_template_reads_is_not_rendered() -> None:
     names = "{u: !unsafe '{{ nope }}', m: {v: !unsafe '{% x %}'}}"
     assert render_value("{{ u }} {{ m.v }}", names) == "{{ nope }} {% x %}"
@@ -385,13 +453,20 @@ class Exhausted(Limits):
 def test_a_rendering_beyond_its_limits_is_one_error_with_a_fix() -> None:
     variables = Variables(Mapping(), {})
     messages = set()
-    for render, error in (
+    for function, error in (
         (render_text, MemoryError()),
         (render_text, LimitExceeded("takes more than 1024 MiB of memory")),
         (render_node, LimitExceeded("takes more than 1024 MiB of memory")),
     ):
         with pytest.raises(InvalidInput) as raised:
-            render("{{ 1 }}", variables, AT, Exhausted(error))
+            function("{{ 1 }}", variables, AT, Exhausted(error))
         messages.add(str(raised.value))
+
+    def exhaust() -> None:
+        raise MemoryError
+
+    with pytest.raises(InvalidInput) as raised:
+        render_value("{{ exhaust() }}", exhaust=exhaust)
+    messages.add(str(raised.value))
     fix = "make it simpler, or give its value with `-e`"
     assert messages == {f"i.yml:3:5: error: the template takes more than 1024 MiB of memory; {fix}"}

@@ -206,6 +206,8 @@ def test_a_password_file_may_be_encrypted_with_an_earlier_password(tmp_path: Pat
     closed = f"`{tmp_path}/second` is encrypted itself, and no password before it opens it"
     message = f"--vault-password-file: error: {closed}; name the password of that file before it"
     assert decryption_error(vault_with(tmp_path / "second"), text) == message
+    (tmp_path / "second").write_bytes(b"$ANSIBLE_VAULT;1.1;AES256\n\xff")
+    assert decryption_error(vault_with(tmp_path / "second"), text) == message
 
 
 def test_a_password_may_be_read_from_a_pipe() -> None:
@@ -302,6 +304,13 @@ def test_a_wrong_password_is_reported_with_the_vault_id(vault: Vault) -> None:
     assert decryption_error(vault, labelled) == HEAD + message.format(", whose vault id is `prod`")
 
 
+def test_passwords_that_were_read_open_the_values_of_another_process(vault: Vault) -> None:
+    [text] = encrypt(SECRET)
+    vault.decrypt(text, Position("v"))
+    assert vault.secrets == (("default", PASSWORD.encode()),)
+    assert Vault.with_secrets(vault.secrets, Passwords(files=["nowhere"])).decrypt(text, Position("v")) == SECRET
+
+
 def test_a_malformed_text_is_not_reported_as_a_wrong_password(vault: Vault) -> None:
     [text] = encrypt(SECRET)
     lines = text.splitlines()
@@ -312,6 +321,7 @@ def test_a_malformed_text_is_not_reported_as_a_wrong_password(vault: Vault) -> N
         lines[0],
         text.replace("3", "x"),
         lines[0] + "\n00",
+        "\n".join(["$ANSIBLE_VAULT;1.1", *lines[1:]]),
     ]
     assert [decryption_error(vault, one) for one in broken] == [message] * len(broken)
     assert vault.decrypt(text, Position("v")) == SECRET
@@ -547,6 +557,8 @@ def test_error_messages_of_libraries_do_not_repeat_secrets() -> None:
     hide_secret("some-long-secret")
     hide_secret("true")
     assert str(HostError("h", "login as some-long-secret: not true")) == "h: login as ******: not true"
+    mark_secrets(parse("a: of-an-encrypted-file\nb: '{{ a }} and more'", "v.yml"))
+    assert str(HostError("h", "of-an-encrypted-file: {{ a }} and more")) == "h: ******: {{ a }} and more"
 
 
 def test_password_sources_are_tried_in_the_order_of_ansible() -> None:
@@ -664,6 +676,11 @@ def test_which_values_are_masked_in_an_output() -> None:
     assert isinstance(variables, Mapping)
     assert mask_value(("tfprov", "flags", "token"), flags.entries["token"]) == "t", "command lines are visible anyway"
     assert mask_value(("other", "flags", "token"), flags.entries["token"]) == "******"
+    numbers = parse("{n: 1, m: {k: }}", "v.yml")
+    assert mask_value(("x", "MY_TOKENS", "MY_TOKEN"), numbers) == {"n": "******", "m": {"k": None}}
+    assert mask_value(("MY_TOKEN", "x"), numbers) == {"n": 1, "m": {"k": None}}
+    assert mask_value(("MY_TOKEN", "x"), settings.entries["flags"]) == {"token": "******"}
+    assert mask_value(("MY_TOKEN", "LEVEL"), variables.entries["LEVEL"]) == "v"
     public = frozenset(["PUB_TOKEN", "E"])
     shown = {
         name: show_public_env(public, mask_value, ("tfprov", "env", name), node)

@@ -71,7 +71,7 @@ class PodWiring:
     def _needs(self, member: Member, name: str) -> bool:
         if name == JOBS_VARIABLE:
             return "TF_CONFIG" in member.env
-        return any(flag.endswith(f"={self.shared[name]}") for flag in member.wiring_flags)
+        return any(flag.partition("=")[2] == self.shared[name] for flag in member.wiring_flags)
 
     def _value(self, member: Member, name: str, value: str) -> str:
         if name == "TF_CONFIG" and JOBS_VARIABLE in self.shared:

@@ -38,7 +38,7 @@ def root(value: float, base: float = 2) -> float:
 def human_readable(value: float, isbits: bool = False, unit: str | None = None) -> str:
     """Return a number of bytes or bits with a unit; `unit` fixes it, such as `G`."""
     name, letter = ("bits", "b") if isbits else ("Bytes", "B")
-    power = _power(unit) if unit else max((n for n in range(1, 9) if value >= 1024**n), default=0)
+    power = _power(unit) if unit else sum(value >= 1024**n for n in range(1, 9))
     return f"{value / 1024**power:.2f} {_PREFIXES[power - 1] + letter if power else name}"
 
 
@@ -121,7 +121,7 @@ def from_yaml(text: str | None) -> Any:
     try:
         return None if text is None or not text.strip() else plain(parse(text, "from_yaml"))
     except InvalidInput as error:  # the line to correct is that of the template
-        first = error.problems[0]
+        first, *_ = error.problems
         line = f"line {first.at.line}: " if first.at.line else ""
         raise TemplateRuntimeError(f"from_yaml: {line}{first.what}; {first.fix}") from None
 

@@ -278,6 +278,27 @@ def test_an_upload_may_come_in_chunks_and_its_digest_escaped(layout: Layout) -> 
     registry.close()
 
 
+CHUNKED = "Transfer-Encoding: chunked"
+
+
+@pytest.mark.parametrize(
+    ("header", "body"),
+    [
+        (CHUNKED, b"x\r\n"),
+        (CHUNKED, b"3\r\n" + GZIP[:3] + b"--"),
+        (CHUNKED, b"3\r\n" + GZIP[:2]),
+        (CHUNKED, b"3\r\n" + GZIP[:3] + b"\r\n0\r\n--"),
+        ("Content-Length: 4", GZIP[:3]),
+    ],
+    ids=["no size", "no end of a chunk", "a chunk that is cut off", "no end", "a layer that is cut off"],
+)
+def test_a_layer_that_is_framed_wrong_gets_no_answer(layout: Layout, header: str, body: bytes) -> None:
+    registry = unserved(layout)
+    assert asked(registry, f"PATCH /v2/NAME/blobs/uploads/{registry.begin()}", header, body=body) == [""]
+    registry.close()
+    assert list(contents(layout)) == [digest_of(STORED).removeprefix("sha256:")]
+
+
 LENGTH = f"Content-Length: {len(GZIP)}"
 REFUSED = [
     ("GET /v2/NAME/manifests/1", (), b"", "404 Not Found", "NAME_UNKNOWN", "no such repository"),
@@ -387,6 +408,9 @@ def test_the_head_of_every_request_of_a_connection_has_a_deadline(layout: Layout
     serve(registry, wire, 7.0)
     assert wire.sent.count(b"HTTP/1.1 401 Unauthorized") == 2
     assert [seconds for seconds in wire.seconds if seconds is None or 7 <= seconds < 60] == []
+    late = Wire(head)
+    serve(registry, late, 0.0)
+    assert late.seconds[0] == 0.001, "0 would wait for nothing, and fail with another error"
     registry.close()
 
 
@@ -396,6 +420,15 @@ def test_two_hundred_uploads_can_begin(layout: Layout) -> None:
     assert {len(identifier) for identifier in identifiers} == {32}
     with pytest.raises(Refused):
         registry.begin()
+    registry.close()
+
+
+def test_a_stored_layer_is_refused_at_its_first_64_kib(layout: Layout) -> None:
+    registry = unserved(layout)
+    with pytest.raises(Refused, match=r"^this layer is there$"):
+        registry.receive(registry.begin(), [gzip.compress(STORED)[:100_000]])
+    with pytest.raises(Refused, match=r"^the layer is damaged: the layer is cut off$"):
+        registry.receive(registry.begin(), [gzip.compress(STORED)[:50_000]])
     registry.close()
 
 

@@ -65,7 +65,8 @@ def test_ranges_stand_for_their_hosts_and_are_refused_beyond_their_bounds() -> N
 def test_a_port_is_split_from_a_name_an_address_or_a_range() -> None:
     split = {
         "n": ("n", None), "n:22": ("n", 22), "n[1:3]:2222": ("n[1:3]", 2222), "[fd00::1]:2222": ("fd00::1", 2222),
-        "fd00::1": ("fd00::1", None), "n[1:3]": ("n[1:3]", None), "n:1234567890": ("n", 123_456_789), "n:2x": ("n:2x", None),
+        "fd00::1": ("fd00::1", None), "n[1:3]": ("n[1:3]", None), "n:1234567890": ("n", 123_456_789),
+        "n:2x": ("n:2x", None),
     }  # fmt: skip
     assert {text: split_port(text) for text in split} == split
 
@@ -96,7 +97,10 @@ def test_names_of_hosts_and_groups_are_checked() -> None:
     for name in ("my group", "g", "g@x+y.z-", "g" * 253):
         assert named(NameKind.GROUP, name) is None, name
     for name in ("g ", "g" * 254, "me@h,x", "fd00::1"):
-        assert named(NameKind.GROUP, name) == (f"group name `{name[:57]}{'...' * (len(name) > 60)}` is not valid", PLAIN)
+        assert named(NameKind.GROUP, name) == (
+            f"group name `{name[:57]}{'...' * (len(name) > 60)}` is not valid",
+            PLAIN,
+        )
     for data, text, what, fix in (
         (None, "", "nothing", "write a name"),
         (None, "null", "nothing", 'quote it: "null"'),

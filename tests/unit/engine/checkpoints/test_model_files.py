@@ -198,13 +198,22 @@ def test_a_second_time_brings_what_is_there_now_and_nothing_else_is_replaced(tmp
         copy_path(lab.context, "b/m.h5")
     with pytest.raises(HostError, match=r"^h2: no such file or directory: c$"):
         copy_path(lab.context, "c")
-    lab.host.writes(CHIEF, "c/checkpoint", b"")
-    with pytest.raises(
-        GatherError, match=r"/lab/checkpoint is a name that `gather` needs; bring the directory with c/checkpoint$"
-    ):
-        copy_path(lab.context, "c/checkpoint")
+    for name in ("checkpoint", "manifest.json", "logs", ".part"):
+        lab.host.writes(CHIEF, f"c/{name}", b"")
+        with pytest.raises(GatherError) as caught:
+            copy_path(lab.context, f"c/{name}")
+        fix = f"bring the directory with c/{name}"
+        assert str(caught.value) == f"{lab.target}/{name} is a name that `gather` needs; {fix}"
     assert (lab.target / "m.h5").read_bytes() == b"two"
     assert sorted(path.name for path in lab.target.iterdir()) == ["m.h5", "manifest.json"]
+
+
+def test_the_whole_working_directory_is_brought_by_a_name_of_its_own(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.host.writes(CHIEF, "a/m.h5", b"weights")
+    brought = copy_path(lab.context, ".")
+    assert (brought.at, brought.files, brought.size) == (lab.target / "work", 1, 7)
+    assert (lab.target / "work" / "a" / "m.h5").read_bytes() == b"weights"
 
 
 @pytest.mark.parametrize("name", ["m.h5", ".before", "a.before"])

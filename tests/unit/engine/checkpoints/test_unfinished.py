@@ -3,6 +3,7 @@
 import io
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -14,6 +15,7 @@ from tfprov.engine.checkpoints.model_files import copy_path
 from tfprov.engine.checkpoints.unfinished import WORTHWHILE
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
+from tfprov.engine.events import Transferred
 from tfprov.errors import GatherError, HostError, Unreachable
 from tfprov.hosts.base import Prefix
 from tfprov.hosts.memory import MemoryRuntime
@@ -127,7 +129,15 @@ def test_the_next_gather_goes_on_after_a_host_was_away(chief: Fixture) -> None:
     with pytest.raises(Unreachable):
         chief.gather()
     chief.host.failure = None
+    report = RecordingReporter()
+    chief.context = replace(chief.context, report=report)
     assert chief.gather() == ["model.ckpt-100"]
+    moved = [event for event in report.events if isinstance(event, Transferred)]
+    whole = SIZE + len(b"index")
+    assert {(event.name, event.total) for event in moved} == {("worker/0", whole)}
+    sent = [event.sent for event in moved]
+    assert 5 * WORTHWHILE < sent[0] < sent[1] < SIZE, "what was there is counted"
+    assert (sorted(sent), sent[-1]) == (sent, whole)
     assert (chief.target / DATA).read_bytes() == CONTENT
     assert chief.host.sent == SIZE - 5 * WORTHWHILE + len(b"index")
     assert not chief.part.exists()
@@ -178,6 +188,14 @@ def test_a_host_that_cannot_compare_is_given_up_after_three_tries(chief: Fixture
     chief.host.cuts = 0
     assert chief.gather() == ["model.ckpt-100"]
     assert (chief.target / DATA).read_bytes() == CONTENT
+
+
+def test_a_connection_that_brings_nothing_more_is_given_up_after_three_tries(chief: Fixture) -> None:
+    chief.interrupted(5 * WORTHWHILE)
+    chief.host.every, chief.host.cuts, chief.host.leaves = 0, 100, False
+    with pytest.raises(GatherError):
+        chief.gather()
+    assert chief.host.cuts == 96, "the first try, which has what an earlier gather left, and three more"
 
 
 def test_a_host_that_compares_too_slowly_sends_the_whole_file(chief: Fixture) -> None:

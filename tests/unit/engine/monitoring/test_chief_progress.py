@@ -12,7 +12,14 @@ from tests.support.memory_cluster import make_context
 from tests.support.memory_lab import INVENTORY as MEMORY_LAB
 from tests.support.memory_lab import MemoryLab
 from tests.support.split_training import SplitTraining
-from tfprov.engine.monitoring.chief_progress import read_progress, steps_of, tail_of, train_steps
+from tfprov.engine.monitoring.chief_progress import (
+    Reached,
+    read_progress,
+    read_reached,
+    steps_of,
+    tail_of,
+    train_steps,
+)
 from tfprov.engine.observe import observe
 from tfprov.formats.event_file import EventProgress, progress
 from tfprov.formats.tfrecord import write_record
@@ -101,6 +108,21 @@ def test_a_file_that_grows_while_it_is_read_does_not_confuse_anybody(split: Spli
 def test_a_chief_that_has_written_nothing_has_no_progress(split: SplitTraining) -> None:
     assert read_progress(split.context, observe(split.context)) is None
     assert read_counted(split, b"")[0] is None
+
+
+def test_a_chief_without_event_files_is_at_the_step_that_it_saved_last(split: SplitTraining) -> None:
+    chief = split.hosts["w0"]
+    for step, names in ((9, ("index", "data-00000-of-00001")), (4, ("index", "data-00000-of-00001")), (12, ("index",))):
+        chief.now += 1
+        for name in names:
+            chief.saves("worker/0", f"ckpt-{step}.{name}", b"x")
+    seen = observe(split.context)
+    assert read_reached(split.context, seen) == Reached(4, "checkpoints", None, "", 0, (4, chief.now - 1))
+    chief.saves("worker/0", f"train/{EVENTS}", event_file(steps=7, filler=10, values=None))
+    reached = read_reached(split.context, seen)
+    assert reached is not None
+    assert (reached.step, reached.source, reached.file, reached.saved) == (7, "train", f"train/{EVENTS}", None)
+    assert read_reached(split.context, seen, {}) is None, "by the files that are known already"
 
 
 def test_an_empty_new_file_does_not_hide_the_one_before(split: SplitTraining) -> None:

@@ -376,6 +376,30 @@ def test_a_straggler_whose_host_is_lost_is_named_all_the_same() -> None:
     assert memory_lab.report.notes[0].endswith("; its stacks cannot be had: its engine does not answer")
 
 
+def test_the_files_of_tasks_are_read_once_in_ten_seconds_and_later_in_a_large_cluster() -> None:
+    class Counting(MemoryRuntime):
+        reads = 0
+
+        def tail(self, task: str, name: str, size: int) -> bytes:
+            self.reads += 1
+            return super().tail(task, name, size)
+
+    host = Counting("h3")
+    memory_lab = MemoryLab(hosts=[host])
+    many = replace(memory_lab.context, wanted=memory_lab.context.wanted * 20)
+    for context, times in ((memory_lab.context, (0.0, 9.9, 10.0, 19.9, 20.0)), (many, (0.0, 11.9, 12.0, 23.9, 24.0))):
+        lookout, host.reads, begin = StragglerMonitor(context), 0, memory_lab.clock.time
+        seen = observe(context)
+        reads = []
+        for time in times:
+            memory_lab.clock.time = begin + time
+            lookout.look(seen)
+            reads.append(host.reads)
+        each = reads[0]
+        assert each, times
+        assert reads == [each, each, 2 * each, 2 * each, 3 * each], times
+
+
 def test_lost_steps_are_reported_once() -> None:
     memory_lab = MemoryLab()
     with StragglerMonitor(memory_lab.context) as lookout:

@@ -245,6 +245,18 @@ def test_a_checkpoint_that_is_removed_during_a_gather_gives_way_to_a_newer_one(
     assert all(fs.read.count(f"model.ckpt-{step}.index") <= 2 for step in kept)
 
 
+def test_a_gather_ends_where_another_training_takes_the_directory_meanwhile(tmp_path: Path, far: Path) -> None:
+    mirror(far, tmp_path / "local", 100)
+    training = read_remote(RemoteSplit(tmp_path, far).context)
+    assert training is not None
+    manifest = replace(training.manifest, run="run-6")
+    files = RemoteFiles(replace(training, manifest=manifest))
+    assert files.read_and_list("worker/0", "checkpoint")[0] is not None, "the first time, by what is known"
+    with pytest.raises(HostError) as caught:
+        files.read_and_list("worker/0", "checkpoint")
+    assert str(caught.value) == f"{URL}: another training has replaced the one that is gathered; gather again"
+
+
 def test_gather_refuses_content_that_was_changed_there(tmp_path: Path, far: Path) -> None:
     mirror(far, tmp_path / "local", 100)
     path = far / "model.ckpt-100.data-00000-of-00001"

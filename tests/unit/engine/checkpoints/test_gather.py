@@ -17,7 +17,7 @@ import pytest
 from tests.support.permissions import forbidden
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import check_target, check_writable, gather
-from tfprov.engine.checkpoints.manifest import LOGS, GatheredCheckpoint, GatheredFile, Manifest, read
+from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, GatheredFile, Manifest, read
 from tfprov.engine.checkpoints.staging import stays_below
 from tfprov.engine.checkpoints.ungathered import gathered_of, ungathered_files, unsaved, unsaved_among
 from tfprov.engine.checkpoints.verify import Verification
@@ -366,7 +366,7 @@ def test_a_damaged_checkpoint_is_left_out_and_ends_in_an_error(chief: Fixture) -
 def test_files_of_somebody_else_are_not_written_over(chief: Fixture) -> None:
     chief.saves(100)
     chief.target.mkdir()
-    for name in (LOGS, "model.ckpt-1.index.part"):  # which no manifest goes before
+    for name in ("logs", "model.ckpt-1.index.part"):  # which no manifest goes before
         (chief.target / name).mkdir()
         assert read(chief.target) is None
     (chief.target / "thesis.tex").write_text("mine")

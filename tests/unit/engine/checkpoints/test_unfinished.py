@@ -12,7 +12,6 @@ import pytest
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.model_files import copy_path
-from tfprov.engine.checkpoints.unfinished import WORTHWHILE
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
 from tfprov.engine.events import Transferred
@@ -24,6 +23,8 @@ from tfprov.model.cluster import Cluster, Task
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Observed, State
 
+WORTHWHILE = 1024 * 1024
+"""Bytes of a file that are kept and compared; fewer are copied anew."""
 SIZE = 17 * WORTHWHILE
 DATA, INDEX = "model.ckpt-100.data-00000-of-00001", "model.ckpt-100.index"
 AWAY = Unreachable("h1", "no answer")
@@ -204,6 +205,12 @@ def test_a_host_that_compares_too_slowly_sends_the_whole_file(chief: Fixture) ->
     assert chief.gather() == ["model.ckpt-100"]
     assert (chief.target / DATA).read_bytes() == CONTENT
     assert chief.host.sent == SIZE + len(b"index")
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(WORTHWHILE - 1, False), (WORTHWHILE, True)])
+def test_a_short_beginning_of_a_file_is_not_kept(chief: Fixture, *, size: int, is_kept: bool) -> None:
+    chief.interrupted(size)
+    assert [path.name for path in chief.target.rglob("*") if path.is_file()] == [DATA] * is_kept
 
 
 def test_beginnings_of_files_that_are_gone_do_not_pile_up(chief: Fixture) -> None:

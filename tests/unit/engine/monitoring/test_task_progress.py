@@ -16,7 +16,7 @@ from tests.support.memory_lab import INVENTORY, MemoryLab
 from tfprov.cli.watch import status_lines
 from tfprov.engine.concurrency import Clock
 from tfprov.engine.monitoring.overview import LiveOverview
-from tfprov.engine.monitoring.status import PlacedVariable, Placement, placement, status
+from tfprov.engine.monitoring.status import PlacedVariable, Placement, Row, placement, status
 from tfprov.engine.monitoring.straggler_monitor import Straggler, StragglerMonitor, Stragglers
 from tfprov.engine.monitoring.task_progress import Pace, last_step_back, parse, settled, slowest
 from tfprov.engine.observe import observe
@@ -164,6 +164,34 @@ def test_the_status_of_a_cluster_that_is_not_there_is_plain_data() -> None:
         "progress": None, "steps": None, "eta": None, "examples_rate": None, "slowest": None, "went_back": None,
         "unreachable": {"h3": "no answer"},
     }  # fmt: skip
+
+
+def test_each_state_of_a_task_has_its_row() -> None:
+    memory_lab = MemoryLab()
+    one = Observed("", "", State.RUNNING, {}, id="7", started_at=4.0)
+    ended = replace(one, state=State.EXITED, exit_code=1, finished_at=5.0)
+    states = {
+        "ps/0": (replace(one, restarting=True, restarts=1, last_exit=3), "restarting", "ended with exit code 3"),
+        "ps/1": (replace(one, unpause="docker unpause x", started_at=11.0), "paused", ""),
+        "worker/0": (replace(ended, exit_code=0), "finished", ""),
+        "worker/1": (replace(ended, exit_code=143, stopped=True), "stopped", ""),
+        "worker/2": (replace(ended, restarts=2), "failed", "exited with code 1 after 2 restarts"),
+        "worker/3": (replace(ended, state=State.LOST, exit_code=None), "lost", ""),
+    }
+    expected = []
+    for wanted in memory_lab.context.wanted:
+        task, host = wanted.task.name, wanted.task.host
+        seen, state, detail = states[task]
+        memory_lab.hosts[host].puts(replace(seen, task=task, host=host))
+        runs = state == "paused"
+        expected.append(
+            Row(task, host, state, wanted.task.endpoint, "7" if runs else "", 0.0 if runs else None, seen.restarts,
+                seen.exit_code, detail)
+        )  # fmt: skip
+    report = status(memory_lab.context, now=10.0)
+    assert [replace(row, log=()) for row in report.rows] == expected
+    memory_lab.hosts["h1"].puts(replace(one, task="ps/0", host="h1", restarting=True))
+    assert status(memory_lab.context, now=10.0).rows[0].detail == "", "nobody knows how it ended"
 
 
 class Machines:

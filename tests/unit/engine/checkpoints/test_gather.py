@@ -233,6 +233,15 @@ def test_a_checkpoint_that_is_removed_while_it_is_compared_is_not_new(tmp_path: 
     assert chief.gather() == []
 
 
+def test_the_newest_checkpoint_comes_without_an_older_one_that_cannot_be_read(tmp_path: Path) -> None:
+    chief = Fixture(tmp_path, host := Forgetful("h1"))
+    chief.saves(100)
+    chief.saves(200)
+    host.removed = "model.ckpt-100.index"
+    assert chief.gather() == ["model.ckpt-200"]
+    assert host.calls == [], "nothing is held for it"
+
+
 def test_checkpoints_that_count_epochs_are_gathered_beside_those_that_count_steps(chief: Fixture) -> None:
     def saves(prefix: str) -> None:
         chief.host.saves("worker/0", f"{prefix}.data-00000-of-00001", prefix.encode())

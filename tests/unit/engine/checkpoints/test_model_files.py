@@ -187,6 +187,17 @@ def test_what_was_brought_lets_the_chief_go(tmp_path: Path) -> None:
     assert (lab.play("down"), lab.left) == ("", [])
 
 
+def test_what_lies_beside_the_gather_directory_is_no_model_of_the_chief(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk")
+    for number, name in enumerate(("link/out/best.pt", "disk/out/best.pt")):
+        lab = Lab(tmp_path / str(number))
+        lab.target = tmp_path / "link" / "lab"
+        lab.context = replace(lab.context, target=lab.target)
+        lab.host.writes(CHIEF, str(tmp_path / name), b"weights")
+        assert lab.play("run", 0) == NO_MODEL, name
+
+
 def test_a_second_time_brings_what_is_there_now_and_nothing_else_is_replaced(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.host.writes(CHIEF, "a/m.h5", b"one")
@@ -198,6 +209,8 @@ def test_a_second_time_brings_what_is_there_now_and_nothing_else_is_replaced(tmp
         copy_path(lab.context, "b/m.h5")
     with pytest.raises(HostError, match=r"^h2: no such file or directory: c$"):
         copy_path(lab.context, "c")
+    with pytest.raises(Usage, match=r"^`--path a/\.\./b/m\.h5` has"):
+        copy_path(lab.context, "a/../b/m.h5")
     for name in ("checkpoint", "manifest.json", "logs", ".part"):
         lab.host.writes(CHIEF, f"c/{name}", b"")
         with pytest.raises(GatherError) as caught:

@@ -109,6 +109,17 @@ def test_a_chief_that_ended_and_has_nothing_goes_on_from_there(tmp_path: Path, f
     assert split.forecast() == "the training goes on from step 50"
 
 
+@pytest.mark.parametrize(("step", "hint"), [(99, ""), (100, ""), (101, "; `--resume` would go on from step 101")])
+def test_a_gathered_checkpoint_is_mentioned_if_it_is_newer_than_the_mirrored_one(
+    tmp_path: Path, far: Path, step: int, hint: str
+) -> None:
+    mirror(far, tmp_path / "local", 100)
+    before = RemoteSplit(tmp_path, far).runs("run-7")
+    before.saves_whole(step)
+    before.gather()
+    assert RemoteSplit(tmp_path, far).forecast() == f"the training goes on from step 100 ({URL}){hint}"
+
+
 def test_the_files_of_a_remote_directory_are_those_of_its_manifest(tmp_path: Path, far: Path) -> None:
     mirror(far, tmp_path / "local", 100)
     training = read_remote(RemoteSplit(tmp_path, far).context)

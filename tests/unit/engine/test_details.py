@@ -496,6 +496,15 @@ def test_what_lies_with_a_ps_is_to_be_gathered_before_a_resume(split: SplitTrain
         resuming(context, observe(context))
     expected = "worker/0's checkpoint model.ckpt-800, which lies with a ps, is not gathered; run `tfprov gather` first"
     assert str(raised.value) == expected
+    for host in split.hosts.values():
+        host.places.clear()
+    split.runs(state=State.EXITED)
+    for name in ("best.index", "best.data-00000-of-00001"):
+        split.hosts["p0"].saves("ps/0", name, b"x")
+    split.hosts["w0"].saves("worker/0", "checkpoint", b'model_checkpoint_path: "best"\n')
+    with pytest.raises(GatherError) as raised:
+        resuming(context, observe(context))
+    assert str(raised.value) == expected.replace("model.ckpt-800", "best"), "also without a step"
 
 
 def test_the_forecast_of_a_chief_that_is_new_on_its_host(split: SplitTraining) -> None:

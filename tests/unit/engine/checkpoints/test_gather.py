@@ -822,10 +822,10 @@ def test_files_that_could_not_be_copied_are_reported(tmp_path: Path) -> None:
 
 
 class Unreadable(MemoryRuntime):
-    """A host that does not send what lies below `best/`."""
+    """A host that does not send what lies below `best/` and `last/`."""
 
     def open(self, task: str, name: str) -> BinaryIO:
-        if name.startswith("best/"):
+        if name.startswith(("best/", "last/")):
             raise HostError(self.host, f"{name} cannot be read")
         return super().open(task, name)
 
@@ -835,8 +835,11 @@ def test_a_best_checkpoint_that_could_not_be_copied_is_reported(tmp_path: Path) 
     chief.saves(100)
     keeps_best(chief, 90, named=90)
     assert chief.gather() == ["model.ckpt-100"]
-    what = "1 of 1 folders with a `checkpoint` file could not be copied: best: h1: "
-    assert [note.startswith(what) for note in chief.report.notes] == [True]
+    what = "could not be copied: best: h1: best/checkpoint cannot be read"
+    assert chief.report.notes == [f"1 of 1 folders with a `checkpoint` file {what}"]
+    chief.host.saves("worker/0", "last/checkpoint", b"x")
+    chief.gather()
+    assert chief.report.notes[1:] == [f"2 of 2 folders with a `checkpoint` file {what}"], "with the reason of the first"
 
 
 def test_files_whose_place_is_taken_are_reported_and_all_others_are_gathered(chief: Fixture) -> None:

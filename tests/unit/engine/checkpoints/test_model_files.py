@@ -227,6 +227,7 @@ def test_the_whole_working_directory_is_brought_by_a_name_of_its_own(tmp_path: P
     brought = copy_path(lab.context, ".")
     assert (brought.at, brought.files, brought.size) == (lab.target / "work", 1, 7)
     assert (lab.target / "work" / "a" / "m.h5").read_bytes() == b"weights"
+    assert (lab.play("down"), lab.left) == ("", []), "all that it wrote was brought"
 
 
 @pytest.mark.parametrize("name", ["m.h5", ".before", "a.before"])

@@ -129,6 +129,8 @@ def test_the_files_of_a_remote_directory_are_those_of_its_manifest(tmp_path: Pat
     assert "model.ckpt-100.index" in files.files("worker/0")
     with files.open("worker/0", "checkpoint") as file:
         assert parse_state(file.read().decode()) == ["model.ckpt-100"]
+    with files.open("worker/0", "model.ckpt-100.index") as file:
+        assert file.read() == (far / "model.ckpt-100.index").read_bytes()
     with pytest.raises(HostError, match=rf"^{URL}: model\.ckpt-7\.index is not there$"):
         files.open("worker/0", "model.ckpt-7.index")
     (far / "model.ckpt-100.index").unlink()
@@ -193,7 +195,7 @@ def test_a_newer_gathered_checkpoint_is_restored_with_resume_alone(tmp_path: Pat
 def test_a_gathered_checkpoint_of_another_training_is_not_mixed_with_the_mirrored_one(
     tmp_path: Path, far: Path
 ) -> None:
-    mirror(far, tmp_path / "local", 100)
+    training = mirror(far, tmp_path / "local", 100)
     before = RemoteSplit(tmp_path, far).runs("run-1")
     before.saves_whole(300)
     before.gather()
@@ -205,6 +207,9 @@ def test_a_gathered_checkpoint_of_another_training_is_not_mixed_with_the_mirrore
         r"goes on from the latter, or choose an empty directory$",
     ):
         resuming(context, observe(context))
+    save(tmp_path / "local", 300)
+    training.sync(final=True)
+    assert resuming(context, observe(context)) == "run-7", "what was gathered is not newer"
 
 
 def test_gather_reads_it_without_a_host(tmp_path: Path, far: Path) -> None:

@@ -164,6 +164,7 @@ def test_a_chief_with_nothing_of_its_own_does_not_join_a_run_that_was_gathered(t
     split = SplitTraining(tmp_path).runs()
     split.hosts["w0"].stop("worker/0", 0)
     split.hosts["w0"].remove("worker/0")
+    assert known_run(split.context, observe(split.context)) == ""
     assert current_run(split.context, observe(split.context)) not in ("", "run-1")
     split.runs(state=State.CREATED)
     never = split.hosts["w0"].places["worker/0"]

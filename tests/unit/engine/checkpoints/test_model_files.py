@@ -15,6 +15,7 @@ from tests.support.memory_cluster import make_context, run_up
 from tests.support.reporters import RecordingReporter
 from tests.support.runtime_bench import ProcessBench, container
 from tfprov.engine.checkpoints.model_files import NothingSaved, check_path, copy_path
+from tfprov.engine.events import Transferred
 from tfprov.errors import GatherError, HostError, TfprovError, Usage
 from tfprov.formats.checkpoint import model_files, model_roots
 from tfprov.hosts.base import Tree
@@ -226,6 +227,8 @@ def test_the_whole_working_directory_is_brought_by_a_name_of_its_own(tmp_path: P
     lab.host.writes(CHIEF, "a/m.h5", b"weights")
     brought = copy_path(lab.context, ".")
     assert (brought.at, brought.files, brought.size) == (lab.target / "work", 1, 7)
+    moved = [one for one in lab.report.events if isinstance(one, Transferred)]
+    assert moved == [Transferred("worker/0", 7, 0)], "nobody knows how much there is"
     assert (lab.target / "work" / "a" / "m.h5").read_bytes() == b"weights"
     assert (lab.play("down"), lab.left) == ("", []), "all that it wrote was brought"
 

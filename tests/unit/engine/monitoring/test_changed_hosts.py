@@ -201,6 +201,21 @@ def test_streams_end_with_the_watch(reporting: Reporting) -> None:
     assert not any(stream.is_open for streams in reporting.streams.values() for stream in streams)
 
 
+def test_a_stream_that_opens_after_the_end_is_closed_at_once() -> None:
+    made = Reporting()
+    hosts = ChangedHosts(made.context)
+
+    def open_streams(host: str) -> list[bool]:
+        for _ in range(5):
+            hosts.before_look(host)
+        return [stream.is_open for stream in made.streams[host]]
+
+    assert open_streams(PS) == [True]
+    hosts.close()
+    assert [stream.is_open for stream in made.streams[PS]] == [False]
+    assert open_streams(OTHER) == [False]
+
+
 def test_a_training_ends_by_the_failure_of_a_quiet_host() -> None:
     made = Reporting()
 

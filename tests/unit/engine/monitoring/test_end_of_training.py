@@ -66,11 +66,16 @@ def saves(lab: MemoryLab, prefix: str = "model.ckpt-200") -> None:
 
 
 def evaluated(lab: MemoryLab, step: int) -> None:
-    """The evaluator writes what it measured, beside the chief's checkpoints."""
-    file = io.BytesIO()
-    write_record(file, event(1.0, 0))
-    write_record(file, event(2.0, step, {"accuracy": 0.5}))
-    lab.hosts["h2"].saves("worker/0", "eval/events.out.tfevents.1", file.getvalue())
+    """The evaluator writes what it measured, beside the chief's checkpoints and its events."""
+    for name, at in (
+        ("eval/events.out.tfevents.1", step),
+        ("eval/results.bin", 999),
+        ("train/events.out.tfevents.1", 999),
+    ):
+        file = io.BytesIO()
+        write_record(file, event(1.0, 0))
+        write_record(file, event(2.0, at, {"accuracy": 0.5}))
+        lab.hosts["h2"].saves("worker/0", name, file.getvalue())
 
 
 def looks(lab: MemoryLab, case: Case) -> Callable[[], Observation]:

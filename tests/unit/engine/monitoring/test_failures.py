@@ -9,11 +9,13 @@ from tests.support.memory_lab import AGAIN, INVENTORY, MemoryLab, follow_with_st
 from tests.support.reporters import RecordingReporter, texts
 from tfprov.engine.monitoring.failures import (
     KNOWN_CAUSES,
+    Failure,
     ended,
     excerpt,
     failure,
     idle_end,
     in_own_paths,
+    last_log,
     read_failure,
     remedy,
 )
@@ -89,6 +91,8 @@ def test_an_excerpt_is_one_whole_traceback_without_the_values_of_tensors() -> No
     assert excerpt(["x" * 300, "x" * 301, "x" * 302]) == ["x" * 300, *cut]
     three, four = ["[0.1]", "2.0", "3]"], ["[0.1]", "2.0", "nan 3", "4]"]
     assert excerpt([*three, "a", *four, "b"]) == [*three, "a", "[0.1]", "… (3 lines of values)", "b"]
+    assert excerpt(["a", *four]) == ["a", "[0.1]", "… (3 lines of values)"]
+    assert excerpt(["a", *three]) == ["a", *three]
     deep = excerpt([LOG[1], *frames * 5, "ValueError: 3"])
     assert (len(deep), deep[20], deep[-1]) == (121, "… (182 lines left out)", "ValueError: 3")
 
@@ -313,11 +317,16 @@ def test_of_many_failures_the_first_sixteen_are_read_and_those_alike_are_counted
         "ps/7: stopped as well",
     ]
     assert error.code == 137, "the chief's own"
+    host.failure = HostError("h3", "its engine does not answer")
+    assert read_failure(context, tasks[0]) == Failure(tasks[0], [], "")
+    assert last_log(context, "worker/0", "h3") == ()
 
 
 def test_how_a_task_ended_has_its_host_its_restarts_and_why_it_is_left_alone() -> None:
     one = Observed("worker/1", "h2", State.EXITED, {}, exit_code=127, error="no such file", restarts=1)
     assert ended(one) == "could not start on h2: no such file after 1 restart"
+    script = replace(one, error="the shell says: could not start", restarts=0)
+    assert ended(script) == "could not start on h2: the shell says: could not start"
     two = replace(one, error="", exit_code=1, restarts=2, gave_up=True)
     assert ended(two) == "exited with code 1 after 2 restarts (the same error twice: not started again)"
     assert ended(replace(one, state=State.LOST, restarts=0)) == "gone without an exit code"

@@ -7,10 +7,11 @@ import pytest
 from tests.support.memory_lab import AGAIN, MemoryLab, follow_with_steps
 from tests.support.reporters import texts
 from tfprov.engine.context import Context
+from tfprov.engine.monitoring.follow import check_deadline
 from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.monitoring.watch import Restarts
 from tfprov.engine.observe import observe
-from tfprov.errors import TaskFailed, Unreachable
+from tfprov.errors import DeadlineExceeded, TaskFailed, Unreachable
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.state import HostState, Observed, State
 
@@ -166,3 +167,15 @@ def test_a_worker_that_fails_once_the_chief_has_finished_does_not_fail_the_start
     memory_lab.hosts["h2"].exits("worker/0", 0)
     memory_lab.hosts["h3"].exits("worker/2", 1)
     wait_serving(memory_lab.context)
+
+
+def test_a_run_ends_behind_its_deadline_and_not_at_it() -> None:
+    memory_lab = MemoryLab()
+    context = replace(memory_lab.context, deadline=100.0)
+    memory_lab.clock.time = 100.0
+    check_deadline(context)
+    check_deadline(replace(context, deadline=None))
+    memory_lab.clock.time = 100.1
+    with pytest.raises(DeadlineExceeded) as caught:
+        follow_with_steps(context)
+    assert str(caught.value) == "the `deadline` of this run is over before worker/0 is done"

@@ -55,7 +55,7 @@ BAD_RANGES = {
 
 def test_ranges_stand_for_their_hosts_and_are_refused_beyond_their_bounds() -> None:
     assert {text: expand(text) for text in RANGES} == RANGES
-    assert len(expand("[1:1000][1:100]")) == len(expand("n[1:100000]")) == 100_000
+    assert len(expand("[1:1000][1:100]")) == 100_000
     for text, message in BAD_RANGES.items():
         with pytest.raises(RangeError) as raised:
             expand(text)

@@ -192,7 +192,7 @@ def test_a_host_that_cannot_compare_is_given_up_after_three_tries(chief: Fixture
 
 
 def test_a_connection_that_brings_nothing_more_is_given_up_after_three_tries(chief: Fixture) -> None:
-    chief.interrupted(5 * WORTHWHILE)
+    chief.interrupted(WORTHWHILE)
     chief.host.every, chief.host.cuts, chief.host.leaves = 0, 100, False
     with pytest.raises(GatherError):
         chief.gather()

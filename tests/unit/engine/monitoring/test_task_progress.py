@@ -296,7 +296,7 @@ def test_a_lost_host_costs_status_its_own_tasks_only() -> None:
 # --- stragglers ------------------------------------------------------------------------------------------------------
 
 
-def judged(moves: dict[str, list[int]], every: float = 10.0, rate: float = 1.0) -> list[list[Straggler]]:
+def judged(moves: dict[str, list[int]], every: float = 10.0, rate: float | None = 1.0) -> list[list[Straggler]]:
     """Return what each reading has, `every` seconds apart; -1 stands for a reading that failed."""
     judge = Stragglers(every)
     count = max(map(len, moves.values()))
@@ -321,6 +321,16 @@ def test_where_nobody_steps_nobody_is_behind() -> None:
     assert not any(judged({"a": [5] * 20, "b": [7] * 20}))
     stopped_together = judged({"a": [1, *[2] * 20], "b": [1, *[2] * 20]})
     assert not any(stopped_together)
+
+
+def test_others_must_have_stepped_in_the_later_half_of_the_standstill_and_lately() -> None:
+    for last, reported in ((1, []), (2, [3])):
+        moves = {"a": [5] * 6, "b": [min(n, last) for n in range(6)]}
+        assert [n for n, each in enumerate(judged(moves)) if each] == reported, last
+    for last, reported in ((6, []), (7, [10])):
+        moves = {"a": [5] * 12, "b": [min(n, last) for n in range(12)]}
+        assert [n for n, each in enumerate(judged(moves, rate=0.1)) if each] == reported, last
+    assert judged({"a": [5] * 4, "b": list(range(4))}, rate=None)[3] == [Straggler("a", 30.0, 0.0)], "no rate is known"
 
 
 def test_slow_steps_take_longer_to_stand_still() -> None:

@@ -245,8 +245,8 @@ def check_data(roles: Sequence[RoleSettings]) -> None:
     """Raise InvalidInput for local data that does not exist."""
     missing = {}
     for role in roles:
-        lies_there = role.reads_data and role.values.data is not None and role.values.data.directory is not None
-        if role.local and lies_there and not resolve_path(role, "data", "path").is_dir():
+        data = role.values.data if role.local and role.reads_data else None
+        if data is not None and data.directory is not None and not resolve_path(role, "data", "path").is_dir():
             missing[role.at("data", "path")] = resolve_path(role, "data", "path")
     if missing:
         what = "`data.path`: {} is not a directory on this machine"

@@ -165,8 +165,8 @@ def _context(assembly: _Assembly, tasks: _Tasks, runtimes: Mapping[str, Runtime]
     """Return the context; `fields` are the fields of Context that only this runtime sets."""
     cluster, roles, wanted, codes = tasks.cluster, tasks.roles, tasks.wanted, tasks.codes
     hide_secrets(wanted)
-    for url in (one.url for role in roles for one in role.values.notify):
-        hide_secret(url or "")
+    for url in (one.url for role in roles for one in role.values.notify if one.url is not None):
+        hide_secret(url)
     target = gather_directory(cluster, roles)
     return Context(
         inventory=assembly.definition.inventory,

@@ -95,10 +95,12 @@ def scalars(node: Node, *, without: str | None = None) -> Iterator[Scalar]:
     if isinstance(node, Scalar):
         yield node
         return
-    entries = node.entries.items() if isinstance(node, Mapping) else ((None, item) for item in node.items)
-    for key, below in entries:
-        if key is None or key != without:
-            yield from scalars(below, without=without)
+    if isinstance(node, Items):
+        inside = node.items
+    else:
+        inside = tuple(below for key, below in node.entries.items() if key != without)
+    for below in inside:
+        yield from scalars(below, without=without)
 
 
 def mark_secret(node: Node) -> Node:

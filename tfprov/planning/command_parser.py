@@ -45,7 +45,7 @@ def _parse_python(command: str, rest: list[str]) -> Program:
         word = rest.pop(0)
         if not word.startswith("-"):
             return Program(command, script=word)
-        if word in ("-", "--") or word.startswith("--"):
+        if word == "-" or word.startswith("--"):
             return Program(command)
         for at, letter in enumerate(word[1:], 2):
             if letter not in (*_WITH_VALUE, "c", "m"):

@@ -50,9 +50,7 @@ def plan_lines(plan: Plan, wanted: Sequence[Container] = (), *, fold: bool = Fal
         elif action is alike[0]:
             rows.append(_folded_row(alike, verb))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)).rstrip() for row in rows
-    ]
+    return ["  ".join([*map(str.ljust, row, widths), row[-1]]) for row in rows]  # without blanks behind the last column
 
 
 def _entries(plan: Plan) -> Iterator[tuple[str, Action]]:

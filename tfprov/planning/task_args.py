@@ -127,14 +127,14 @@ def environment(cluster: Cluster, task: Task, role: RoleSettings, data: str | No
     """Return the environment variables of a task's wiring, strategy and `data` directory."""
     values = role.values
     names = values.flag_names if values.by_flags and _needs_wiring(task) else {}
-    variables = {
+    variables: dict[str, str | None] = {
         "TFPROV_CLUSTER": cluster.name,
         "TFPROV_TASK": task.name,
         STRATEGY_VARIABLE: values.strategy,
-        "TFPROV_DATA_SERVICE": (cluster.data_service or "") if task.job in _DATA_CLIENTS else "",
-        "TFPROV_DATA_DIR": (data or "") if role.reads_data else "",
-        "TF_CONFIG": to_tf_config(cluster.wiring(task)) if _gets_tf_config(task, role) else "",
-        FLAGS_VARIABLE: to_names(names) if names else "",
+        "TFPROV_DATA_SERVICE": cluster.data_service if task.job in _DATA_CLIENTS else None,
+        "TFPROV_DATA_DIR": data if role.reads_data else None,
+        "TF_CONFIG": to_tf_config(cluster.wiring(task)) if _gets_tf_config(task, role) else None,
+        FLAGS_VARIABLE: to_names(names) if names else None,
     }
     return {name: value for name, value in variables.items() if value}
 

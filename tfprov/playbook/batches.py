@@ -88,7 +88,7 @@ def joined(batches: Sequence[Sequence[str]], left: Mapping[str, Sequence[str]]) 
     known = {host for batch in batches for host in batch}
     result = []
     for batch in batches:
-        hosts = dict.fromkeys(host for host in batch if host not in played)
+        hosts: dict[str, None] = dict.fromkeys(host for host in batch if host not in played)
         waiting = list(hosts)
         while waiting:
             for old in left.get(waiting.pop(0), ()):

@@ -71,7 +71,7 @@ class _Reader:
 
     def import_plays(self, item: Mapping) -> Iterator[Play]:
         self.check_keys(item, IMPORT_KEYS, "play with `import_playbook`")
-        name, at = self.text(item, IMPORT, ""), item.key_at(IMPORT)
+        name, at = self.text(item, IMPORT), item.key_at(IMPORT)
         path = self.path.parent / name
         if not name or self.circular(path, name, at):
             return
@@ -107,8 +107,8 @@ class _Reader:
         serial = self.read(item, "serial", lambda node: read_serial(node, self.ambiguous.__contains__)) or ()
         percentage = self.read(item, "max_fail_percentage", read_percentage)
         play = Play(
-            name=self.text(item, "name", ""),
-            hosts=self.text(item, "hosts", "all"),
+            name=self.text(item, "name"),
+            hosts=self.text(item, "hosts"),
             steps=tuple(steps),
             at=item.at,
             when=self.roles(item),
@@ -169,7 +169,7 @@ class _Reader:
     def with_arguments(self, module: str, entry: Mapping) -> Step | None:
         node, at = entry.entries[module], entry.key_at(module)
         words = self.words(entry, "tags")
-        name, when = self.text(entry, "name", ""), self.roles(entry)
+        name, when = self.text(entry, "name"), self.roles(entry)
         if node.at in self.ambiguous:
             return None
         try:
@@ -213,18 +213,17 @@ class _Reader:
                 fix = suggest(key, keys, f"known keys: {', '.join(keys)}")
                 self.report(item.key_at(key), f"unknown key `{printable(key)}` in a {kind}", fix)
 
-    def text(self, item: Mapping, key: str, default: str) -> str:
+    def text(self, item: Mapping, key: str) -> str:
+        """Return the text of a key; empty without one, and where it is reported."""
         node = item.get(key)
-        if node is None:
-            return default
-        if node.at in self.ambiguous:
-            return default
+        if node is None or node.at in self.ambiguous:
+            return ""
         if not isinstance(node, Scalar) or not isinstance(node.data, str) or not node.data:
             has_value = isinstance(node, Scalar) and node.data not in (None, "")
             self.report(
                 item.key_at(key), f"`{key}` must be text", "quote it" if has_value else f"for example {_TEXTS[key]}"
             )
-            return default
+            return ""
         return node.data
 
     def words(self, item: Mapping, key: str) -> list[str]:

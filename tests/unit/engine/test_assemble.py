@@ -10,7 +10,7 @@ from tests.support.files import write
 from tfprov.engine.assemble import Options, assemble
 from tfprov.engine.context import Definition
 from tfprov.engine.events import Quiet
-from tfprov.errors import HostError, InvalidInput
+from tfprov.errors import HostError, InvalidInput, mask_secrets
 from tfprov.vault.decrypt import Vault
 from tfprov.vault.passwords import Passwords
 
@@ -160,6 +160,28 @@ def test_an_engine_that_does_not_run_is_reported_where_nothing_else_is_wrong(mon
         HostError, match=r"^localhost: its Docker engine does not run; start it there: `systemctl start docker`$"
     ):
         assemble(Definition.load(Path("inventory.yml")), Quiet())
+
+
+def test_an_assembled_cluster_has_its_directories_its_data_and_its_options(tmp_path: Path) -> None:
+    url, data = "https://chat.example.com/hook/4711", f"{{fetch: [{{url: 'https://h/a.csv', sha256: {'a' * 64}}}]}}"
+    settings = f"data: {data}, notify: [{{url: '{url}'}}, {{command: [sh]}}], checkpoints: {{to: ./out}}"
+    Path("inventory.yml").write_text(
+        f"all: {{vars: {{tfprov: {{cluster: lab, command: [python, x.py], {settings}}}}}}}\n"
+        "worker: {hosts: {localhost: }}\n"
+    )
+    state = tmp_path / "tfprov"
+    state.mkdir(mode=0o755)
+    context = assemble(Definition.load(Path("inventory.yml")), Quiet(), Options(forks=3, fold=True))
+    assert state.stat().st_mode & 0o777 == 0o700, "an earlier version let others read it"
+    assert (context.home, context.target, context.logs) == (
+        state / "clusters" / "lab", Path("out/lab"), Path("out/lab/logs")
+    )  # fmt: skip
+    assert (context.forks, context.fold, context.hosts, context.is_whole, context.saves) == (3, True, None, True, True)
+    (container,) = context.wanted
+    (fetched,) = context.data.values()
+    there = context.home / "hosts" / "localhost" / "data" / fetched.data.key
+    assert (container.env["TFPROV_DATA_DIR"], container.data) == (str(there), fetched.data.artifact)
+    assert mask_secrets(f"POST {url}") == "POST ******"
 
 
 # --- code ----------------------------------------------------------------------------------------------------------------

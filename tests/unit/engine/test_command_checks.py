@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tests.support.paths import PROGRAMS
-from tfprov.engine.checks.host_rules import IN_IMAGE, of_processes, tensorflow, undelivered
+from tfprov.engine.checks.host_rules import IMPORTING, IN_IMAGE, of_processes, tensorflow, undelivered
 from tfprov.engine.checks.image_programs import old_python
 from tfprov.engine.command_checks import Programs, fault_of_image, tasks_by_program
 from tfprov.hosts.docker.image_contents import ImageLookup
@@ -247,10 +247,10 @@ def test_an_import_of_tensorflow_is_read_and_judged() -> None:
     outputs = {
         (0, "noise\n@imported 2.15.0 4.2\n"): ("ok", "TensorFlow 2.15.0, imported by python in 4.2 s"),
         (0, "@failed ModuleNotFoundError: No module named 'tensorflow'\n"): (
-            "failed", f"python has no TensorFlow; install it: {IN_IMAGE}",
+            "failed", "python has no TensorFlow; install it: `RUN pip install tensorflow` in the image's Dockerfile",
         ),
         (0, "@failed ImportError: libcu.so: none\n"): (
-            "failed", f"python cannot import it: ImportError: libcu.so: none; mend it, for example with {IN_IMAGE[:9]}",
+            "failed", "python cannot import it: ImportError: libcu.so: none; mend it, for example with `RUN pip",
         ),
         (3, ""): ("warning", "its import by python is not done after 100 s; look at the disk and the load there"),
         (132, ""): ("failed", "python cannot import it: ended by SIGILL: this CPU cannot run it; mend it"),
@@ -265,6 +265,7 @@ def test_an_import_of_tensorflow_is_read_and_judged() -> None:
     assert wrong == {}
     unsure = tensorflow(ImportResult(error="x", absent=True), "python", IN_IMAGE, is_sure=False)
     assert str(unsure.verdict) == "warning"
+    assert IMPORTING == "importing TensorFlow with the tasks' Python", "in the last line of a terminal"
 
 
 def test_processes_import_once_for_all_that_use_the_same_python() -> None:

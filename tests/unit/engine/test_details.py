@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.event_files import event
 from tests.support.memory_cluster import Runtimes, make_context, run_up
 from tests.support.reporters import RecordingReporter
 from tests.support.split_training import INVENTORY, SplitTraining
@@ -29,6 +30,7 @@ from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.monitoring.status import status
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, HostError, Position, TaskFailed, Unreachable, Usage
+from tfprov.formats.tfrecord import write_record
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.plan import ActionKind
 from tfprov.model.playbook import Command, Stop
@@ -494,6 +496,15 @@ def test_what_lies_with_a_ps_is_to_be_gathered_before_a_resume(split: SplitTrain
         resuming(context, observe(context))
     expected = "worker/0's checkpoint model.ckpt-800, which lies with a ps, is not gathered; run `tfprov gather` first"
     assert str(raised.value) == expected
+    for host in split.hosts.values():
+        host.places.clear()
+    split.runs(state=State.EXITED)
+    for name in ("best.index", "best.data-00000-of-00001"):
+        split.hosts["p0"].saves("ps/0", name, b"x")
+    split.hosts["w0"].saves("worker/0", "checkpoint", b'model_checkpoint_path: "best"\n')
+    with pytest.raises(GatherError) as raised:
+        resuming(context, observe(context))
+    assert str(raised.value) == expected.replace("model.ckpt-800", "best"), "also without a step"
 
 
 def test_the_forecast_of_a_chief_that_is_new_on_its_host(split: SplitTraining) -> None:
@@ -502,6 +513,19 @@ def test_the_forecast_of_a_chief_that_is_new_on_its_host(split: SplitTraining) -
     context = replace(make_context(moved, (), split.hosts), target=split.target, report=split.report)
     seen = observe(context)
     assert forecast(context, plan(context, seen), seen) is None, "nothing was trained that could be lost"
+    written = io.BytesIO()
+    write_record(written, event(0.5, 0))
+    write_record(written, event(1.0, 30, {"loss": 0.5}))
+    split.hosts["w0"].saves("worker/0", "events.out.tfevents.1", written.getvalue())
+    seen = observe(context)
+    anew = "the training starts anew: worker/0 is new on w9 (it is at 30)"
+    assert forecast(context, plan(context, seen), seen) == anew
+    del split.hosts["w0"].places["worker/0"].files["events.out.tfevents.1"]
+    for name in ("index", "data-00000-of-00001"):
+        split.hosts["w0"].saves("worker/0", f"best.{name}", b"x")
+    seen = observe(context)
+    goes_on = "the training starts anew: worker/0 is new on w9; `--resume` would go on from"
+    assert forecast(context, plan(context, seen), seen) == f"{goes_on} its checkpoint", "it has no step"
     split.saves_whole(400)
     seen = observe(context)
     assert forecast(context, plan(context, seen), seen) == (

@@ -46,8 +46,8 @@ WARNED = {
         [f"inv/i.yml:7:5: warning: the group `Worker2` is not a role, and h1 has none; {ROLE}"],
     ),
     "an ansible.cfg beside a directory": (
-        {"inv/i.yml": SMALLEST, "ansible.cfg": "[defaults]\nforks = 5\n[ssh_connection]\npipelining = True\n"},
-        [f"ansible.cfg: warning: {ONLY} `forks`, `pipelining`; {VARIABLES}"],
+        {"inv/i.yml": SMALLEST, "ansible.cfg": "[defaults]\nforks = 5\nb = 1\nc = 1\n[ssh_connection]\nretries = 2\n"},
+        [f"ansible.cfg: warning: {ONLY} `forks`, `b`, `c`, `retries`; {VARIABLES}"],
     ),
     "an ansible.cfg with many settings": (
         {"inv/i.yml": SMALLEST, "inv/ansible.cfg": "[defaults]\n" + "".join(f"{key} = 1\n" for key in "abcdef")},

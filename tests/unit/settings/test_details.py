@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tests.support.inventories import inventory
 from tfprov.errors import InvalidInput
 from tfprov.model.inventory import Inventory
-from tfprov.model.yaml_node import Mapping, plain
+from tfprov.model.yaml_node import Mapping, mark_secret, plain
 from tfprov.settings.cluster_rules import (
     check_image_tags,
     check_processes,
@@ -88,6 +88,20 @@ def test_an_error_of_pydantic_is_explained_in_full(text: str, message: str) -> N
         [problem] = outside.problems(node, raised.value)
         braces = ", or end a template in `| int`" if what.endswith("without quotes") else ""
         assert f"{problem.what}; {problem.fix}" == what.replace("`step.", "`") + braces
+
+
+def test_a_secret_that_is_no_line_of_text_is_reported_without_its_value() -> None:
+    node = mark_secret(parse("{zzz: 1, share: 0, inner: {breadth: 3}, names: []}", "p.yml"))
+    assert isinstance(node, Mapping)
+    with pytest.raises(ValidationError) as raised:
+        Outer.model_validate(plain(node))
+    explainer = ErrorExplainer(Outer, "step", "see the page", others={"breadth": "width"})
+    assert sorted(f"{problem.what}; {problem.fix}" for problem in explainer.problems(node, raised.value)) == [
+        "`step.names` must not be empty; see the page",
+        "`step.share` is secret, and not one line of text; encrypt one line of text",
+        "unknown key `step.inner.breadth`; did you mean `width`?",
+        "unknown key `step.zzz`; known keys: inner, many, names, on, own, share, when, words",
+    ]
 
 
 def lines(text: str, *extra: str) -> Iterator[str]:

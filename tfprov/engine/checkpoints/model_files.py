@@ -92,7 +92,6 @@ class _PathCopy:
         if before is not None and not own:
             self.context.report.note(manifests.set_aside(self.context.target, before, self.staging.directory))
         if not own:  # first: a directory left by an interrupted copy is recognized as ours
-            self.context.target.mkdir(parents=True, exist_ok=True)
             kept.write(self.context.target)
         self.place(kept)
         return CopiedPath(self.to, self.staging.copied, self.staging.size)

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from tfprov.engine.checkpoints.shards import CheckpointDir
@@ -100,8 +101,7 @@ class _Places:
     def _in_the_way(self, folder: str) -> str:
         """Return which file is in the place of `folder` or of one above it; an empty text if there is none."""
         if folder not in self._free_folders and folder not in self._blocked:
-            parts = folder.split("/")
-            above = (self.target.joinpath(*parts[:number]) for number in range(1, len(parts) + 1))
+            above = accumulate(folder.split("/"), Path.joinpath, initial=self.target)
             blocking = next((path for path in above if path.exists() and not path.is_dir()), None)
             if blocking is None:
                 self._free_folders.add(folder)

@@ -285,8 +285,10 @@ def idle_end(context: Context, observed: Observed) -> str:
     place, job = (observed.task, observed.host), observed.task.partition("/")[0]
     if place in context.noted or not observed.finished or observed.restarts or job not in (*_TRAINS, "ps"):
         return ""
-    seconds = (observed.finished_at or 0.0) - (observed.started_at or 0.0)
-    if observed.started_at is None or seconds > QUICK or _has_left_files(context, observed):
+    if observed.started_at is None or observed.finished_at is None:
+        return ""
+    seconds = observed.finished_at - observed.started_at
+    if seconds > QUICK or _has_left_files(context, observed):
         return ""
     context.noted.add(place)
     ask = "a ps has to serve until the training ends" if job == "ps" else "does its `command:` start the training?"

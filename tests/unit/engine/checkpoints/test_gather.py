@@ -17,11 +17,12 @@ import pytest
 from tests.support.permissions import forbidden
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import check_target, check_writable, gather
-from tfprov.engine.checkpoints.manifest import LOGS, GatheredCheckpoint, GatheredFile, Manifest, read
+from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, GatheredFile, Manifest, read
 from tfprov.engine.checkpoints.staging import stays_below
 from tfprov.engine.checkpoints.ungathered import gathered_of, ungathered_files, unsaved, unsaved_among
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
+from tfprov.engine.events import Transferred
 from tfprov.engine.observe import observe
 from tfprov.errors import GatherError, HostError, Unreachable, printable
 from tfprov.formats.checkpoint import NO_STEP, parse_state
@@ -86,6 +87,8 @@ def chief(tmp_path: Path) -> Fixture:
 def test_a_whole_checkpoint_is_brought_with_its_sha256_and_a_relative_state_file(chief: Fixture) -> None:
     chief.saves(100)
     assert chief.gather() == ["model.ckpt-100"]
+    gathering = "gathering from worker/0"
+    assert chief.report.awaited == [gathering, "reading every tensor of model.ckpt-100", gathering, ""]
     assert chief.latest() == "model.ckpt-100"
     data = chief.target / "model.ckpt-100.data-00000-of-00001"
     manifest = json.loads((chief.target / "manifest.json").read_text())
@@ -97,8 +100,18 @@ def test_a_second_gather_copies_nothing_and_writes_nothing(chief: Fixture) -> No
     chief.saves(100)
     chief.gather()
     before = {name: (chief.target / name).stat().st_mtime_ns for name in chief.names()}
-    assert gather(chief.context, lambda _: {}).files == 0
+    again = gather(chief.context, lambda _: {})
+    assert (again.files, again.is_whole) == (0, True)
     assert {name: (chief.target / name).stat().st_mtime_ns for name in chief.names()} == before
+
+
+def test_the_progress_of_each_checkpoint_and_of_what_lies_beside_them_is_counted_by_itself(chief: Fixture) -> None:
+    chief.saves(100)
+    chief.saves(200, b"weights" * 10)
+    chief.host.saves("worker/0", "notes.txt", b"notes")
+    chief.gather()
+    moved = [(event.sent, event.total) for event in chief.report.events if isinstance(event, Transferred)]
+    assert moved == [(73, 159), (159, 159), (10, 33), (33, 33), (5, 5)], "the newest first"
 
 
 def test_a_torn_checkpoint_is_reported_and_the_whole_one_before_it_is_taken(chief: Fixture) -> None:
@@ -218,6 +231,15 @@ def test_a_checkpoint_that_is_removed_while_it_is_compared_is_not_new(tmp_path: 
     chief.saves(100, b"anew")
     chief.host.saves("worker/0", "checkpoint", b'model_checkpoint_path: "model.ckpt-200"\n')
     assert chief.gather() == []
+
+
+def test_the_newest_checkpoint_comes_without_an_older_one_that_cannot_be_read(tmp_path: Path) -> None:
+    chief = Fixture(tmp_path, host := Forgetful("h1"))
+    chief.saves(100)
+    chief.saves(200)
+    host.removed = "model.ckpt-100.index"
+    assert chief.gather() == ["model.ckpt-200"]
+    assert host.calls == [], "nothing is held for it"
 
 
 def test_checkpoints_that_count_epochs_are_gathered_beside_those_that_count_steps(chief: Fixture) -> None:
@@ -353,7 +375,7 @@ def test_a_damaged_checkpoint_is_left_out_and_ends_in_an_error(chief: Fixture) -
 def test_files_of_somebody_else_are_not_written_over(chief: Fixture) -> None:
     chief.saves(100)
     chief.target.mkdir()
-    for name in (LOGS, "model.ckpt-1.index.part"):  # which no manifest goes before
+    for name in ("logs", "model.ckpt-1.index.part"):  # which no manifest goes before
         (chief.target / name).mkdir()
         assert read(chief.target) is None
     (chief.target / "thesis.tex").write_text("mine")
@@ -439,7 +461,14 @@ def test_the_best_checkpoint_comes_whole_or_not_at_all(chief: Fixture) -> None:
     keeps_best(chief, 200, named=300)
     chief.gather()
     assert parse_state((chief.target / "best/checkpoint").read_text()) == ["model.ckpt-100"], "it was being replaced"
-    assert chief.report.notes[-1].endswith("best: its `checkpoint` file names no complete checkpoint there")
+    what = "1 of 1 folders with a `checkpoint` file could not be copied: best: "
+    half = f"{what}its `checkpoint` file names no complete checkpoint there"
+    assert chief.report.notes == [half]
+    for state in (b"", b"model_checkpoint_path: ?"):
+        chief.host.now += 1
+        chief.host.saves("worker/0", "best/checkpoint", state)
+        chief.gather()
+    assert chief.report.notes == [half] * 3, "it was being written"
     keeps_best(chief, 300, named=300)
     chief.gather()
     assert parse_state((chief.target / "best/checkpoint").read_text()) == ["model.ckpt-300"]
@@ -467,10 +496,12 @@ def test_a_damaged_checkpoint_in_a_folder_is_reported_and_replaces_nothing(chief
 def test_the_best_checkpoint_is_named_without_the_directory_it_was_trained_in(chief: Fixture) -> None:
     chief.saves(100)
     keeps_best(chief, 100, named=100)
-    chief.host.saves("worker/0", "best/checkpoint", b'model_checkpoint_path: "/checkpoints/best/model.ckpt-100"\n')
+    named = [f'{key}: "/checkpoints/best/model.ckpt-{step}"\n' for key, step in
+             (("model_checkpoint_path", 100), ("all_model_checkpoint_paths", 90))]  # fmt: skip
+    chief.host.saves("worker/0", "best/checkpoint", "".join(named).encode())
     chief.gather()
     state = chief.target / "best" / "checkpoint"
-    assert parse_state(state.read_text()) == ["model.ckpt-100"]
+    assert parse_state(state.read_text()) == ["model.ckpt-100", "model.ckpt-90"]
     manifest = json.loads((chief.target / "manifest.json").read_text())
     assert manifest["files"]["best/checkpoint"]["sha256"] == hashlib.sha256(state.read_bytes()).hexdigest()
     assert gather(chief.context, lambda _: {}).files == 0, "it has not changed"
@@ -771,6 +802,7 @@ def test_a_gather_of_many_files_goes_on_where_it_was_cut_off(tmp_path: Path) -> 
     host.left = 1040
     with pytest.raises(Killed):
         chief.gather()
+    assert len(list((chief.target / "many").iterdir())) == 1000, "the first batch is in its place"
     host.left = 60
     assert chief.gather() == []
     assert {path.name: path.read_bytes() for path in (chief.target / "many").iterdir()} == {
@@ -783,7 +815,7 @@ def test_files_that_could_not_be_copied_are_reported(tmp_path: Path) -> None:
     chief = Fixture(tmp_path, Vanishing("h1"))
     for name in ("a.keras", "b.keras", "model.ckpt-100.notes"):
         chief.host.saves("worker/0", name, b"x")
-    chief.gather()
+    assert not gather(chief.context, lambda _: {}).is_whole
     assert chief.report.notes == [
         "1 of 3 files beside the checkpoints could not be copied: h1: no such file: model.ckpt-100.notes"
     ]
@@ -791,10 +823,10 @@ def test_files_that_could_not_be_copied_are_reported(tmp_path: Path) -> None:
 
 
 class Unreadable(MemoryRuntime):
-    """A host that does not send what lies below `best/`."""
+    """A host that does not send what lies below `best/` and `last/`."""
 
     def open(self, task: str, name: str) -> BinaryIO:
-        if name.startswith("best/"):
+        if name.startswith(("best/", "last/")):
             raise HostError(self.host, f"{name} cannot be read")
         return super().open(task, name)
 
@@ -804,8 +836,11 @@ def test_a_best_checkpoint_that_could_not_be_copied_is_reported(tmp_path: Path) 
     chief.saves(100)
     keeps_best(chief, 90, named=90)
     assert chief.gather() == ["model.ckpt-100"]
-    what = "1 of 1 folders with a `checkpoint` file could not be copied: best: h1: "
-    assert [note.startswith(what) for note in chief.report.notes] == [True]
+    what = "could not be copied: best: h1: best/checkpoint cannot be read"
+    assert chief.report.notes == [f"1 of 1 folders with a `checkpoint` file {what}"]
+    chief.host.saves("worker/0", "last/checkpoint", b"x")
+    chief.gather()
+    assert chief.report.notes[1:] == [f"2 of 2 folders with a `checkpoint` file {what}"], "with the reason of the first"
 
 
 def test_files_whose_place_is_taken_are_reported_and_all_others_are_gathered(chief: Fixture) -> None:
@@ -838,7 +873,8 @@ def test_a_name_that_cannot_be_here_is_reported_and_all_others_are_gathered(
     chief.saves(100)
     chief.host.saves("worker/0", name, b"x")
     chief.host.saves("worker/0", "notes.txt", b"notes")
-    assert chief.gather() == ["model.ckpt-100"]
+    gathered = gather(chief.context, lambda _: {})
+    assert ([one.prefix for one in gathered.new], gathered.is_whole) == (["model.ckpt-100"], False)
     assert (chief.target / "notes.txt").read_bytes() == b"notes"
     what = "1 of 2 files beside the checkpoints could not be copied"
     assert chief.report.notes == [f"{what}: h1: {printable(name)} {reason}"]

@@ -15,6 +15,7 @@ from tests.support.memory_cluster import make_context, run_up
 from tests.support.reporters import RecordingReporter
 from tests.support.runtime_bench import ProcessBench, container
 from tfprov.engine.checkpoints.model_files import NothingSaved, check_path, copy_path
+from tfprov.engine.events import Transferred
 from tfprov.errors import GatherError, HostError, TfprovError, Usage
 from tfprov.formats.checkpoint import model_files, model_roots
 from tfprov.hosts.base import Tree
@@ -187,6 +188,17 @@ def test_what_was_brought_lets_the_chief_go(tmp_path: Path) -> None:
     assert (lab.play("down"), lab.left) == ("", [])
 
 
+def test_what_lies_beside_the_gather_directory_is_no_model_of_the_chief(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk")
+    for number, name in enumerate(("link/out/best.pt", "disk/out/best.pt")):
+        lab = Lab(tmp_path / str(number))
+        lab.target = tmp_path / "link" / "lab"
+        lab.context = replace(lab.context, target=lab.target)
+        lab.host.writes(CHIEF, str(tmp_path / name), b"weights")
+        assert lab.play("run", 0) == NO_MODEL, name
+
+
 def test_a_second_time_brings_what_is_there_now_and_nothing_else_is_replaced(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.host.writes(CHIEF, "a/m.h5", b"one")
@@ -198,13 +210,27 @@ def test_a_second_time_brings_what_is_there_now_and_nothing_else_is_replaced(tmp
         copy_path(lab.context, "b/m.h5")
     with pytest.raises(HostError, match=r"^h2: no such file or directory: c$"):
         copy_path(lab.context, "c")
-    lab.host.writes(CHIEF, "c/checkpoint", b"")
-    with pytest.raises(
-        GatherError, match=r"/lab/checkpoint is a name that `gather` needs; bring the directory with c/checkpoint$"
-    ):
-        copy_path(lab.context, "c/checkpoint")
+    with pytest.raises(Usage, match=r"^`--path a/\.\./b/m\.h5` has"):
+        copy_path(lab.context, "a/../b/m.h5")
+    for name in ("checkpoint", "manifest.json", "logs", ".part"):
+        lab.host.writes(CHIEF, f"c/{name}", b"")
+        with pytest.raises(GatherError) as caught:
+            copy_path(lab.context, f"c/{name}")
+        fix = f"bring the directory with c/{name}"
+        assert str(caught.value) == f"{lab.target}/{name} is a name that `gather` needs; {fix}"
     assert (lab.target / "m.h5").read_bytes() == b"two"
     assert sorted(path.name for path in lab.target.iterdir()) == ["m.h5", "manifest.json"]
+
+
+def test_the_whole_working_directory_is_brought_by_a_name_of_its_own(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.host.writes(CHIEF, "a/m.h5", b"weights")
+    brought = copy_path(lab.context, ".")
+    assert (brought.at, brought.files, brought.size) == (lab.target / "work", 1, 7)
+    moved = [one for one in lab.report.events if isinstance(one, Transferred)]
+    assert moved == [Transferred("worker/0", 7, 0)], "nobody knows how much there is"
+    assert (lab.target / "work" / "a" / "m.h5").read_bytes() == b"weights"
+    assert (lab.play("down"), lab.left) == ("", []), "all that it wrote was brought"
 
 
 @pytest.mark.parametrize("name", ["m.h5", ".before", "a.before"])

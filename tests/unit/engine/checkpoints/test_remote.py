@@ -1,5 +1,6 @@
 """A remote checkpoint directory, as the controller reads it: runs, forecasts, `--resume`, and `gather` without a host."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.growth import check_growth
+from tests.support.memory_cluster import run_up
 from tests.support.permissions import forbidden
 from tests.support.remote_dirs import URL, FaultyFileSystem, remote_dir, save
 from tests.support.split_training import INVENTORY, SplitTraining
@@ -18,7 +20,7 @@ from tfprov.engine.checkpoints.resume import resuming
 from tfprov.engine.execute import current_run
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, HostError, Usage
-from tfprov.filesystems.generations import Manifest, RemoteCheckpoint, RemoteFile
+from tfprov.filesystems.generations import MIRROR_STATUS, Manifest, RemoteCheckpoint, RemoteFile
 from tfprov.filesystems.remote_dir import ClientMissing, RemoteDir
 from tfprov.filesystems.urls import SCHEMES
 from tfprov.formats.checkpoint import parse_state
@@ -98,6 +100,45 @@ def test_a_new_cluster_goes_on_from_there_and_keeps_the_run(tmp_path: Path, far:
         assert split.run(resume=resume) == "run-7"
 
 
+def test_a_chief_that_ended_and_has_nothing_goes_on_from_there(tmp_path: Path, far: Path) -> None:
+    mirror(far, tmp_path / "local", 100)
+    split = RemoteSplit(tmp_path, far)
+    split.runs("run-7", State.EXITED)
+    assert split.forecast() == f"the training goes on from step 100 ({URL})"
+    split.saves_whole(50)
+    assert split.forecast() == "the training goes on from step 50"
+
+
+@pytest.mark.parametrize(("step", "hint"), [(99, ""), (100, ""), (101, "; `--resume` would go on from step 101")])
+def test_a_gathered_checkpoint_is_mentioned_if_it_is_newer_than_the_mirrored_one(
+    tmp_path: Path, far: Path, step: int, hint: str
+) -> None:
+    mirror(far, tmp_path / "local", 100)
+    before = RemoteSplit(tmp_path, far).runs("run-7")
+    before.saves_whole(step)
+    before.gather()
+    assert RemoteSplit(tmp_path, far).forecast() == f"the training goes on from step 100 ({URL}){hint}"
+
+
+def test_the_files_of_a_remote_directory_are_those_of_its_manifest(tmp_path: Path, far: Path) -> None:
+    mirror(far, tmp_path / "local", 100)
+    training = read_remote(RemoteSplit(tmp_path, far).context)
+    assert training is not None
+    files = RemoteFiles(training)
+    assert files.hold("worker/0") == files.files("worker/0")
+    assert "model.ckpt-100.index" in files.files("worker/0")
+    with files.open("worker/0", "checkpoint") as file:
+        assert parse_state(file.read().decode()) == ["model.ckpt-100"]
+    with files.open("worker/0", "model.ckpt-100.index") as file:
+        assert file.read() == (far / "model.ckpt-100.index").read_bytes()
+    with pytest.raises(HostError, match=rf"^{URL}: model\.ckpt-7\.index is not there$"):
+        files.open("worker/0", "model.ckpt-7.index")
+    (far / "model.ckpt-100.index").unlink()
+    with files.open("worker/0", "model.ckpt-100.index") as file, pytest.raises(HostError) as gone:
+        file.read()
+    assert str(gone.value).startswith(f"{URL}: model.ckpt-100.index")
+
+
 def test_an_empty_directory_starts_a_new_run(tmp_path: Path, far: Path) -> None:
     split = RemoteSplit(tmp_path, far)
     assert split.forecast() is None
@@ -146,12 +187,15 @@ def test_a_newer_gathered_checkpoint_is_restored_with_resume_alone(tmp_path: Pat
     assert split.forecast() == f"the training goes on from step 100 ({URL}); `--resume` would go on from step 300"
     assert split.forecast(resume=True) == "the training goes on from step 300 (gathered)"
     assert split.run(resume=True) == "run-7"
+    run_up(replace(split.context, resume=True))
+    with split.hosts["w0"].open("worker/0", MIRROR_STATUS) as file:
+        assert json.loads(file.read()) == {"url": URL}, "the mirror knows that what is there is older"
 
 
 def test_a_gathered_checkpoint_of_another_training_is_not_mixed_with_the_mirrored_one(
     tmp_path: Path, far: Path
 ) -> None:
-    mirror(far, tmp_path / "local", 100)
+    training = mirror(far, tmp_path / "local", 100)
     before = RemoteSplit(tmp_path, far).runs("run-1")
     before.saves_whole(300)
     before.gather()
@@ -163,6 +207,9 @@ def test_a_gathered_checkpoint_of_another_training_is_not_mixed_with_the_mirrore
         r"goes on from the latter, or choose an empty directory$",
     ):
         resuming(context, observe(context))
+    save(tmp_path / "local", 300)
+    training.sync(final=True)
+    assert resuming(context, observe(context)) == "run-7", "what was gathered is not newer"
 
 
 def test_gather_reads_it_without_a_host(tmp_path: Path, far: Path) -> None:
@@ -174,6 +221,8 @@ def test_gather_reads_it_without_a_host(tmp_path: Path, far: Path) -> None:
     assert [one.prefix for one in gathered.new] == ["model.ckpt-100", "model.ckpt-200"]
     assert split.gathered() >= {"model.ckpt-200.index", "model.ckpt-200.meta", "events.out.tfevents.1"}
     assert parse_state((split.target / "checkpoint").read_text())[0] == "model.ckpt-200"
+    for name in ("model.ckpt-200.index", "model.ckpt-200.data-00000-of-00001", "events.out.tfevents.1"):
+        assert (split.target / name).read_bytes() == (far / name).read_bytes(), name
     again = gather_mirrored(split.context)
     assert again is not None
     assert (again.files, again.new) == (0, ())
@@ -210,6 +259,18 @@ def test_a_checkpoint_that_is_removed_during_a_gather_gives_way_to_a_newer_one(
     assert gathered is not None
     assert [one.step for one in gathered.new] == kept
     assert all(fs.read.count(f"model.ckpt-{step}.index") <= 2 for step in kept)
+
+
+def test_a_gather_ends_where_another_training_takes_the_directory_meanwhile(tmp_path: Path, far: Path) -> None:
+    mirror(far, tmp_path / "local", 100)
+    training = read_remote(RemoteSplit(tmp_path, far).context)
+    assert training is not None
+    manifest = replace(training.manifest, run="run-6")
+    files = RemoteFiles(replace(training, manifest=manifest))
+    assert files.read_and_list("worker/0", "checkpoint")[0] is not None, "the first time, by what is known"
+    with pytest.raises(HostError) as caught:
+        files.read_and_list("worker/0", "checkpoint")
+    assert str(caught.value) == f"{URL}: another training has replaced the one that is gathered; gather again"
 
 
 def test_gather_refuses_content_that_was_changed_there(tmp_path: Path, far: Path) -> None:

@@ -92,7 +92,9 @@ def test_the_file_that_names_the_others_is_the_last(tmp_path: Path) -> None:
     gathered(tmp_path)
     split = resumed(tmp_path)
     started(split)
-    assert list(split.hosts["w0"].files("worker/0"))[-1] == "checkpoint"
+    prefix = "model.ckpt-400"
+    restored = [f"{prefix}.data-00000-of-00001", f"{prefix}.index", f"{prefix}.meta", "checkpoint"]
+    assert list(split.hosts["w0"].files("worker/0")) == restored
 
 
 def test_without_the_option_nobody_finds_anything(tmp_path: Path) -> None:
@@ -162,11 +164,17 @@ def test_a_chief_with_nothing_of_its_own_does_not_join_a_run_that_was_gathered(t
     split = SplitTraining(tmp_path).runs()
     split.hosts["w0"].stop("worker/0", 0)
     split.hosts["w0"].remove("worker/0")
+    assert known_run(split.context, observe(split.context)) == ""
     assert current_run(split.context, observe(split.context)) not in ("", "run-1")
     split.runs(state=State.CREATED)
     never = split.hosts["w0"].places["worker/0"]
     never.observed = replace(never.observed, started_at=None, exit_code=None, finished_at=None)
     assert current_run(split.context, observe(split.context)) not in ("", "run-1"), "its start was cut off"
+    gathered_run, never.observed = never.observed, replace(never.observed, run="run-9")
+    assert known_run(split.context, observe(split.context)) == "run-9", "of which nothing was gathered"
+    never.observed = replace(gathered_run, started_at=1.0)
+    assert known_run(split.context, observe(split.context)) == "run-1", "it has run"
+    never.observed = gathered_run
     never.files = dict.fromkeys(OF_PS, (b"x", 0.0))
     assert current_run(split.context, observe(split.context)) == "run-1"
 

@@ -1,11 +1,13 @@
 """Checkpoints that the program's saver left with its ps: what is brought from there, and what is never taken for one."""
 
 import contextlib
+import hashlib
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from hypothesis import given
@@ -16,11 +18,12 @@ from tests.support.growth import check_growth
 from tests.support.memory_cluster import make_context
 from tests.support.split_training import INVENTORY, SplitTraining
 from tfprov.engine.checkpoints.gather import gather
-from tfprov.engine.checkpoints.shards import explain_torn, survey
+from tfprov.engine.checkpoints.shards import HeldCheckpointDir, explain_torn, survey
 from tfprov.engine.checkpoints.ungathered import holders, savers, unsaved, unsaved_among
 from tfprov.engine.observe import observe
 from tfprov.errors import GatherError, HostError, TfprovError
 from tfprov.formats.checkpoint import checkpoint_state, checkpoints
+from tfprov.hosts.base import File, Prefix
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.playbook import Stop
 from tfprov.model.state import HostState, Observed, State
@@ -223,6 +226,47 @@ def test_shards_that_could_not_be_merged_are_explained(split: SplitTraining) -> 
         split.gather()
     assert str(raised.value) == TORN
     assert not split.target.exists()
+
+
+def test_the_newest_shards_that_could_not_be_merged_are_explained(split: SplitTraining) -> None:
+    split.leaves_unmerged(0)
+    for host in ("p0", "w1"):
+        task = "ps/0" if host == "p0" else "worker/1"
+        split.hosts[host].saves(task, "model.ckpt-7_temp/part-00000-of-00002.index", b"part")
+    assert torn(split) == TORN, "one task alone has a part of step 7"
+    split.hosts["p0"].saves("ps/0", "best_temp/part-00000-of-00002.index", b"part")
+    split.hosts["p1"].saves("ps/1", "best_temp/part-00001-of-00002.index", b"part")
+    assert torn(split) == TORN
+    split.saves_whole(3)
+    assert torn(split) is None, "all of these are older than what was saved whole"
+
+
+def test_held_files_are_opened_below_their_folder_by_their_own_names(split: SplitTraining) -> None:
+    class Asked(MemoryRuntime):
+        """Notes the names that it is asked for at once."""
+
+        names: Sequence[str] = ()
+
+        def open_each(
+            self, task: str, names: Collection[str], files: Mapping[str, File]
+        ) -> Iterator[tuple[str, BinaryIO]]:
+            self.names = [name for name in names if files[name].size == len(name)]
+            return super().open_each(task, names, files)
+
+    host = Asked("w0")
+    host.puts(chief := replace(observe(split.context).containers()[0], task="worker/0", host="w0"))
+    for name in ("a", "b"):
+        host.saves("worker/0", f".tfprov-held/{name}", f".tfprov-held/{name}".encode())
+    files = {name: File(14, 1.0) for name in ("a", "b")}
+    held = HeldCheckpointDir(host, chief, files)
+    assert {name: stream.read() for name, stream in held.open_each(["b", "a"])} == {
+        "a": b".tfprov-held/a", "b": b".tfprov-held/b"
+    }  # fmt: skip
+    assert host.names == [".tfprov-held/b", ".tfprov-held/a"]
+    assert held.open("a").read() == b".tfprov-held/a"
+    rest = held.open_rest("a", Prefix(8, hashlib.sha256(b".tfprov-").hexdigest()))
+    assert rest is not None
+    assert rest.read() == b"held/a"
 
 
 def test_an_older_tensorflows_name_for_the_folder_is_known_too(split: SplitTraining) -> None:

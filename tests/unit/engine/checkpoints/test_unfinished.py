@@ -3,6 +3,7 @@
 import io
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -11,9 +12,9 @@ import pytest
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.model_files import copy_path
-from tfprov.engine.checkpoints.unfinished import WORTHWHILE
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
+from tfprov.engine.events import Transferred
 from tfprov.errors import GatherError, HostError, Unreachable
 from tfprov.hosts.base import Prefix
 from tfprov.hosts.memory import MemoryRuntime
@@ -22,6 +23,8 @@ from tfprov.model.cluster import Cluster, Task
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Observed, State
 
+WORTHWHILE = 1024 * 1024
+"""Bytes of a file that are kept and compared; fewer are copied anew."""
 SIZE = 17 * WORTHWHILE
 DATA, INDEX = "model.ckpt-100.data-00000-of-00001", "model.ckpt-100.index"
 AWAY = Unreachable("h1", "no answer")
@@ -127,7 +130,15 @@ def test_the_next_gather_goes_on_after_a_host_was_away(chief: Fixture) -> None:
     with pytest.raises(Unreachable):
         chief.gather()
     chief.host.failure = None
+    report = RecordingReporter()
+    chief.context = replace(chief.context, report=report)
     assert chief.gather() == ["model.ckpt-100"]
+    moved = [event for event in report.events if isinstance(event, Transferred)]
+    whole = SIZE + len(b"index")
+    assert {(event.name, event.total) for event in moved} == {("worker/0", whole)}
+    sent = [event.sent for event in moved]
+    assert 5 * WORTHWHILE < sent[0] < sent[1] < SIZE, "what was there is counted"
+    assert (sorted(sent), sent[-1]) == (sent, whole)
     assert (chief.target / DATA).read_bytes() == CONTENT
     assert chief.host.sent == SIZE - 5 * WORTHWHILE + len(b"index")
     assert not chief.part.exists()
@@ -180,12 +191,26 @@ def test_a_host_that_cannot_compare_is_given_up_after_three_tries(chief: Fixture
     assert (chief.target / DATA).read_bytes() == CONTENT
 
 
+def test_a_connection_that_brings_nothing_more_is_given_up_after_three_tries(chief: Fixture) -> None:
+    chief.interrupted(WORTHWHILE)
+    chief.host.every, chief.host.cuts, chief.host.leaves = 0, 100, False
+    with pytest.raises(GatherError):
+        chief.gather()
+    assert chief.host.cuts == 96, "the first try, which has what an earlier gather left, and three more"
+
+
 def test_a_host_that_compares_too_slowly_sends_the_whole_file(chief: Fixture) -> None:
     chief.interrupted(5 * WORTHWHILE)
     chief.host.is_slow = True
     assert chief.gather() == ["model.ckpt-100"]
     assert (chief.target / DATA).read_bytes() == CONTENT
     assert chief.host.sent == SIZE + len(b"index")
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(WORTHWHILE - 1, False), (WORTHWHILE, True)])
+def test_a_short_beginning_of_a_file_is_not_kept(chief: Fixture, *, size: int, is_kept: bool) -> None:
+    chief.interrupted(size)
+    assert [path.name for path in chief.target.rglob("*") if path.is_file()] == [DATA] * is_kept
 
 
 def test_beginnings_of_files_that_are_gone_do_not_pile_up(chief: Fixture) -> None:

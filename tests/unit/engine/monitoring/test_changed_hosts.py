@@ -10,12 +10,14 @@ import pytest
 
 from tests.support.memory_lab import MemoryLab, follow_with_steps
 from tfprov.engine.context import Context
-from tfprov.engine.monitoring.changed_hosts import FULL_LOOK, ChangedHosts
+from tfprov.engine.monitoring.changed_hosts import ChangedHosts
 from tfprov.engine.monitoring.overview import LiveOverview, Overview
 from tfprov.engine.monitoring.watch import Watch
 from tfprov.errors import HostError, TaskFailed, Unreachable
 
 CHIEF, PS, OTHER = "h2", "h1", "h3"
+FULL_LOOK = 60
+"""Seconds after which each host is asked, whatever its events report."""
 
 
 class Stream:
@@ -107,7 +109,9 @@ def test_a_change_is_seen_at_the_next_look_and_settles_at_one_more(reporting: Re
 
 def test_a_change_that_no_event_reported_is_seen_within_a_minute(reporting: Reporting) -> None:
     reporting.lab.hosts[OTHER].exits("worker/2", 1)
-    reporting.look(int(FULL_LOOK))
+    reporting.look(FULL_LOOK - 4)  # it was asked some seconds before
+    assert reporting.state("worker/2") == "running"
+    reporting.look()
     assert reporting.state("worker/2") == "exited"
 
 
@@ -116,7 +120,7 @@ def test_a_host_whose_stream_was_lost_is_asked_at_every_look_until_it_has_anothe
     reporting.lab.hosts[PS].exits("ps/1", 1)
     assert reporting.look(10)[PS] == 10
     assert reporting.state("ps/1") == "exited"
-    reporting.look(int(FULL_LOOK))
+    reporting.look(FULL_LOOK)
     assert len(reporting.streams[PS]) == 2, "and not one for each look"
     assert reporting.look(20)[PS] == 0
 
@@ -195,6 +199,21 @@ def test_a_host_that_is_lost_is_shown_by_the_live_view_and_asked_at_every_readin
 def test_streams_end_with_the_watch(reporting: Reporting) -> None:
     reporting.watch.close()
     assert not any(stream.is_open for streams in reporting.streams.values() for stream in streams)
+
+
+def test_a_stream_that_opens_after_the_end_is_closed_at_once() -> None:
+    made = Reporting()
+    hosts = ChangedHosts(made.context)
+
+    def open_streams(host: str) -> list[bool]:
+        for _ in range(5):
+            hosts.before_look(host)
+        return [stream.is_open for stream in made.streams[host]]
+
+    assert open_streams(PS) == [True]
+    hosts.close()
+    assert [stream.is_open for stream in made.streams[PS]] == [False]
+    assert open_streams(OTHER) == [False]
 
 
 def test_a_training_ends_by_the_failure_of_a_quiet_host() -> None:

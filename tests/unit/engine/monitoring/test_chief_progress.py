@@ -12,7 +12,17 @@ from tests.support.memory_cluster import make_context
 from tests.support.memory_lab import INVENTORY as MEMORY_LAB
 from tests.support.memory_lab import MemoryLab
 from tests.support.split_training import SplitTraining
-from tfprov.engine.monitoring.chief_progress import read_progress, steps_of, tail_of, train_steps
+from tfprov.engine.monitoring.chief_progress import (
+    Lives,
+    Reached,
+    StepDrops,
+    lives,
+    read_progress,
+    read_reached,
+    steps_of,
+    tail_of,
+    train_steps,
+)
 from tfprov.engine.observe import observe
 from tfprov.formats.event_file import EventProgress, progress
 from tfprov.formats.tfrecord import write_record
@@ -103,6 +113,28 @@ def test_a_chief_that_has_written_nothing_has_no_progress(split: SplitTraining) 
     assert read_counted(split, b"")[0] is None
 
 
+def test_a_chief_without_event_files_is_at_the_step_that_it_saved_last(split: SplitTraining) -> None:
+    chief = split.hosts["w0"]
+    for step, names in ((9, ("index", "data-00000-of-00001")), (4, ("index", "data-00000-of-00001")), (12, ("index",))):
+        chief.now += 1
+        for name in names:
+            chief.saves("worker/0", f"ckpt-{step}.{name}", b"x")
+    seen = observe(split.context)
+    assert read_reached(split.context, seen) == Reached(4, "checkpoints", None, "", 0, (4, chief.now - 1))
+    chief.saves("worker/0", "notes.bin", event_file(steps=3, filler=10, values=None))
+    for name in ("ckpt-0.index", "ckpt-0.data-00000-of-00001", "best.index", "best.data-00000-of-00001"):
+        chief.now += 1
+        chief.saves("worker/0", name, b"x")
+    assert read_reached(split.context, seen) == Reached(0, "checkpoints", saved=(0, chief.now - 3)), (
+        "no other file counts"
+    )
+    chief.saves("worker/0", f"train/{EVENTS}", event_file(steps=7, filler=10, values=None))
+    reached = read_reached(split.context, seen)
+    assert reached is not None
+    assert (reached.step, reached.source, reached.file, reached.saved) == (7, "train", f"train/{EVENTS}", None)
+    assert read_reached(split.context, seen, {}) is None, "by the files that are known already"
+
+
 def test_an_empty_new_file_does_not_hide_the_one_before(split: SplitTraining) -> None:
     chief = split.hosts["w0"]
     chief.saves("worker/0", "events.out.tfevents.0.w0", event_file(steps=7, filler=10, values=None))
@@ -115,6 +147,7 @@ def test_an_empty_new_file_does_not_hide_the_one_before(split: SplitTraining) ->
 def test_the_end_of_a_file_reads_like_the_file(split: SplitTraining) -> None:
     data = bytes(range(256)) * 20
     split.hosts["w0"].saves("worker/0", "x", data)
+    assert tail_of(split.hosts["w0"], "worker/0", "x", len(data)).read(len(data)) == data
     file = tail_of(split.hosts["w0"], "worker/0", "x", len(data))
     assert file.seek(0, io.SEEK_END) == len(data)
     assert file.read(10) == b""
@@ -148,3 +181,25 @@ def test_the_steps_of_a_running_chief_are_those_that_it_was_started_with() -> No
     assert steps_of(edited, started) == 7
     assert steps_of(edited, replace(started, spec={"flags": {}})) is None
     assert steps_of(edited) == 2000
+
+
+def test_steps_are_lost_within_ten_minutes_after_a_restart_of_the_chief_or_a_ps() -> None:
+    one = Observed("worker/0", "h2", State.RUNNING, {}, started_at=5.0, restarts=1)
+    ps, other = replace(one, task="ps/1", host="h1"), replace(one, task="worker/1")
+    before = lives([one, ps, other], "worker/0")
+    assert before == {("worker/0", "h2", 5.0, 1), ("ps/1", "h1", 5.0, 1)}
+    after = lives([replace(one, restarts=2), ps], "worker/0")
+
+    def update(at: float, reached: Reached, now: Lives = after) -> tuple[int, int] | None:
+        drops = StepDrops()
+        assert drops.update(Reached(100, "", saved=(100, 50.0)), before, 0.0, lambda _: None) is None
+        assert drops.update(Reached(100, "", saved=(100, 50.0)), now, 10.0, lambda _: None) is None
+        return drops.update(reached, now, at, lambda _: None)
+
+    assert update(610.0, Reached(90, "")) == (100, 90)
+    assert update(610.5, Reached(90, "")) is None
+    assert update(20.0, Reached(90, ""), before) is None, "nothing was restarted"
+    assert update(20.0, Reached(100, "")) is None
+    assert update(20.0, Reached(100, "", saved=(99, 50.5))) == (100, 99)
+    assert update(20.0, Reached(100, "", saved=(100, 50.5))) is None
+    assert update(20.0, Reached(100, "", saved=(99, 50.0))) is None, "it was saved before"

@@ -33,6 +33,7 @@ class Case:
     notes: list[str]
     settings: str = "env: {A: b}"
     evaluates: int = 100
+    saved: str = "model.ckpt-200"
 
 
 WAIT = "`end: {wait: 60}` would wait for that"
@@ -48,24 +49,33 @@ CASES = {
     "workers only serve": Case((), 0, [], "strategy: in_graph"),
     "an evaluator is behind": Case(("worker/1", "worker/2"), 1, [BEHIND]),
     "an evaluator writes nothing": Case(("worker/1", "worker/2"), 1, [SILENT + WAIT], evaluates=0),
+    "an evaluator has not evaluated the first step": Case(
+        ("worker/1", "worker/2"), 1, [SILENT.replace("200", "0") + WAIT], evaluates=0, saved="model.ckpt-0"
+    ),
+    "what has no step is not evaluated": Case(("worker/1", "worker/2"), 1, [], evaluates=0, saved="best"),
     "an evaluator gets there": Case(("worker/1", "worker/2"), 1, [], "end: {wait: 600}", evaluates=200),
 }
 
 
-def saves(lab: MemoryLab) -> None:
-    """The chief has saved step 200, and worker 2 says how far it is."""
+def saves(lab: MemoryLab, prefix: str = "model.ckpt-200") -> None:
+    """The chief has saved a checkpoint, and worker 2 says how far it is."""
     for part in ("index", "data-00000-of-00001"):
-        lab.hosts["h2"].saves("worker/0", f"model.ckpt-200.{part}", b"x")
+        lab.hosts["h2"].saves("worker/0", f"{prefix}.{part}", b"x")
     expected = {"task": "worker/2", "step": 1816, "steps": 900, "at": 5.0}
     lab.hosts["h2"].saves("worker/2", "progress.json", json.dumps(expected).encode())
 
 
 def evaluated(lab: MemoryLab, step: int) -> None:
-    """The evaluator writes what it measured, beside the chief's checkpoints."""
-    file = io.BytesIO()
-    write_record(file, event(1.0, 0))
-    write_record(file, event(2.0, step, {"accuracy": 0.5}))
-    lab.hosts["h2"].saves("worker/0", "eval/events.out.tfevents.1", file.getvalue())
+    """The evaluator writes what it measured, beside the chief's checkpoints and its events."""
+    for name, at in (
+        ("eval/events.out.tfevents.1", step),
+        ("eval/results.bin", 999),
+        ("train/events.out.tfevents.1", 999),
+    ):
+        file = io.BytesIO()
+        write_record(file, event(1.0, 0))
+        write_record(file, event(2.0, at, {"accuracy": 0.5}))
+        lab.hosts["h2"].saves("worker/0", name, file.getvalue())
 
 
 def looks(lab: MemoryLab, case: Case) -> Callable[[], Observation]:
@@ -85,7 +95,7 @@ def test_workers_that_run_on_after_the_chief_are_named_once() -> None:
         text, in_graph = LAB.replace("STRATEGY", case.settings), "in_graph" in case.settings
         lab = MemoryLab("tf_config" if in_graph else "flags", f"{text}chief: {{hosts: {{h2: }}}}" if in_graph else text)
         if not in_graph:
-            saves(lab)
+            saves(lab, case.saved)
         lab.hosts["h2"].exits(lab.context.cluster.chief.name, 0)
         begin = lab.clock.now()
         wait_for_ends(lab.context, observe(lab.context), looks(lab, case))

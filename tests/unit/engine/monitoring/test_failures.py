@@ -7,12 +7,24 @@ import pytest
 
 from tests.support.memory_lab import AGAIN, INVENTORY, MemoryLab, follow_with_steps
 from tests.support.reporters import RecordingReporter, texts
-from tfprov.engine.monitoring.failures import KNOWN_CAUSES, excerpt, in_own_paths, read_failure, remedy
+from tfprov.engine.monitoring.failures import (
+    KNOWN_CAUSES,
+    Failure,
+    ended,
+    excerpt,
+    failure,
+    idle_end,
+    in_own_paths,
+    last_log,
+    read_failure,
+    remedy,
+)
 from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.logs import logs
 from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.monitoring.watch import Restarts
-from tfprov.errors import TaskFailed
+from tfprov.engine.observe import observe
+from tfprov.errors import HostError, TaskFailed
 from tfprov.model.state import Observed, State
 
 WORK = "/home/me/.local/state/tfprov/clusters/lab/hosts/h3/tasks/worker-2/work"
@@ -82,6 +94,8 @@ def test_an_excerpt_is_one_whole_traceback_without_the_values_of_tensors() -> No
     assert excerpt(["x" * 300, "x" * 301, "x" * 302]) == ["x" * 300, *cut]
     three, four = ["[0.1]", "2.0", "3]"], ["[0.1]", "2.0", "nan 3", "4]"]
     assert excerpt([*three, "a", *four, "b"]) == [*three, "a", "[0.1]", "… (3 lines of values)", "b"]
+    assert excerpt(["a", *four]) == ["a", "[0.1]", "… (3 lines of values)"]
+    assert excerpt(["a", *three]) == ["a", *three]
     deep = excerpt([LOG[1], *frames * 5, "ValueError: 3"])
     assert (len(deep), deep[20], deep[-1]) == (121, "… (182 lines left out)", "ValueError: 3")
 
@@ -256,6 +270,70 @@ def test_a_task_that_ends_at_once_with_0_is_reported_once() -> None:
         "worker/1 on h2 ended with exit code 0, 1.3 s after its start: does its `command:` start the training?",
         "worker/0 on h2 ended with exit code 0, 1.3 s after its start: does its `command:` start the training?",
     ]
+
+
+def test_an_end_with_0_is_idle_within_seconds_without_files_and_once() -> None:
+    memory_lab = MemoryLab()
+    context, host = memory_lab.context, memory_lab.hosts["h1"]
+    done = Observed("worker/9", "h1", State.EXITED, {}, exit_code=0, started_at=10.0, finished_at=15.0)
+    why = "ended with exit code 0, 5.0 s after its start: does its `command:` start the training?"
+    idle = [replace(done, task=task) for task in ("worker/9", "chief/0")]
+    assert [idle_end(context, one) for one in idle] == [f"{one.task} on h1 {why}" for one in idle]
+    assert [idle_end(context, one) for one in idle] == ["", ""], "they are noted"
+    busy = (
+        replace(done, finished_at=15.1), replace(done, exit_code=1), replace(done, restarts=1), replace(done, stopped=True),
+        replace(done, started_at=None), replace(done, finished_at=None), replace(done, state=State.RUNNING),
+        *(replace(done, task=f"{job}/0") for job in ("evaluator", "tensorboard", "serving", "dispatcher")),
+    )  # fmt: skip
+    context.noted.clear()
+    assert [idle_end(context, one) for one in busy] == [""] * len(busy)
+    host.puts(done)
+    host.saves("worker/9", "model.keras", b"x")
+    assert idle_end(context, done) == ""
+    host.failure = HostError("h1", "its engine does not answer")
+    assert idle_end(context, replace(done, task="worker/8")) == "", "whether it has left files is not known"
+
+
+def test_of_many_failures_the_first_sixteen_are_read_and_those_alike_are_counted() -> None:
+    memory_lab = MemoryLab()
+    context, host = memory_lab.context, memory_lab.hosts["h3"]
+    tasks = []
+    for number in range(20):
+        one = Observed(f"worker/{number}", "h3", State.EXITED, {}, exit_code=3, finished_at=100.0 - number)
+        host.puts(one)
+        host.prints(one.task, f"ValueError: {'odd' if number == 18 else 'boom'}")
+        tasks.append(one)
+    host.puts(stopped := replace(tasks[0], task="ps/7", stopped=True, finished_at=1.0))
+    error = failure(context, [stopped, *tasks], observe(context))
+    assert str(error).splitlines() == [
+        "worker/19: exited with code 3",
+        "  worker/19 | ValueError: boom",
+        "worker/18: exited with code 3 as well: ValueError: odd",
+        "worker/17, worker/16, worker/15 and 11 more: the same error",
+    ]
+    killed = [replace(one, exit_code=137) for one in tasks[:2]]
+    error = failure(context, [*killed, replace(stopped, finished_at=None)], observe(context))
+    assert str(error).splitlines() == [
+        "worker/1: killed by SIGKILL (exit code 137)",
+        "  worker/1 | ValueError: boom",
+        "worker/0: killed by SIGKILL (exit code 137), too",
+        "ps/7: stopped as well",
+    ]
+    assert error.code == 137, "the chief's own"
+    host.failure = HostError("h3", "its engine does not answer")
+    assert read_failure(context, tasks[0]) == Failure(tasks[0], [], "")
+    assert last_log(context, "worker/0", "h3") == ()
+
+
+def test_how_a_task_ended_has_its_host_its_restarts_and_why_it_is_left_alone() -> None:
+    one = Observed("worker/1", "h2", State.EXITED, {}, exit_code=127, error="no such file", restarts=1)
+    assert ended(one) == "could not start on h2: no such file after 1 restart"
+    script = replace(one, error="the shell says: could not start", restarts=0)
+    assert ended(script) == "could not start on h2: the shell says: could not start"
+    two = replace(one, error="", exit_code=1, restarts=2, gave_up=True)
+    assert ended(two) == "exited with code 1 after 2 restarts (the same error twice: not started again)"
+    assert ended(replace(one, state=State.LOST, restarts=0)) == "gone without an exit code"
+    assert ended(replace(one, state=State.CREATED, restarts=0)) == "created but never started"
 
 
 def test_an_unknown_command_is_reported_once_with_its_host() -> None:

@@ -1,16 +1,22 @@
 """What following a training makes of tasks that their restart policy starts again, and of those over their limit."""
 
+import io
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import pytest
 
-from tests.support.memory_lab import AGAIN, MemoryLab, follow_with_steps
+from tests.support.event_files import event
+from tests.support.memory_lab import AGAIN, INVENTORY, MemoryLab, follow_with_steps
 from tests.support.reporters import texts
 from tfprov.engine.context import Context
+from tfprov.engine.events import TrainingProgress
+from tfprov.engine.monitoring.follow import check_deadline, follow
 from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.monitoring.watch import Restarts
 from tfprov.engine.observe import observe
-from tfprov.errors import TaskFailed, Unreachable
+from tfprov.errors import DeadlineExceeded, TaskFailed, Unreachable
+from tfprov.formats.tfrecord import write_record
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.state import HostState, Observed, State
 
@@ -109,7 +115,7 @@ def test_a_host_that_a_gather_could_not_reach_and_that_is_back_is_taken_down_wit
     assert "h1" in observe(replace(memory_lab.context, tolerant=True)).hosts
 
 
-@pytest.mark.parametrize(("seconds", "reported"), [(40, True), (5, False)])
+@pytest.mark.parametrize(("seconds", "reported"), [(30, True), (29, False)])
 def test_a_ps_that_has_ended_is_reported_once_if_the_training_goes_on_waiting(seconds: int, *, reported: bool) -> None:
     memory_lab = MemoryLab()
     host = memory_lab.hosts["h1"]
@@ -128,7 +134,10 @@ def test_a_ps_that_has_ended_is_reported_once_if_the_training_goes_on_waiting(se
     assert [note for note in memory_lab.report.notes if "has ended with exit code 0" in note] == [line] * reported
 
 
-def test_a_task_that_somebody_has_removed_is_reported_and_one_that_is_replaced_is_not() -> None:
+@pytest.mark.parametrize(("seconds", "reported"), [(27, True), (26, False)])
+def test_a_task_that_somebody_has_removed_is_reported_and_one_that_is_replaced_is_not(
+    seconds: int, *, reported: bool
+) -> None:
     memory_lab = MemoryLab()
     places = memory_lab.hosts["h1"].places
     replaced = places["ps/0"]
@@ -136,11 +145,24 @@ def test_a_task_that_somebody_has_removed_is_reported_and_one_that_is_replaced_i
         memory_lab.context,
         places.clear,
         lambda: places.update({"ps/0": replaced}),
-        *(lambda: None for _ in range(40)),
+        *(lambda: None for _ in range(seconds)),  # and those before and behind it
         lambda: memory_lab.hosts["h2"].exits("worker/0", 0),
     )
     gone = [note for note in memory_lab.report.notes if "not there any more" in note]
-    assert gone == ["ps/1 on h1 is not there any more: somebody has removed it"]
+    assert gone == ["ps/1 on h1 is not there any more: somebody has removed it"] * reported
+
+
+def test_a_chief_that_hangs_behind_its_last_step_is_reported_while_it_is_followed() -> None:
+    memory_lab = MemoryLab(text=INVENTORY.replace("[python]", "[python], flags: {max_steps: 70}"))
+    host = memory_lab.hosts["h2"]
+    written = io.BytesIO()
+    for step in (0, 70):
+        write_record(written, event(float(step), step, {"loss": 0.5}))
+    host.saves("worker/0", "events.out.tfevents.1", written.getvalue())
+    follow_with_steps(memory_lab.context, *[lambda: None] * 40, lambda: host.exits("worker/0", 0))
+    assert memory_lab.report.notes[0] == (
+        "worker/0 is at its last step, 70, for 30 s and has not ended: a thread or a child of its program may still run"
+    )
 
 
 class LastLook(MemoryRuntime):
@@ -166,3 +188,62 @@ def test_a_worker_that_fails_once_the_chief_has_finished_does_not_fail_the_start
     memory_lab.hosts["h2"].exits("worker/0", 0)
     memory_lab.hosts["h3"].exits("worker/2", 1)
     wait_serving(memory_lab.context)
+
+
+def test_a_run_ends_behind_its_deadline_and_not_at_it() -> None:
+    memory_lab = MemoryLab()
+    context = replace(memory_lab.context, deadline=100.0)
+    memory_lab.clock.time = 100.0
+    check_deadline(context)
+    check_deadline(replace(context, deadline=None))
+    memory_lab.clock.time = 100.1
+    with pytest.raises(DeadlineExceeded) as caught:
+        follow_with_steps(context)
+    assert str(caught.value) == "the `deadline` of this run is over before worker/0 is done"
+
+
+class Counting(AbstractContextManager["Counting"]):
+    """Counts the looks, and ends with the training."""
+
+    looks, ended = 0, False
+
+    def look(self) -> None:
+        self.looks += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.ended = True
+
+
+@pytest.mark.parametrize("with_logs", [True, False])
+def test_a_training_is_followed_with_its_logs_its_last_progress_and_what_is_done_meanwhile(*, with_logs: bool) -> None:
+    memory_lab, counting = MemoryLab(), Counting()
+    host = memory_lab.hosts["h2"]
+    host.prints("worker/0", "hello")
+
+    def end() -> None:
+        written = io.BytesIO()
+        for step in (0, 70):
+            write_record(written, event(float(step), step, {"loss": 0.5}))
+        host.saves("worker/0", "events.out.tfevents.1", written.getvalue())
+        for task in ("worker/0", "worker/1"):
+            host.exits(task, 0)
+        for task in ("worker/2", "worker/3"):
+            memory_lab.hosts["h3"].exits(task, 0)
+
+    memory_lab.clock.at(memory_lab.clock.time + 3, end)
+    follow(memory_lab.context, 60, with_logs=with_logs, periodic=counting)
+    report = memory_lab.report
+    assert report.lines == [("worker/0", "hello")] * with_logs
+    assert [one.progress.step for one in report.events if isinstance(one, TrainingProgress)][-1] == 70
+    assert (counting.looks, counting.ended) == (3, True)
+    assert report.awaited[0] == "waiting for the first step of worker/0"
+    assert report.awaited[-1] == ""
+
+
+def test_a_training_that_is_not_done_in_time_is_reported_with_the_time() -> None:
+    memory_lab = MemoryLab()
+    begin = memory_lab.clock.time
+    with pytest.raises(TaskFailed) as caught:
+        follow(memory_lab.context, 5.0)
+    assert str(caught.value) == "worker/0: is not done after 5 s"
+    assert memory_lab.clock.time - begin == 6.0, "at the first look behind it"

@@ -165,8 +165,12 @@ def test_a_chief_that_is_kept_has_its_log_kept_too(lab: Lab) -> None:
 def test_a_log_above_a_mebibyte_is_compressed(lab: Lab, size: int, name: str) -> None:
     run = lab.trains()
     lab.hosts["h2"].prints("worker/0", "x" * (size - 1))
+    for left in (lab.logs / run / ".worker-0.log", lab.logs / run / ".worker-0.log.gz"):
+        left.parent.mkdir(parents=True, exist_ok=True)
+        left.touch(mode=0o644)
     KeptLogs(lab.context, observe(lab.context)).keep("worker/0", "h2")
     assert lab.names(run) == ["settings.json", name]
+    assert (lab.logs / run / name).stat().st_mode & 0o777 == 0o600, "also what a run that was killed has left"
 
 
 def test_a_large_log_is_compressed_and_secrets_are_masked(lab: Lab) -> None:

@@ -67,6 +67,15 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path)
 
 
+def test_what_people_write_in_jupyter_is_kept_and_what_is_installed_or_hidden_is_not() -> None:
+    kept = ["a/b.ipynb", "helper.py", "notes.md", "packages/x.py"]
+    others = [
+        "site-packages/m.py", "a/dist-packages/m.py", "__pycache__/m.py", ".local/x.py", "a/.ipynb_checkpoints/b.ipynb",
+        ".hidden.md", "data.csv", "model.keras", "x.pyc",
+    ]  # fmt: skip
+    assert written_by_people([*others, *reversed(kept)]) == kept
+
+
 def test_down_keeps_what_people_wrote(lab: Lab) -> None:
     assert lab.play("down") == ""
     assert lab.kept() == KEPT

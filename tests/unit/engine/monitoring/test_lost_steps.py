@@ -162,3 +162,8 @@ def test_a_plan_names_no_step_before_the_checkpoint_from_which_the_training_goes
     lab.clock.time = 120.0
     goes_on = "the training goes on from step 470, or later if it saves when stopped"
     assert forecast(context, plan(context, seen), seen) == f"{goes_on} (it is at 470)"
+    at(lab, 470, time=110.0)()
+    seen = observe(context)
+    lab.clock.time = 111.0 + 120.0
+    text = f"{goes_on} (it was at 470 2 min ago, and has written no event since)"
+    assert forecast(context, plan(context, seen), seen) == text, "by the event, which is older than the checkpoint"

@@ -53,6 +53,15 @@ def pace_of(task: str, seen: Overview) -> int | None:
     return row.pace.step if row.pace is not None else None
 
 
+def test_what_a_task_uses_is_shown_while_it_runs() -> None:
+    made = lab()
+    for task, changes in (("ps/0", {"unpause": "docker unpause x"}), ("ps/1", {"restarting": True})):
+        place = made.hosts["h1"].places[task]
+        place.observed = replace(place.observed, **changes)
+    made.hosts["h2"].exits("worker/0", 1)
+    assert overview(made).usage == {"ps/0": Usage(0.1), "ps/1": Usage(0.2), "worker/2": Usage(3.0)}
+
+
 class Asked:
     """A host that counts how often it is asked what its tasks use."""
 

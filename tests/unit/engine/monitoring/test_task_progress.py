@@ -16,7 +16,7 @@ from tests.support.memory_lab import INVENTORY, MemoryLab
 from tfprov.cli.watch import status_lines
 from tfprov.engine.concurrency import Clock
 from tfprov.engine.monitoring.overview import LiveOverview
-from tfprov.engine.monitoring.status import PlacedVariable, Placement, placement, status
+from tfprov.engine.monitoring.status import PlacedVariable, Placement, Row, placement, status
 from tfprov.engine.monitoring.straggler_monitor import Straggler, StragglerMonitor, Stragglers
 from tfprov.engine.monitoring.task_progress import Pace, last_step_back, parse, settled, slowest
 from tfprov.engine.observe import observe
@@ -166,6 +166,34 @@ def test_the_status_of_a_cluster_that_is_not_there_is_plain_data() -> None:
     }  # fmt: skip
 
 
+def test_each_state_of_a_task_has_its_row() -> None:
+    memory_lab = MemoryLab()
+    one = Observed("", "", State.RUNNING, {}, id="7", started_at=4.0)
+    ended = replace(one, state=State.EXITED, exit_code=1, finished_at=5.0)
+    states = {
+        "ps/0": (replace(one, restarting=True, restarts=1, last_exit=3), "restarting", "ended with exit code 3"),
+        "ps/1": (replace(one, unpause="docker unpause x", started_at=11.0), "paused", ""),
+        "worker/0": (replace(ended, exit_code=0), "finished", ""),
+        "worker/1": (replace(ended, exit_code=143, stopped=True), "stopped", ""),
+        "worker/2": (replace(ended, restarts=2), "failed", "exited with code 1 after 2 restarts"),
+        "worker/3": (replace(ended, state=State.LOST, exit_code=None), "lost", ""),
+    }
+    expected = []
+    for wanted in memory_lab.context.wanted:
+        task, host = wanted.task.name, wanted.task.host
+        seen, state, detail = states[task]
+        memory_lab.hosts[host].puts(replace(seen, task=task, host=host))
+        runs = state == "paused"
+        expected.append(
+            Row(task, host, state, wanted.task.endpoint, "7" if runs else "", 0.0 if runs else None, seen.restarts,
+                seen.exit_code, detail)
+        )  # fmt: skip
+    report = status(memory_lab.context, now=10.0)
+    assert [replace(row, log=()) for row in report.rows] == expected
+    memory_lab.hosts["h1"].puts(replace(one, task="ps/0", host="h1", restarting=True))
+    assert status(memory_lab.context, now=10.0).rows[0].detail == "", "nobody knows how it ended"
+
+
 class Machines:
     """Two hosts whose workers report every second, by clocks that are `ahead` of this machine's by so many seconds."""
 
@@ -268,7 +296,7 @@ def test_a_lost_host_costs_status_its_own_tasks_only() -> None:
 # --- stragglers ------------------------------------------------------------------------------------------------------
 
 
-def judged(moves: dict[str, list[int]], every: float = 10.0, rate: float = 1.0) -> list[list[Straggler]]:
+def judged(moves: dict[str, list[int]], every: float = 10.0, rate: float | None = 1.0) -> list[list[Straggler]]:
     """Return what each reading has, `every` seconds apart; -1 stands for a reading that failed."""
     judge = Stragglers(every)
     count = max(map(len, moves.values()))
@@ -293,6 +321,16 @@ def test_where_nobody_steps_nobody_is_behind() -> None:
     assert not any(judged({"a": [5] * 20, "b": [7] * 20}))
     stopped_together = judged({"a": [1, *[2] * 20], "b": [1, *[2] * 20]})
     assert not any(stopped_together)
+
+
+def test_others_must_have_stepped_in_the_later_half_of_the_standstill_and_lately() -> None:
+    for last, reported in ((1, []), (2, [3])):
+        moves = {"a": [5] * 6, "b": [min(n, last) for n in range(6)]}
+        assert [n for n, each in enumerate(judged(moves)) if each] == reported, last
+    for last, reported in ((6, []), (7, [10])):
+        moves = {"a": [5] * 12, "b": [min(n, last) for n in range(12)]}
+        assert [n for n, each in enumerate(judged(moves, rate=0.1)) if each] == reported, last
+    assert judged({"a": [5] * 4, "b": list(range(4))}, rate=None)[3] == [Straggler("a", 30.0, 0.0)], "no rate is known"
 
 
 def test_slow_steps_take_longer_to_stand_still() -> None:
@@ -374,6 +412,30 @@ def test_a_straggler_whose_host_is_lost_is_named_all_the_same() -> None:
         for _ in range(4):
             step("worker/0", "worker/2", "worker/3")
     assert memory_lab.report.notes[0].endswith("; its stacks cannot be had: its engine does not answer")
+
+
+def test_the_files_of_tasks_are_read_once_in_ten_seconds_and_later_in_a_large_cluster() -> None:
+    class Counting(MemoryRuntime):
+        reads = 0
+
+        def tail(self, task: str, name: str, size: int) -> bytes:
+            self.reads += 1
+            return super().tail(task, name, size)
+
+    host = Counting("h3")
+    memory_lab = MemoryLab(hosts=[host])
+    many = replace(memory_lab.context, wanted=memory_lab.context.wanted * 20)
+    for context, times in ((memory_lab.context, (0.0, 9.9, 10.0, 19.9, 20.0)), (many, (0.0, 11.9, 12.0, 23.9, 24.0))):
+        lookout, host.reads, begin = StragglerMonitor(context), 0, memory_lab.clock.time
+        seen = observe(context)
+        reads = []
+        for time in times:
+            memory_lab.clock.time = begin + time
+            lookout.look(seen)
+            reads.append(host.reads)
+        each = reads[0]
+        assert each, times
+        assert reads == [each, each, 2 * each, 2 * each, 3 * each], times
 
 
 def test_lost_steps_are_reported_once() -> None:

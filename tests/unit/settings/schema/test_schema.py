@@ -48,6 +48,7 @@ from tfprov.settings.schema.inventory_schema import inventory_schema, playbook_s
 from tfprov.settings.schema.reference_page import reference_page
 from tfprov.settings.schema.settings_schema import arguments_schema, settings_schema
 from tfprov.templating.host_values import is_template
+from tfprov.wiring import FLAGS
 from tfprov.yamltext.load import load_file, parse
 
 MODELS: Sequence[type[BaseModel]] = (
@@ -185,6 +186,14 @@ def strict_models(model: type[BaseModel] = StrictModel) -> Iterator[type[BaseMod
     for below in model.__subclasses__():
         yield below
         yield from strict_models(below)
+
+
+def test_a_setting_that_may_be_null_is_null_by_default() -> None:
+    fields = [(model, name, field) for model in strict_models() for name, field in model.model_fields.items()]
+    optional = [one for one in fields if type(None) in get_args(one[2].annotation) and not one[2].is_required()]
+    assert len(optional) > 30
+    others = {f"{model.__name__}.{name}" for model, name, field in optional if field.default is not None}
+    assert others == {f"FlagNames.{name}" for name in FLAGS}
 
 
 def test_every_default_and_every_example_is_valid() -> None:

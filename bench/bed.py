@@ -10,6 +10,7 @@ from typing import Any
 from tests.support import engine, testhosts
 from tests.support.images import Images
 from tests.support.lab_cluster import LabCluster
+from tests.support.paths import cache_home
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 
@@ -78,7 +79,7 @@ class Bed:
 def bed() -> Iterator[Bed]:
     """Yield the bed, and remove all of it afterwards; images stay in the engine's store for the next time."""
     with (
-        contextmanager(engine.running)(engine.cache_home()) as controller,
+        contextmanager(engine.running)(cache_home()) as controller,
         tempfile.TemporaryDirectory(prefix="tfprov-bench-") as made,
     ):
         directory = Path(made)

@@ -23,6 +23,7 @@ from tests.support.bundles import write_shards
 from tests.support.cutting_proxy import CuttingProxy, cutting
 from tests.support.engine import Engine
 from tests.support.images import Images
+from tests.support.paths import cache_home
 from tests.support.sshd import Sshd
 
 from .measure import Figure, Ran, compared, environment, in_turn, median, say, seconds
@@ -201,7 +202,7 @@ def figures(rounds: int, *, small: bool) -> list[Figure]:
     """Measure everything; `small` takes a hundredth of the bytes and files, as a test of the benchmark."""
     size, number = (GB // 100, 100) if small else (GB, 10_000)
     with ExitStack() as stack:
-        engine = stack.enter_context(contextmanager(engines.running)(engines.cache_home()))
+        engine = stack.enter_context(contextmanager(engines.running)(cache_home()))
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfprov-bench-")))
         say("gather: the host and its images")
         made = stack.enter_context(site(engine, Images(engine, directory), directory))

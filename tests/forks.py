@@ -26,6 +26,8 @@ SECONDS = pytest.StashKey[Counter[str]]()
 _IN_LANES = 3
 """Forks that begin with the lanes of `LONGEST`, which have work for more than one core each. Further forks begin when all
 of these lanes have ended: of the files that remain, many wait for a process or a clock."""
+_OF_EXAMPLES = 4_000
+"""Bytes of other tests that take as long as a test with examples of hypothesis, which may be a file of few lines."""
 _SHOWN = 10
 """Lanes whose time is printed."""
 RUN_ID = pytest.StashKey[str]()
@@ -81,6 +83,9 @@ def divided(items: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
 
     def length(key: str) -> tuple[int, int]:
         size = sum(path.stat().st_size for path in {item.path for item in lanes[key]})
+        size += _OF_EXAMPLES * sum(
+            getattr(getattr(item, "obj", None), "is_hypothesis_test", False) for item in lanes[key]
+        )
         return (LONGEST[::-1].index(key) if key in LONGEST else -1), size
 
     return [lanes[key] for key in sorted(lanes, key=length, reverse=True)]

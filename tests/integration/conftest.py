@@ -18,7 +18,7 @@ from tests.support.command_line import python
 from tests.support.engine import Engine
 from tests.support.images import Images
 from tests.support.local_cluster import LocalCluster, open_local_cluster
-from tests.support.paths import PROGRAMS, ROOT
+from tests.support.paths import PROGRAMS, ROOT, cache_home
 from tests.support.programs import ProgramHosts
 from tests.support.testhosts import Lab
 from tests.support.warm import interpreter
@@ -184,7 +184,7 @@ def private_engine(pytestconfig: pytest.Config) -> Iterator[Engine]:
     """
     if reason := engines.unavailable():
         _not_run(reason, "TFPROV_TESTS_ENGINE")
-    yield from engines.running(engines.cache_home(), pytestconfig.stash[RUN_ID])
+    yield from engines.running(cache_home(), pytestconfig.stash[RUN_ID])
 
 
 @pytest.fixture(scope="session")
@@ -227,7 +227,7 @@ def train_cache(images: Images) -> Iterator[Path]:
 
     Of the 1.1 GB nothing is exported from the engine again while the image is the same. What a session puts on top goes.
     """
-    directory = engines.cache_home() / "exports" / images.train().rpartition(":")[2]
+    directory = cache_home() / "exports" / images.train().rpartition(":")[2]
     for other in directory.parent.glob("*"):
         if other != directory:
             shutil.rmtree(other)

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests.support.paths import ROOT
@@ -99,7 +100,8 @@ def _leads_somewhere(page: Path, target: str) -> bool:
     return not fragment or file.suffix != ".md" or fragment in headings(file.read_text())
 
 
-def headings(text: str) -> set[str]:
+@cache
+def headings(text: str) -> frozenset[str]:
     """Return the fragments by which the headings of a page are linked, as repository hosts derive them."""
     lines = re.findall(
         r"^#+ (.*)$", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
@@ -111,4 +113,4 @@ def headings(text: str) -> set[str]:
         fragment = kept.replace(" ", "-")
         earlier = sum(re.fullmatch(re.escape(fragment) + r"(-\d+)?", each) is not None for each in fragments)
         fragments.append(f"{fragment}-{earlier}" if earlier else fragment)
-    return set(fragments)
+    return frozenset(fragments)

@@ -28,12 +28,6 @@ COMMANDS = ("dockerd", "docker-init", "containerd", "iptables", "ip", "debootstr
 """What `.ci/engine.sh` installs; `nsenter`, `unshare` and `setpriv` are on every Linux."""
 
 
-def cache_home() -> Path:
-    """Return where the store is kept between sessions."""
-    stated = Path(os.environ.get("XDG_CACHE_HOME") or "")
-    return (stated if stated.is_absolute() else Path.home() / ".cache") / "tfprov-tests"
-
-
 def unavailable() -> str | None:
     """Say why no engine can run here, or return None."""
     if os.geteuid() != 0:

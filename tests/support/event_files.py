@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 
 def varint(number: int) -> bytes:
+    if 0 <= number < 128:
+        return bytes((number,))
     number &= (1 << 64) - 1
     groups = [number >> shift & 127 for shift in range(0, max(number.bit_length(), 1), 7)]
     return bytes([*(group | 128 for group in groups[:-1]), groups[-1]])

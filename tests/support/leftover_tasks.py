@@ -5,7 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.support.inventory_strategies import HostState
-from tests.support.memory_cluster import MemoryStore, Runtimes, add_container, make_context, observed_container
+from tests.support.memory_cluster import (
+    MemoryStore,
+    ReadInventory,
+    Runtimes,
+    add_container,
+    make_context,
+    observed_container,
+)
 from tfprov.engine.context import Context
 from tfprov.hosts.base import NO_FILES, OnProgress, ignore_progress
 from tfprov.hosts.memory import MemoryRuntime
@@ -35,12 +42,29 @@ class Watched(MemoryRuntime):
         super().start(container, run, restore)
 
 
+class Builder:
+    """Builds the same situation again and again, of inventories that are read once."""
+
+    def __init__(self, inventory: str, left: HostState | None = None) -> None:
+        self._inventory, self._left = ReadInventory.of(inventory), left
+        same = left is not None and left.inventory == inventory
+        self._earlier = self._inventory if left is None or same else ReadInventory.of(left.inventory)
+
+    def __call__(self) -> tuple[Context, Runtimes]:
+        """Return a context of its own, and the hosts with their tasks."""
+        return _build(self._inventory, self._earlier, self._left)
+
+
 def build(inventory: str, left: HostState | None = None) -> tuple[Context, Runtimes]:
+    return Builder(inventory, left)()
+
+
+def _build(inventory: ReadInventory, earlier: ReadInventory, left: HostState | None) -> tuple[Context, Runtimes]:
     hosts: Runtimes = {}
     hosts |= {name: Watched(name, hosts) for name in ("h1", "h2", "h3", "h4", "h9")}
     store = MemoryStore()
     if left is not None:
-        was = make_context(left.inventory, (), hosts, store)
+        was = make_context(earlier, (), hosts, store)
         for container, state in zip(was.wanted, left.states, strict=False):
             if state != "gone":
                 add_container(was, hosts, container.task.host, container, state)

@@ -18,8 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.engine import cache_home
-from tests.support.paths import ROOT, SPARK_PYTHONPATH
+from tests.support.paths import ROOT, SPARK_PYTHONPATH, cache_home
 from tests.support.waiting import until
 
 COMMANDS = ("java", "javac", "jar")

@@ -9,9 +9,9 @@ from typing import Any
 import docker
 from docker.types import IPAMConfig, IPAMPool
 
-from tests.support import engine as engines
 from tests.support.engine import Engine
 from tests.support.images import Images
+from tests.support.paths import cache_home
 from tests.support.seeds import link_images, seed
 from tests.support.testhost import PRIVILEGED, WITHOUT_SYS_RESOURCE, Bed, Host, new_key
 
@@ -58,7 +58,7 @@ class Lab:
         hosts = [self._new() for _ in range(SIZE)]
         self._powers = working_powers(hosts[0])
         if self.image:
-            ready = seed(engines.cache_home() / "seeds", (self.bed.image, self.image), self._fill)
+            ready = seed(cache_home() / "seeds", (self.bed.image, self.image), self._fill)
             for host in hosts[:-1]:
                 host.seed = ready
         self._create(hosts)

@@ -1,10 +1,12 @@
-"""Encrypt texts with ansible-vault, in a process of its own."""
+"""Encrypt texts with ansible-vault, in a process of its own, and cache what it returns."""
 
 import atexit
 import json
 import subprocess
 import sys
 from functools import cache
+
+from tests.support.ansible_oracle import KEPT, AnswerCache
 
 _PROGRAM = """\
 import json, sys
@@ -28,7 +30,17 @@ def _process() -> "subprocess.Popen[str]":
 
 
 @cache
+def _kept() -> AnswerCache:
+    return AnswerCache(KEPT)
+
+
+@cache
 def _encrypted(text: str, password: str, label: str) -> str:
+    kept: str = _kept().get(["encrypt", text, password, label], lambda: _encrypt(text, password, label))
+    return kept
+
+
+def _encrypt(text: str, password: str, label: str) -> str:
     process = _process()
     assert process.stdin
     assert process.stdout

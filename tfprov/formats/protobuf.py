@@ -36,6 +36,8 @@ def fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
 def varint(message: bytes, at: int) -> tuple[int, int]:
     """Return the number at `at`, 7 bits a byte and the lowest first, and the offset behind it. Raises ValueError."""
     value = 0
+    if at < len(message) and message[at] < 128:  # as most numbers have it, and all keys of small numbers
+        return message[at], at + 1
     for shift, byte in enumerate(message[at : at + 10]):
         value |= (byte & 127) << 7 * shift
         if byte < 128:

@@ -92,15 +92,15 @@ def plain_masked(node: Node) -> Any:
 
 def scalars(node: Node, *, without: str | None = None) -> Iterator[Scalar]:
     """Yield every scalar in `node`, except for the values of keys named `without`."""
-    if isinstance(node, Scalar):
-        yield node
-        return
-    if isinstance(node, Items):
-        inside = node.items
-    else:
-        inside = tuple(below for key, below in node.entries.items() if key != without)
-    for below in inside:
-        yield from scalars(below, without=without)
+    left = [node]  # not recursively: every scalar would pass through as many generators as it is deep
+    while left:
+        node = left.pop()
+        if isinstance(node, Scalar):
+            yield node
+        elif isinstance(node, Items):
+            left += reversed(node.items)
+        else:
+            left += [value for key, value in reversed(node.entries.items()) if key != without]
 
 
 def mark_secret(node: Node) -> Node:

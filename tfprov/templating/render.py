@@ -111,6 +111,8 @@ _MAX_ELEMENTS = 100_001
 """Elements of all lists and mappings in a value: as many as the longest range has."""
 _SINGLE = (str, int, float, date)
 _SEQUENCES = (list, tuple, set, frozenset, LazyList)
+_SHARED = {str, int}
+"""The types of which equal values are the same value: of floats, 0.0 and -0.0 are not."""
 
 
 def render_node(text: str, variables: AbstractMapping[str, Any], at: Position, limits: Limits = _LIMITS) -> Node:
@@ -209,6 +211,7 @@ class _NodeBuilder:
 
     def __init__(self, at: Position, variables: AbstractMapping[str, Any]) -> None:
         self.at, self.left, self.variables = at, _MAX_ELEMENTS, variables
+        self._scalars: dict[tuple[type, Any], Scalar] = {}
 
     def node(self, data: Any, depth: int = 0) -> Node:
         """Return `data` as a node, without entries that are `omit`."""
@@ -216,19 +219,28 @@ class _NodeBuilder:
         if depth > MAX_DEPTH or self.left < 0:
             raise self.refuse("a list or mapping that is too large or too deep", "make it smaller")
         if data is None or isinstance(data, _SINGLE):
-            return Scalar(data, self.at, self.text(data), quoted=True)
-        if isinstance(data, AbstractMapping):
+            return self.scalar(data)
+        if not isinstance(data, list) and isinstance(data, AbstractMapping):  # an abstract class takes long to ask
             keys = {self.text(key): Scalar(key, self.at, str(key), quoted=isinstance(key, str)) for key in data}
             entries = {str(key): self.node(value, depth + 1) for key, value in data.items() if value is not OMIT}
             return Mapping(entries, self.at, keys)
         if isinstance(data, Iterator):
             data = list(islice(data, self.left + 1))
         if isinstance(data, _SEQUENCES):
-            return Items(tuple(self.node(item, depth + 1) for item in data if item is not OMIT), self.at)
+            return Items(tuple([self.node(item, depth + 1) for item in data if item is not OMIT]), self.at)
         if isinstance(data, Undefined):
             raise self.undefined_error(data)
         kind = "function" if callable(data) else type(data).__name__
         raise self.refuse(f"a {kind}, which is not a value", "call it with `()`" if callable(data) else "correct it")
+
+    def scalar(self, data: Any) -> Scalar:
+        """Return `data` as a scalar: one for all equal texts and numbers, of which a list may have very many."""
+        kind = type(data)
+        if (scalar := self._scalars.get((kind, data)) if kind in _SHARED else None) is None:
+            scalar = Scalar(data, self.at, self.text(data), quoted=True)
+            if kind in _SHARED:
+                self._scalars[kind, data] = scalar
+        return scalar
 
     def text(self, data: object) -> str:
         try:

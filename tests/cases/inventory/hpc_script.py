@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -IS
 """An inventory without `_meta`: every host is asked for by itself."""
 
 import json

@@ -211,12 +211,10 @@ class Counting(io.BytesIO):
 
 
 def test_of_a_large_file_only_the_tail_is_read() -> None:
-    events = [event(step, step, {"loss": 1 / step, "a/long/tag": 0.0}) for step in range(1, 20_000)]
+    events = [event(step, step, {"loss": 1 / step, "a/long/tag": 0.0}) for step in range(1, 10_000)]
     stream = Counting(file_of(*events).getvalue())
 
-    assert progress(stream) == EventProgress(
-        19_999, 19_999.0, 1.0, struct.unpack("<f", struct.pack("<f", 1 / 19_999))[0]
-    )
+    assert progress(stream) == EventProgress(9_999, 9_999.0, 1.0, struct.unpack("<f", struct.pack("<f", 1 / 9_999))[0])
     assert stream.total < len(stream.getvalue()) / 4
 
 

@@ -203,21 +203,21 @@ NAMES = st.lists(
 ).map("/".join)
 
 
-@given(st.dictionaries(NAMES, st.binary(max_size=2000), max_size=6))
-def test_every_file_arrives_unchanged_and_the_result_is_reproducible(
-    tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes]
-) -> None:
-    directory = tmp_path_factory.mktemp("images")
-    archive = tar(files)
-    program = Code("programs", digest_of(archive), archive)
-    images = []
-    for name in ("one", "two"):
-        layout = Layout(directory / name)
-        images.append(append(layout, load_image(layout), program, "top"))
-    assert images[0] == images[1]
-    with layout.blobs.open(images[0].layers[-1]) as file, tarfile.open(fileobj=file) as layer:
-        arrived = {it.name.removeprefix("code/"): layer.extractfile(it) for it in layer if it.isreg()}
-        assert {name: info.read() for name, info in arrived.items() if info} == files
+def test_every_file_arrives_unchanged_and_the_result_is_reproducible(tmp_path: Path) -> None:
+    layouts = [Layout(tmp_path / name) for name in ("one", "two")]
+    bases = [load_image(layout) for layout in layouts]
+
+    @given(st.dictionaries(NAMES, st.binary(max_size=2000), max_size=6))
+    def law(files: dict[str, bytes]) -> None:
+        archive = tar(files)
+        program = Code("programs", digest_of(archive), archive)
+        one, two = (append(layout, base, program, "top") for layout, base in zip(layouts, bases, strict=True))
+        assert one == two
+        with layouts[1].blobs.open(two.layers[-1]) as file, tarfile.open(fileobj=file) as layer:
+            arrived = {it.name.removeprefix("code/"): layer.extractfile(it) for it in layer if it.isreg()}
+            assert {name: info.read() for name, info in arrived.items() if info} == files
+
+    law()
 
 
 def test_appending_the_same_code_again_changes_nothing(layout: Layout) -> None:

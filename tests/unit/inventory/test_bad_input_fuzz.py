@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from tests.support.fuzz import ATTEMPTS
+from tests.support.scratch import directory_in_memory
 
 
 @pytest.fixture(scope="module")
 def directory() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=directory_in_memory()) as name:
         yield Path(name)
 
 

@@ -16,16 +16,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.ansible_oracle import Ansible, AnswerCache, ansible_environment, enter_ansible_environment
+from tests.support.ansible_oracle import KEPT, Ansible, AnswerCache, ansible_environment, enter_ansible_environment
 from tests.support.command_output import run_command
-from tests.support.engine import cache_home
 from tests.support.paths import CASES
 
 DIRECTORY = CASES / "inventory"
 INVENTORIES = sorted(path.name for path in DIRECTORY.iterdir())
 HOSTS = 6
 """Hosts of a case that are also printed one by one."""
-KEPT = cache_home() / "ansible"
 ANSIBLE_CFG = "dir_ignored/ansible.cfg: warning: tfprov reads only"
 NOTHING_IN_THEM = ("empty_all.yml", "ini_empty.ini")
 
@@ -48,7 +46,7 @@ def options(case: str) -> list[str]:
 
 @functools.cache
 def kept() -> AnswerCache:
-    return AnswerCache(DIRECTORY, KEPT)
+    return AnswerCache(KEPT, DIRECTORY)
 
 
 def ours(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from tests.support.inventory_strategies import HostState, situations
-from tests.support.leftover_tasks import build
+from tests.support.leftover_tasks import Builder, build
 from tests.support.memory_cluster import Runtimes, run_up
 from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
@@ -151,9 +151,9 @@ def test_laws_of_every_plan(situation: tuple[str, HostState]) -> None:
     assert wrong == []
 
 
-def after_an_up_there_is_nothing_to_do(situation: tuple[str, HostState], _data: st.DataObject) -> None:
+def after_an_up_there_is_nothing_to_do(anew: Builder, _data: st.DataObject) -> None:
     """Also, up-to-date tasks are not touched."""
-    context, _ = build(*situation)
+    context, _ = anew()
     right = up_to_date_tasks(context)
     places = {container.task.name: container.task.host for container in context.wanted}
     current_plan, outcome = run_up(context)
@@ -164,8 +164,8 @@ def after_an_up_there_is_nothing_to_do(situation: tuple[str, HostState], _data: 
     assert plan(context, observe(context)) == Plan("law")
 
 
-def any_order_that_the_needs_allow_works(situation: tuple[str, HostState], data: st.DataObject) -> None:
-    context, _ = build(*situation)
+def any_order_that_the_needs_allow_works(anew: Builder, data: st.DataObject) -> None:
+    context, _ = anew()
     current_plan = plan(context, observe(context))
     chance = data.draw(st.randoms(use_true_random=False))
     shuffled = chance.sample(current_plan.actions, len(current_plan.actions))
@@ -173,8 +173,8 @@ def any_order_that_the_needs_allow_works(situation: tuple[str, HostState], data:
     assert not plan(context, observe(context))
 
 
-def a_teardown_leaves_nothing(situation: tuple[str, HostState], _data: st.DataObject) -> None:
-    context, hosts = build(*situation)
+def a_teardown_leaves_nothing(anew: Builder, _data: st.DataObject) -> None:
+    context, hosts = anew()
     seen = observe(context)
     current_plan = plan_teardown("law", seen, lambda _: True, remove=True)
     execute(context, current_plan, "run").check()
@@ -182,8 +182,8 @@ def a_teardown_leaves_nothing(situation: tuple[str, HostState], _data: st.DataOb
     assert not any(call.startswith("start") for call in calls(hosts))
 
 
-def a_failure_skips_exactly_what_depends_on_it(situation: tuple[str, HostState], data: st.DataObject) -> None:
-    context, hosts = build(*situation)
+def a_failure_skips_exactly_what_depends_on_it(anew: Builder, data: st.DataObject) -> None:
+    context, hosts = anew()
     current_plan = plan(context, observe(context))
     if not (on_hosts := [action for action in current_plan.actions if action.kind != ActionKind.BUILD]):
         return
@@ -200,8 +200,8 @@ def a_failure_skips_exactly_what_depends_on_it(situation: tuple[str, HostState],
     assert not plan(context, observe(context))
 
 
-def a_limit_changes_nothing_elsewhere(situation: tuple[str, HostState], data: st.DataObject) -> None:
-    context, hosts = build(*situation)
+def a_limit_changes_nothing_elsewhere(anew: Builder, data: st.DataObject) -> None:
+    context, hosts = anew()
     pattern = data.draw(st.sampled_from(["h1", "h2", "h1:h3"]))
     limited = context.limited(pattern.split(":"))
     before = {name: runtime.observe() for name, runtime in hosts.items()}
@@ -219,7 +219,7 @@ def a_limit_changes_nothing_elsewhere(situation: tuple[str, HostState], data: st
     assert all(hosts[name].observe() == before[name] for name in outside)
 
 
-DONE: tuple[Callable[[tuple[str, HostState], st.DataObject], None], ...] = (
+DONE: tuple[Callable[[Builder, st.DataObject], None], ...] = (
     after_an_up_there_is_nothing_to_do,
     any_order_that_the_needs_allow_works,
     a_teardown_leaves_nothing,
@@ -232,10 +232,10 @@ DONE: tuple[Callable[[tuple[str, HostState], st.DataObject], None], ...] = (
 @given(situations(), st.data())
 def test_laws_of_every_run(situation: tuple[str, HostState], data: st.DataObject) -> None:
     """Build the situation anew for each law, because laws change the hosts."""
-    wrong = []
+    anew, wrong = Builder(*situation), []
     for law in DONE:
         try:
-            law(situation, data)
+            law(anew, data)
         except (AssertionError, HostError) as error:
             wrong.append(f"{law.__name__}: {error}")
     assert wrong == []

@@ -49,7 +49,7 @@ def test_two_tasks_write_locally_a_hundred_times(tmp_path: Path) -> None:
         written = [each.write(batch.select(["id"]) for batch in BATCHES) for each in tasks]
         for files in written:
             rename(Storage(str(path)), files)
-        assert tfrecord.read_table(path).num_rows == 12
+        assert tfrecord.read_table(path, schema=SCHEMA.remove(1)).num_rows == 12
 
 
 def test_a_null_in_a_column_that_is_not_nullable_is_an_error(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def test_an_answer_is_asked_for_once_and_again_when_an_input_changes(tmp_path: P
             asked.append(question)
             return question.upper()
 
-        return str(AnswerCache(inputs, ours).get([question], ask))
+        return str(AnswerCache(ours, inputs).get([question], ask))
 
     assert [answer("x"), answer("x"), answer("y")] == ["X", "X", "Y"]
     (inputs / "a.yml").write_text("b")

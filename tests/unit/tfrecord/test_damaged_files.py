@@ -74,9 +74,9 @@ def test_damaged_files_give_one_error_with_its_place_and_the_records_before_it()
             tracemalloc.start()
         count, error = read(data, codec)
         if codec == "none":
-            common = next(
-                (at for at, pair in enumerate(zip(data, DATA, strict=False)) if pair[0] != pair[1]), len(data)
-            )
+            differ = [data[at : at + 64] != DATA[at : at + 64] for at in range(0, len(data), 64)]
+            block = differ.index(True) * 64 if True in differ else 0
+            common = next((at for at in range(block, len(data)) if data[at : at + 1] != DATA[at : at + 1]), len(data))
             intact = bisect.bisect_right(ENDS, common)
             whole = error is None and (data == DATA[: ([0, *ENDS])[count]])
         else:
@@ -113,14 +113,14 @@ def test_a_record_beyond_the_maximum_is_refused_before_it_is_read() -> None:
 
 
 def test_a_decompression_bomb_and_a_large_file_stay_within_the_block() -> None:
-    records = frame(bytes(1000)) * 20_000
+    records = frame(bytes(1000)) * 5_000
     packed = gzip.compress(records, 9)
     tracemalloc.start()
     blocks = read_blocks(decompressed(io.BytesIO(packed), "gzip"), "f", block_bytes=64 << 10)
     count = sum(len(block) for block in blocks)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert count == 20_000
+    assert count == 5_000
     assert peak < 1 << 20
 
 

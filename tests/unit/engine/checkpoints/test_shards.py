@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.growth import check_growth
 from tests.support.memory_cluster import make_context
+from tests.support.scratch import directory_in_memory
 from tests.support.split_training import INVENTORY, SplitTraining
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.shards import HeldCheckpointDir, explain_torn, survey
@@ -410,7 +411,7 @@ def whole_at(layout: dict[tuple[str, str], int]) -> set[str]:
 @examples(150)
 @given(LAYOUTS, st.booleans())
 def test_what_is_called_gathered_is_whole_and_of_one_place(layout: dict[tuple[str, str], int], named: bool) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=directory_in_memory()) as folder:
         split = laid_out(Path(folder), layout, named)
         try:
             new = split.gather()
@@ -427,7 +428,7 @@ def test_what_is_called_gathered_is_whole_and_of_one_place(layout: dict[tuple[st
 @examples(150)
 @given(LAYOUTS, st.booleans())
 def test_what_may_be_a_checkpoint_is_gathered_or_kept(layout: dict[tuple[str, str], int], gathers: bool) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=directory_in_memory()) as folder:
         split = laid_out(Path(folder), layout, named=True)
         if gathers:
             with contextlib.suppress(GatherError):

@@ -1,6 +1,7 @@
 """Probes of large clusters: how long temporary containers are there, and how many targets a program gets."""
 
 import json
+from itertools import chain
 from typing import cast
 
 import pytest
@@ -14,15 +15,16 @@ from tfprov.model.cluster import Task
 
 def probing(hosts: int, tasks_per_host: int, forks: int = 32, running: int = 0) -> Probing:
     """Return a round in a cluster of `hosts`, each of which tries its own tasks; `running` tasks have no stand-in."""
-    names = [f"h{number}" for number in range(hosts)]
-    tasks = [
-        Task("worker", at * tasks_per_host + slot, "worker", name, name, 2222 + slot)
-        for at, name in enumerate(names)
-        for slot in range(tasks_per_host)
-    ]
-    aims = [Aim(task, "image", runs=number < running) for number, task in enumerate(tasks)]
-    tried = {name: {task.name for task in tasks if task.host == name} for name in names}
-    sources = {name: ProbeSource(cast(Machine, None), "image") for name in names}
+    tasks = {
+        name: [
+            Task("worker", at * tasks_per_host + slot, "worker", name, name, 2222 + slot)
+            for slot in range(tasks_per_host)
+        ]
+        for at, name in enumerate(f"h{number}" for number in range(hosts))
+    }
+    aims = [Aim(task, "image", runs=number < running) for number, task in enumerate(chain(*tasks.values()))]
+    tried = {name: {task.name for task in own} for name, own in tasks.items()}
+    sources = {name: ProbeSource(cast(Machine, None), "image") for name in tasks}
     return Probing("lab", sources, aims, tried, forks, alone=False)
 
 

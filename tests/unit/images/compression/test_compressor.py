@@ -23,7 +23,7 @@ from tfprov.images.compression.engine_digests import EngineDigests
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_LAYER, Descriptor, OciImage, layer_type
 
-LAYERS = (tar({"text": os.urandom(600_000).hex().encode()}), tar({"noise": os.urandom(600_000)}), tar({"small": b"x"}))
+LAYERS = (tar({"text": os.urandom(300_000).hex().encode()}), tar({"noise": os.urandom(600_000)}), tar({"small": b"x"}))
 
 
 @pytest.fixture

@@ -285,14 +285,12 @@ def idle_end(context: Context, observed: Observed) -> str:
     place, job = (observed.task, observed.host), observed.task.partition("/")[0]
     if place in context.noted or not observed.finished or observed.restarts or job not in (*_TRAINS, "ps"):
         return ""
-    if observed.started_at is None or observed.finished_at is None:
-        return ""
-    seconds = observed.finished_at - observed.started_at
-    if seconds > QUICK or _has_left_files(context, observed):
+    began, ended = observed.started_at, observed.finished_at
+    if began is None or ended is None or ended - began > QUICK or _has_left_files(context, observed):
         return ""
     context.noted.add(place)
     ask = "a ps has to serve until the training ends" if job == "ps" else "does its `command:` start the training?"
-    return f"{observed.task} on {observed.host} ended with exit code 0, {seconds:.1f} s after its start: {ask}"
+    return f"{observed.task} on {observed.host} ended with exit code 0, {ended - began:.1f} s after its start: {ask}"
 
 
 def _has_left_files(context: Context, observed: Observed) -> bool:

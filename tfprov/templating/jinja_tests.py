@@ -53,7 +53,7 @@ def version(value: Any, other: Any, operator: str = "eq", strict: Any = None, ve
         raise TemplateRuntimeError(f"`{operator}` does not compare versions: use `==`, `!=`, `<`, `<=`, `>` or `>=`")
     try:
         left, right = _parts(value), _parts(other)
-        return _OPERATORS[operator](0 if left == right else -1 if left < right else 1, 0)
+        return _OPERATORS[operator]((left > right) - (left < right), 0)
     except TypeError:
         raise TemplateRuntimeError(f"`{value}` and `{other}` cannot be compared as versions") from None
 

@@ -49,7 +49,7 @@ _TYPE_NAMES = {
 
 def describe_undefined(error: UndefinedError, variables: AbstractMapping[str, Any]) -> tuple[str, str]:
     """Return the message and the fix for an undefined name."""
-    message = error.message or ""
+    message = str(error)
     if name := re.fullmatch(r"'(.*)' is undefined", message, re.DOTALL):
         return _describe_name(name[1], variables)
     if match := re.fullmatch(r"'?(.*?)'? has no (?:attribute|element) '?(.*?)'?", message, re.DOTALL):
@@ -73,7 +73,7 @@ def _describe_name(name: str, variables: AbstractMapping[str, Any]) -> tuple[str
 
 def describe_template_error(error: TemplateError, environment: Environment) -> tuple[str, str]:
     """Return the message and the fix for an error of Jinja2."""
-    message = describe_exception(error.message or "")
+    message = describe_exception(str(error.message))
     if isinstance(error, SecurityError):
         if message == TOO_LARGE:
             return f"the template renders to {message}", "make it smaller"

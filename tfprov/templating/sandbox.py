@@ -76,7 +76,7 @@ class _Generator(NativeCodeGenerator):
     def _output_const_repr(self, group: Iterable[Any]) -> str:
         # Jinja2 turns even a single constant into text.
         values = list(group)
-        return repr(values[0]) if len(values) == 1 else super()._output_const_repr(values)
+        return repr(*values) if len(values) == 1 else super()._output_const_repr(values)
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> Any:
         # None leaves no text, which `concat` must see.
@@ -185,7 +185,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             if size > MAX_OUTPUT:
                 raise SecurityError(TOO_LARGE)
         if len(values) < 2:
-            return values[0] if values else None
+            return next(iter(values), None)
         text = "".join(map(str, values))
         if len(text) > MAX_OUTPUT:
             raise SecurityError(TOO_LARGE)
@@ -211,9 +211,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805  as in Jinja2
         """Refuse a method of a text whose result would be too large."""
         method = getattr(__obj, "__wrapped__", __obj)  # Jinja2 wraps `format` to check its fields
-        name, text = getattr(method, "__name__", ""), getattr(method, "__self__", None)
-        if isinstance(text, str) and name in METHODS:
-            METHODS[name](text, *args, *kwargs.values())
-        if isinstance(text, str) and name == "join":
+        text = getattr(method, "__self__", None)
+        if isinstance(text, str) and method.__name__ in METHODS:
+            METHODS[method.__name__](text, *args, *kwargs.values())
+        if isinstance(text, str) and method.__name__ == "join":
             args = tuple(check_joined(text, items) for items in args)
         return super().call(__context, __obj, *args, **kwargs)

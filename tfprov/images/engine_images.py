@@ -103,9 +103,9 @@ def wait_for_stream(engine: Engine, lines: Iterator[Mapping[str, Any]]) -> None:
 
 def last_tag_time(engine: Engine, image_id: str) -> datetime:
     """Return when an image was last tagged, by the engine's clock; datetime.min when unknown."""
-    text = ((inspect_image(engine, image_id) or {}).get("Metadata") or {}).get("LastTagTime") or ""
+    metadata = (inspect_image(engine, image_id) or {}).get("Metadata") or {}
     with suppress(ValueError):
-        tagged_at = datetime.fromisoformat(text)
+        tagged_at = datetime.fromisoformat(str(metadata.get("LastTagTime")))
         return tagged_at if tagged_at.tzinfo else tagged_at.replace(tzinfo=UTC)
     return datetime.min.replace(tzinfo=UTC)
 

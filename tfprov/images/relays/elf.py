@@ -73,7 +73,7 @@ def _file_offset(segments: list[_Segment], address: int) -> int:
     for it in segments:
         if it.kind == _LOAD and it.address <= address < it.address + it.size:
             return address - it.address + it.offset
-    raise ValueError("an address outside of the file")
+    raise ValueError  # an address outside of the file, which is damaged
 
 
 def _text(data: bytes, offset: int) -> str:

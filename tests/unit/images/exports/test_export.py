@@ -12,6 +12,7 @@ import pytest
 from tests.support.delivery_images import contents, tar
 from tests.support.pushing_engine import Client, PushingEngine, Send
 from tfprov.errors import HostError
+from tfprov.hosts.ssh.errors import ForwardingForbidden
 from tfprov.images.exports.export import export
 from tfprov.images.exports.layer_upload import OPENING
 from tfprov.images.oci_layout import Layout
@@ -134,6 +135,26 @@ def test_an_interrupted_push_keeps_nothing_and_the_whole_image_is_saved(
     assert (engine.saved, engine.pushed) == (1, 1)
     assert notes == [f"the whole image is exported, which is slower: {reason}"]
     assert len(set(contents(layout)) - before) == 3, "a layer, a configuration and a manifest"
+
+
+class WithoutForwards(PushingEngine):
+    """An engine on a host whose sshd forwards no ports."""
+
+    @property
+    def machine(self) -> Any:
+        def refuse(_serve: object) -> None:
+            raise ForwardingForbidden(self.host, "its sshd forbids it", "allow it")
+
+        made = super().machine
+        made.remote_forward = refuse
+        return made
+
+
+def test_where_sshd_forwards_no_ports_the_whole_image_is_saved(layout: Layout) -> None:
+    engine = WithoutForwards([BASE, COMMON, NEW])
+    _, notes = exported(engine, layout)
+    assert (engine.saved, engine.pushed) == (1, 0)
+    assert notes == ["the whole image is exported, which is slower: its sshd forwards no ports"]
 
 
 def test_an_unknown_configuration_is_never_guessed(layout: Layout) -> None:

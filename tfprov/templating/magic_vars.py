@@ -41,9 +41,7 @@ class HostVars(AbstractMapping[str, Variables]):
         return Variables(nodes, magic, self._state, self.inventory.lookup_dirs)
 
     def __getitem__(self, host: Any) -> Variables:
-        if host not in self._by_host:
-            if host not in self.inventory.hosts:
-                raise KeyError(host)
+        if host not in self._by_host:  # KeyError for a host that the inventory does not have
             self._by_host[host] = self.bind(host, self.inventory.variables(host))
         return self._by_host[host]
 

@@ -87,6 +87,91 @@ def test_an_image_that_no_engine_could_pull_is_refused(value: str) -> None:
     assert str(caught.value).count(", not `") == 1
 
 
+LARGEST = 2**31 - 1
+BOUNDS = {
+    "kubernetes": {"user": (1, LARGEST), "ttl": (0, LARGEST)},
+    "kubeflow-tfjob": {"deadline": (0, LARGEST)},
+    "kubeflow-trainer": {"restarts": (0, 1000)},
+    "marathon": {"port": (1, 65535), "cpus": (1, 1024), "mem": (32, 16_777_216)},
+    "swarm": {"publish": (1, 65535), "publish_serving": (1, 65535), "publish_notebook": (1, 65535)},
+    "slurm": {
+        "nodes": (1, 65535), "cpus": (1, 1024), "mem": (32, 16_777_216), "gpus": (1, 1024), "port": (1024, 65000),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", BOUNDS)
+def test_a_number_of_a_target_has_bounds(target: str) -> None:
+    options = options_of(find_target(target))
+    for name, (least, most) in BOUNDS[target].items():
+        assert [options[name].read(str(number)) for number in (least, most)] == [least, most]
+        for number in (least - 1, most + 1):
+            with pytest.raises(ValueError, match=rf"^a whole number from {least} to {most}\Z"):
+                options[name].read(str(number))
+
+
+PATHS = ["/a", "/a b/c"], ["", "a", "/", "/a/", "/a\tb"], "an absolute path"
+SHARED_PATHS = ["/a", "/a b/c"], ["", "a", "/", "/a/", "/a:b", "/a,b"], "an absolute path, without `:` and `,`"
+SLURM_NAMES = ["a", "gpu,long_1.x-2"], ["", "-a", "a b"], "a name, or several separated by commas"
+OBJECTS = ["a", "a.b-1"], ["", "A", "-a", "a..b", "a_b"], "a name of lower-case letters, digits, `-` and `.`"
+PLACES = ["any", "hosts"], ["", "all"], "`any` or `hosts`"
+MODES = ["ReadWriteOnce", "ReadWriteMany"]
+FORMS = {
+    ("compose", "publish"): (["127.0.0.1"], ["::1", "1.2.3", "1.2.3.4567"], "an IPv4 address, such as 127.0.0.1"),
+    ("marathon", "dns"): (["a", "marathon.mesos"], ["", "A", "a..b", "a" * 64], "a domain, such as marathon.mesos"),
+    ("marathon", "checkpoints"): PATHS,
+    ("marathon", "place"): PLACES,
+    ("marathon", "reserve"): (["true", "false"], ["yes"], "`true` or `false`"),
+    ("swarm", "place"): PLACES,
+    ("swarm", "node"): (["a", "A.b-1"], ["", "-a", "a-", "a b"], "the host name of a node"),
+    ("swarm", "gpu_resource"): (["NVIDIA-GPU", "a_1"], ["", "a b", "a" * 64], "letters, digits, `_` and `-`"),
+    ("slurm", "time"): (
+        ["30", "12:30", "12:30:00", "2-12", "2-12:30:00"], ["", "1:000", "1-", "a", "1:2:3:4"],
+        "minutes, `hours:minutes:seconds` or `days-hours`",
+    ),
+    ("slurm", "partition"): SLURM_NAMES,
+    ("slurm", "account"): SLURM_NAMES,
+    ("slurm", "checkpoints"): SHARED_PATHS,
+    ("slurm", "sif"): SHARED_PATHS,
+    ("slurm", "container"): (["apptainer", "none"], ["docker"], "`apptainer` or `none`"),
+    ("spark-submit", "checkpoints"): PATHS,
+    ("spark-submit", "trusted_network"): (["true", "false"], ["yes"], "`true` or `false`"),
+    ("spark-submit", "gpu_resource"): (["gpu", "gpu-2"], ["", "Gpu", "2gpu"], "a name"),
+    ("kubernetes", "kind"): (["Job", "StatefulSet", "Deployment"], ["Pod"], "`Job` or `StatefulSet` or `Deployment`"),
+    ("kubernetes", "namespace"): (
+        ["a", "a-1"], ["", "A", "a.b", "a" * 64], "lower-case letters, digits and `-`, at most 63",
+    ),
+    ("kubernetes", "storage"): (
+        ["none", "10Gi", "1.125Ti", "999999999"], ["", "0Gi", "10gi", "1.2345Gi"], "a size such as `10Gi`, or `none`",
+    ),
+    ("kubernetes", "access"): (MODES, ["auto"], "`ReadWriteOnce` or `ReadWriteMany`"),
+    ("kubernetes", "data_path"): (["/a", "/a b/"], ["", "a", "/a\nb"], "an absolute path"),
+    **{
+        ("kubernetes", name): OBJECTS
+        for name in ("storage_class", "claim", "data_claim", "credential_secret", "env_secret", "priority_class")
+    },
+    ("kubernetes", "credential_key"): (["a", "_a-b.c", "a" * 253], ["", ".a", "a/b", "a" * 254], "the key of a Secret"),
+    ("kubernetes", "network_policy"): (["true", "false"], ["yes"], "`true` or `false`"),
+    ("kubernetes", "gpu_resource"): (
+        ["gpu", "nvidia.com/gpu"], ["", "/gpu", "a/b/c", "-gpu"], "a key such as `example.com/pool`",
+    ),
+    ("kubeflow-tfjob", "access"): (["auto", *MODES], ["any"], "`auto` or `ReadWriteOnce` or `ReadWriteMany`"),
+    ("kubeflow-tfjob", "clean"): (["Running", "All", "None"], ["none"], "`Running` or `All` or `None`"),
+    ("kubeflow-tfjob", "success"): (["", "AllWorkers"], ["Chief"], "`` or `AllWorkers`"),
+    ("jobset", "await_evaluator"): (["true", "false"], ["yes"], "`true` or `false`"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "name"), FORMS)
+def test_a_text_of_a_target_has_a_form(target: str, name: str) -> None:
+    accepted, refused, form = FORMS[target, name]
+    read = options_of(find_target(target))[name].read
+    assert [str(read(value)).lower() for value in accepted] == [value.lower() for value in accepted]
+    for value in refused:
+        with pytest.raises(ValueError, match=rf"^{re.escape(form)}\Z"):
+            read(value)
+
+
 # -- quoting ----------------------------------------------------------------------------------------------------------
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

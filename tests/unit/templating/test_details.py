@@ -12,9 +12,10 @@ from tfprov.errors import InvalidInput, Position
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.yaml_node import Mapping, plain
 from tfprov.settings.resolve import resolve
-from tfprov.templating.host_values import Variables
+from tfprov.templating.host_values import TemplateProblems, Variables
 from tfprov.templating.limits import LimitExceeded, Limits, T
-from tfprov.templating.magic_vars import HostVars
+from tfprov.templating.lookups import OMIT
+from tfprov.templating.magic_vars import HostVars, render_task_settings
 from tfprov.templating.render import render_node, render_text
 from tfprov.yamltext.load import parse
 
@@ -324,6 +325,43 @@ def test_variables_record_the_names_that_are_looked_up() -> None:
     assert variables.agrees_with(same, ["a", "b", "c", "s", "gone"])
     assert not variables.agrees_with(same, ["a", "*"])
     assert (variables.agrees_with(other, ["a", "c"]), variables.agrees_with(other, ["a", "s"])) == (True, False)
+
+
+def test_a_setting_of_a_task_renders_to_one_line_each() -> None:
+    variables = Variables(parse_mapping("{e: ' ', n: null, l: [1], b: \"a\\nb\"}"), {"omit": OMIT})
+    settings = parse_mapping(
+        """\
+command: ["{{ e }}", "{{ e }}", "{{ n }}", "{{ l }}", "{{ b }}", "{{ omit }}", x]
+flags: {e: "{{ e }}", n: "{{ n }}", l: "{{ l }}", b: "{{ b }}", gone: "{{ omit }}"}
+env: {E: "{{ e }}", N: "{{ n }}", L: "{{ l }}", B: "{{ b }}", plain: [1]}
+other: "{{ l }}"
+"""
+    )
+    faults = TemplateProblems()
+    rendered = render_task_settings(settings, variables, faults)
+    assert list(rendered) == ["command", "flags", "env"]
+    lists, nothing = (
+        "renders to a list or a mapping; render it to a single value",
+        "renders to nothing; render it to a text",
+    )
+    lines = "renders to several lines; render it to one line"
+    assert [str(problem).partition("error: ")[2] for problem in faults.problems] == [
+        "`command` renders to no program; for example `command: [python, linear.py]`",
+        f"`command` {nothing}",
+        f"`command` {lists}",
+        f"`command` {lines}",
+        f"`flags.l` {lists}",
+        f"`flags.b` {lines}",
+        f"`env.N` {nothing}",
+        f"`env.L` {lists}",
+        f"`env.B` {lines}",
+    ]
+
+
+def parse_mapping(text: str) -> Mapping:
+    node = parse(text, "v.yml")
+    assert isinstance(node, Mapping)
+    return node
 
 
 def test_an_unsafe_value_that_a_template_reads_is_not_rendered() -> None:

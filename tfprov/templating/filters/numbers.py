@@ -38,7 +38,7 @@ def root(value: float, base: float = 2) -> float:
 def human_readable(value: float, isbits: bool = False, unit: str | None = None) -> str:
     """Return a number of bytes or bits with a unit; `unit` fixes it, such as `G`."""
     name, letter = ("bits", "b") if isbits else ("Bytes", "B")
-    power = _power(unit) if unit else max((n for n in range(1, 9) if value >= 1024**n), default=0)
+    power = _power(unit) if unit else sum(value >= 1024**n for n in range(1, 9))
     return f"{value / 1024**power:.2f} {_PREFIXES[power - 1] + letter if power else name}"
 
 

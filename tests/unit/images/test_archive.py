@@ -291,6 +291,11 @@ REFUSED: Sequence[tuple[str, bytes, str]] = (
     ),
     ("no images", with_entry(ONE, "manifest.json", b"[]"), "it holds no image"),
     ("no JSON", with_entry(ONE, "manifest.json", b"\xff"), r"manifest\.json is not valid: Invalid JSON: .+"),
+    (
+        "two faults",
+        with_entry(ONE, "manifest.json", b"[{}]"),
+        r"manifest\.json is not valid at 0\.Config: Field required",
+    ),
     ("no list", with_entry(ONE, "manifest.json", b"{}"), r"manifest\.json is not valid: Input should be a valid array"),
     (
         "a number for a name", with_entry(ONE, "manifest.json", b'[{"Config": 1, "Layers": []}]'),

@@ -15,7 +15,7 @@ from tfprov.images.code_layer import RUNTIME_DIRECTORY
 from tfprov.model.cluster import Cluster, Task
 from tfprov.paths import PACKAGE
 from tfprov.render import options
-from tfprov.render.dns_names import long_name_problems, short_name
+from tfprov.render.dns_names import short_name
 from tfprov.render.options import Option, Values
 from tfprov.render.output import documents
 from tfprov.render.target import BaseTarget, Member, RenderInput, RenderRequest
@@ -178,10 +178,6 @@ class Compose(BaseTarget):
             ports[task.name] = next(port for port in count(inventory_ports[task.name]) if port not in taken)
             taken.add(ports[task.name])
         return ports
-
-    def problems(self, request: RenderRequest) -> Iterator[Problem]:
-        """Yield names that are too long."""
-        yield from long_name_problems(request.first, map(short_name, request.cluster.tasks))
 
     def values(self, rendering: RenderInput) -> Mapping[str, object]:
         """Return the services, the chief's service, the volumes, and the secret variables."""

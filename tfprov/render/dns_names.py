@@ -59,17 +59,8 @@ def long_name(cluster: str, task: JobMember) -> str:
     return f"{cluster}-{short_name(task)}"
 
 
-def long_name_problems(roles: RoleSettings, names: Iterable[str], *, longest: int = LONGEST) -> Iterator[Problem]:
-    """Yield a problem, at the line of the cluster's name, for the longest of `names` if it is too long."""
-    name = max(names, key=len)
-    if len(name) > longest:
-        what = f"`{name}` has {len(name)} characters, and at most {longest} are allowed"
-        fix = f"shorten the cluster's name by {len(name) - longest}"
-        yield Problem(roles.at("cluster"), what, fix)
-
-
 def name_problems(roles: RoleSettings, names: Iterable[str], *, longest: int) -> Iterator[Problem]:
-    """Yield a problem, at the line of the cluster's name, if it makes an invalid name of a Service."""
+    """Yield a problem, at the line of the cluster's name, if it makes one of `names` too long or invalid for a Service."""
     cluster = roles.values.cluster
     if not cluster[0].isalpha():
         what = (
@@ -77,4 +68,8 @@ def name_problems(roles: RoleSettings, names: Iterable[str], *, longest: int) ->
         )
         yield Problem(roles.at("cluster"), what, "begin it with a letter")
         return
-    yield from long_name_problems(roles, names, longest=longest)
+    name = max(names, key=len)
+    if len(name) > longest:
+        what = f"`{name}` has {len(name)} characters, and at most {longest} are allowed"
+        fix = f"shorten the cluster's name by {len(name) - longest}"
+        yield Problem(roles.at("cluster"), what, fix)

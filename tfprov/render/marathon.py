@@ -13,7 +13,7 @@ from tfprov.errors import Problem, Usage
 from tfprov.model.cluster import Cluster, Task
 from tfprov.render import options
 from tfprov.render.compose import relative_data
-from tfprov.render.dns_names import long_name_problems, short_name
+from tfprov.render.dns_names import short_name
 from tfprov.render.options import Option, Values
 from tfprov.render.quoting import as_word
 from tfprov.render.target import BaseTarget, Member, RenderInput, RenderRequest
@@ -95,11 +95,6 @@ class Marathon(BaseTarget):
         """Yield the settings that a Marathon group does not support."""
         yield from relative_data(request, "the agents")
         yield from request.refuse_secrets("put it into a file on the agents and list it in `mounts`")
-        labels = [
-            self.address(request.cluster.name, task, request.settings).partition(".")[0]
-            for task in request.cluster.tasks
-        ]
-        yield from long_name_problems(request.first, labels)
         yield from request.refuse_all_gpus("Mesos counts GPUs")
         for role in request.roles.values():
             if role.role in READERS and not request.settings["checkpoints"] and not _uses_remote_storage(role):

@@ -127,7 +127,7 @@ def members(request: RenderRequest) -> tuple[Member, ...]:
 
 def _image(role: RoleSettings, settings: Values) -> str:
     image: Image | None = role.values.image
-    return str(settings["image"] or (image.name if image else "") or "")
+    return str(settings["image"] or (image and image.name) or "")
 
 
 def _member(container: Container, request: RenderRequest) -> Member:

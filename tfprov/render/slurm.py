@@ -185,7 +185,7 @@ class Slurm(BaseTarget):
         yield from request.refuse_all_gpus("Slurm counts GPUs")
         reported = set()
         if request.settings["code"] == "carried" and len({code.digest for code in request.codes.values()}) > 1:
-            at = list(request.roles.values())[-1].at("code")
+            at = request.roles[list(request.codes)[-1]].at("code")
             yield Problem(at, "a script carries only one `code`, and the roles have several", "set the same for all")
         for role in request.roles.values():
             for at, problem in _problems(role, request.settings):
@@ -208,7 +208,8 @@ class Slurm(BaseTarget):
         if len(packed) > _MAX_CODE:
             what = f"`code` has {len(packed)} bytes when packed, and a batch script carries at most {_MAX_CODE}"
             fix = "exclude files with a .dockerignore, or put it into the image or on the nodes: `--set code=image`"
-            raise InvalidInput([Problem(list(rendering.request.roles.values())[-1].at("code"), what, fix)])
+            role = rendering.request.roles[next(iter(rendering.request.codes))]
+            raise InvalidInput([Problem(role.at("code"), what, fix)])
         return {
             "started": started,
             "chief_rank": next(task.rank for task in started if task.member.is_chief),

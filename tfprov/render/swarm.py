@@ -11,7 +11,7 @@ from tfprov.errors import Problem
 from tfprov.model.cluster import Task
 from tfprov.render import options
 from tfprov.render.compose import Service, check_services, relative_data, services, volume_names
-from tfprov.render.dns_names import long_name_problems, short_name
+from tfprov.render.dns_names import short_name
 from tfprov.render.options import Option, Values
 from tfprov.render.target import BaseTarget, Member, RenderInput, RenderRequest
 
@@ -71,10 +71,7 @@ class Swarm(BaseTarget):
         return short_name(task)
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
-        """Yield problems of too long names, of data next to the inventory, and of `gpus: all`."""
-        yield from long_name_problems(
-            request.first, (f"{request.cluster.name}_{short_name(task)}" for task in request.cluster.tasks)
-        )
+        """Yield problems of data next to the inventory, and of `gpus: all`."""
         yield from relative_data(request, "the swarm's nodes")
         yield from request.refuse_all_gpus("a swarm counts GPUs")
 

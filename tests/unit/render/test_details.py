@@ -172,9 +172,8 @@ def test_data_is_mounted_from_the_nodes() -> None:
 def test_slurm_carries_one_code_and_keeps_paths_without_containers() -> None:
     several = inventory("code: ./a", "gpu: {vars: {tfprov: {code: ./b}}, hosts: {h2: }}")
     [message] = refused("slurm", several)
-    assert message.endswith(
-        ": error: a script carries only one `code`, and the roles have several; set the same for all"
-    )
+    what = "a script carries only one `code`, and the roles have several"
+    assert message == f"inventory.yml:2:84: error: {what}; set the same for all"
     files_of(several, "slurm", "code=image")
     text = inventory("mounts: [{source: /a, target: /a}, {source: /a, target: /b}]")
     [message] = refused("slurm", text, "container=none")

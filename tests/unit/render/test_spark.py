@@ -70,37 +70,74 @@ def test_addresses_and_the_checkpoint_directory_are_placeholders() -> None:
     assert f"--worker_hosts=worker-0.{DOMAIN}:90000000001,worker-1.{DOMAIN}:90000000002" in command
 
 
+ELSEWHERE = "remove the group; run it elsewhere, on the gathered checkpoints or with `data_service: {address: …}`"
+GPUS = "13:97: error: the worker on b has another number of GPUs than the other tasks; " + (
+    ALIKE := "set the same `gpus` for all: Spark has one number for a stage"
+)
+
+
 @pytest.mark.parametrize(
-    ("more", "extra", "message"),
+    ("more", "extra", "messages"),
     [
+        *(
+            (
+                "cpus: 2",
+                f"    {role}: {{hosts: {{b: }}}}\n",
+                [f"14:5: error: Spark runs only tasks that train, and not the role `{role}`; {ELSEWHERE}"],
+            )
+            for role in ("evaluator", "serving", "notebook")
+        ),
+        ("cpus: 2", "    chief: {hosts: {a: }, vars: {tfprov: {gpus: 1}}}\n", [GPUS]),
         (
             "cpus: 2",
-            "    evaluator: {hosts: {b: }}\n",
-            "Spark runs only tasks that train, and not the role `evaluator`",
+            "    other: {hosts: {c: {tfprov: {gpus: all}}}}\n",
+            [
+                "14:34: error: `gpus: all`: Spark counts GPUs; set a number, such as `gpus: 1`",
+                f"14:34: error: the worker on c has another number of GPUs than the other tasks; {ALIKE}",
+            ],
         ),
-        ("cpus: 2", "    serving: {hosts: {b: }}\n", "not the role `serving`"),
-        ("cpus: 2", "    notebook: {hosts: {b: }}\n", "not the role `notebook`"),
-        ("cpus: 2", "    chief: {hosts: {a: }, vars: {tfprov: {gpus: 1}}}\n", "another number of GPUs"),
-        ("cpus: 2", "    other: {hosts: {c: {tfprov: {gpus: all}}}}\n", "Spark counts GPUs"),
         (
             "mounts: [{source: /data, target: /data}, {source: /a, target: /b}]",
             "",
-            "`mounts[1]`: without containers a directory keeps its path, /a; set the same `target`, or remove the mount",
+            [
+                (
+                    "10:48: error: `mounts[1]`: without containers a directory keeps its path, /a; "
+                    "set the same `target`, or remove the mount"
+                )
+            ],
         ),
         (
             "code: one",
             "    chief: {hosts: {d: }, vars: {tfprov: {code: two}}}\n",
-            "a job carries only one `code`, and the roles have several; set the same for all",
+            ["10:7: error: a job carries only one `code`, and the roles have several; set the same for all", GPUS],
         ),
-        ("checkpoints: {dir: 's3://b/run'}", "", "`checkpoints.dir` is a URL, and tasks on Spark do not copy"),
-        ("checkpoints: {to: x, link: logs}", "", "`checkpoints.link` works on tfprov's own hosts only"),
+        (
+            "checkpoints: {dir: 's3://b/run'}",
+            "",
+            [
+                (
+                    "9:21: error: `checkpoints.dir` is a URL, and tasks on Spark do not copy their checkpoints; "
+                    "remove it; `--set checkpoints=/PATH` is a directory that all executors share"
+                )
+            ],
+        ),
+        (
+            "checkpoints: {to: x, link: logs}",
+            "",
+            [
+                (
+                    "9:28: error: `checkpoints.link` works on tfprov's own hosts only: spark-submit does not create links; "
+                    "remove it, and have the program save to `{{ checkpoint_dir }}`"
+                )
+            ],
+        ),
     ],
 )
-def test_what_spark_does_not_have_is_refused_at_its_line(more: str, extra: str, message: str) -> None:
+def test_what_spark_does_not_have_is_refused_at_its_line(more: str, extra: str, messages: list[str]) -> None:
     text = INVENTORY.replace("      checkpoints: {to: saved}\n", "") if "checkpoints" in more else INVENTORY
     with pytest.raises(InvalidInput) as refusal:
         files_of(text.replace("MORE", more) + extra, "spark-submit")
-    assert any(message in str(problem) for problem in refusal.value.problems), refusal.value
+    assert [str(problem) for problem in refusal.value.problems] == [f"inventory.yml:{message}" for message in messages]
 
 
 RUN = """

@@ -1,6 +1,7 @@
 """Image archives: the formats that are read, and damaged, ambiguous or hostile ones, which leave no trace."""
 
 import bz2
+import errno
 import gzip
 import io
 import json
@@ -219,6 +220,8 @@ def test_an_ambiguous_choice_lists_the_images(layout: Layout) -> None:
         layer_contents(layout, tar(TWO), wanted="app:2")
     with pytest.raises(DeliveryError, match=r"^a\.tar: no image app:2; it has: sha256:[0-9a-f]{64}$"):
         layer_contents(layout, tar(save_entries((None, LAYERS))), wanted="app:2")
+    with pytest.raises(DeliveryError, match=r"^a\.tar: no image app:2; it has: none$"):
+        layer_contents(layout, with_entry(ONE, "manifest.json", b"[]"), wanted="app:2")
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
@@ -315,6 +318,18 @@ REFUSED: Sequence[tuple[str, bytes, str]] = (
 def test_a_bad_archive_is_one_clear_error_and_leaves_nothing(layout: Layout, data: bytes, match: str) -> None:
     load_image(layout)
     assert_refused(layout, data, match)
+
+
+class Unreadable(io.BytesIO):
+    """An archive on a disk that fails."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_an_archive_that_cannot_be_read_is_an_error_with_the_reason(layout: Layout) -> None:
+    with pytest.raises(DeliveryError, match=r"^a\.tar: Input/output error$"):
+        load(layout, Unreadable(), "base", where="a.tar")
 
 
 def test_a_root_file_system_is_refused_before_it_fills_the_disk(

@@ -141,6 +141,13 @@ def test_what_is_never_packed_is_left_out_and_what_only_begins_like_it_is_not(tm
     (tmp_path / "link").symlink_to("code/data/x")
     code = pack(tmp_path / "code", AT, [tmp_path / "link", tmp_path / "code-main.py", tmp_path / "code" / "gone"])
     assert names(code) == ["main.py"]
+    assert names(pack(tmp_path / "code", AT, [tmp_path / "code" / "data"])) == ["main.py"]
+
+
+def test_an_ignore_file_that_is_no_text_is_read_all_the_same(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    (tmp_path / ".dockerignore").write_bytes(b"\xff\nlib\n.dockerignore\n")
+    assert names(pack(tmp_path, AT)) == ["data.txt", "main.py"]
 
 
 def test_an_empty_directory_is_code_too(tmp_path: Path) -> None:
@@ -208,6 +215,7 @@ def test_only_a_dash_has_a_meaning_in_a_character_class() -> None:
         ("[[&&b]", "&", "a"),
         ("[^[a]", "x", "["),
         ("[\\d-f]", "e", "1"),
+        ("[\\d-f]", "d", "\\"),
         ("[\\]]", "]", "a"),
     ):
         assert Ignore([pattern]).matches(matching)

@@ -21,6 +21,7 @@ from tfprov.images.engine_images import (
     find_image,
     last_tag_time,
     pull,
+    remove_old_tags,
     tag,
     untag,
     untag_others,
@@ -345,6 +346,28 @@ def test_of_a_repository_all_tags_but_one_are_removed_unless_they_are_in_use() -
     there = engine(images=lambda _repository: listed, remove_image=remove_image)
     untag_others(there, "tfprov-relay/lab:kept")
     assert removed == ["tfprov-relay/lab:old", "tfprov-relay/lab:older"]
+
+
+def test_of_a_repository_the_newest_tags_and_those_in_use_stay() -> None:
+    removed: list[str] = []
+    repository = "tfprov/lab"
+    tags = {"new": 5, "used": 1, "older": 2, "oldest": 0, "same": 2}
+    listed = [{"Id": f"sha256:{name}", "RepoTags": [f"{repository}:{name}"]} for name in tags]
+    listed.append({"Id": "sha256:x", "RepoTags": ["other:old", "tfprov/lab2:old"]})
+
+    def inspect(name: str) -> dict[str, Any]:
+        return {"Metadata": {"LastTagTime": f"2026-01-0{tags[name.removeprefix('sha256:')] + 1}T00:00:00Z"}}
+
+    there = engine(
+        images=lambda _repository: listed,
+        inspect_image=inspect,
+        containers=lambda **options: [{"ImageID": "sha256:used"}] if options == {"all": True} else [],
+        remove_image=lambda name, noprune: removed.append(name),
+    )
+    remove_old_tags(there, repository, keep=5)
+    assert removed == []
+    remove_old_tags(there, repository, keep=2)
+    assert removed == ["tfprov/lab:older", "tfprov/lab:oldest"], "of equal age, the name decides"
 
 
 # --- a pull ----------------------------------------------------------------------------------------------------------

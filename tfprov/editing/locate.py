@@ -219,13 +219,11 @@ def is_structure(source: EditableFile, names: Sequence[str]) -> bool:
     if vars_file_owner(source.name):
         return False
     rest = list(names)
-    while rest:
-        if len(rest) <= 2:
-            return len(rest) == 1 or rest[1] in _SECTIONS
+    while len(rest) > 2:
         if rest[1] != "children":
             return rest[1] == "hosts" and len(rest) == 3
         rest = rest[2:]
-    return False
+    return len(rest) == 1 or rest[1:] in [[section] for section in _SECTIONS]
 
 
 def path_names(source: EditableFile, path: Sequence[int]) -> list[str]:

@@ -240,13 +240,6 @@ class BaseTarget:
         """Yield nothing: every valid inventory can be rendered."""
         yield from ()
 
-    def values(self, rendering: RenderInput) -> Mapping[str, object]:
-        """Return no further variables."""
-        return {}
-
-    def check(self, files: Mapping[str, str]) -> None:
-        """Accept any files."""
-
 
 def find_target(name: str) -> Target:
     """Return the target with this name; Usage for an unknown one."""

@@ -250,6 +250,9 @@ def test_shared_layers_are_counted_from_the_lowest_on() -> None:
     assert count_shared_layers(fake_engine, ["y"]) == 1
     images["damaged"] = "damaged"
     assert count_shared_layers(fake_engine, ["y"]) == 1
+    fake_engine.ask_each = raising(Unreachable("h1", "the connection is lost"))
+    with pytest.raises(Unreachable):
+        count_shared_layers(fake_engine, ["y"])
 
 
 def test_a_name_is_split_at_its_last_colon() -> None:

@@ -162,6 +162,17 @@ def test_prune_keeps_the_images_used_last_and_returns_the_bytes_freed(layout: La
     assert contents(layout) == {}
 
 
+def test_prune_removes_first_an_image_whose_manifest_is_gone(layout: Layout) -> None:
+    images = {name: load_image(layout, name, [LAYERS[number]]) for number, name in enumerate(("old", "new"))}
+    layout.blobs.path(images["new"].manifest.digest).unlink()
+    layout.prune(keep=2)
+    assert layout.images() == {"old": images["old"]}
+    layout.prune(keep=1)
+    assert layout.images() == {"old": images["old"]}
+    layout.prune(keep=0)
+    assert contents(layout) == {}
+
+
 def test_prune_leaves_the_layers_another_image_needs(layout: Layout) -> None:
     base = load_image(layout)
     top = append(layout, base, code(main=b"1"), "top")

@@ -12,7 +12,7 @@ from tfprov.errors import InvalidInput, Position
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.yaml_node import Mapping, plain
 from tfprov.settings.resolve import resolve
-from tfprov.templating.host_values import TemplateProblems, Variables
+from tfprov.templating.host_values import TemplateProblems, Variables, render
 from tfprov.templating.limits import LimitExceeded, Limits, T
 from tfprov.templating.lookups import OMIT
 from tfprov.templating.magic_vars import HostVars, render_task_settings
@@ -327,6 +327,17 @@ def test_variables_record_the_names_that_are_looked_up() -> None:
     assert (variables.agrees_with(other, ["a", "c"]), variables.agrees_with(other, ["a", "s"])) == (True, False)
 
 
+def test_what_renders_to_omit_is_left_out_and_an_error_by_itself() -> None:
+    variables, faults = Variables(Mapping(), {"omit": OMIT}), TemplateProblems()
+    written = parse_mapping("{a: '{{ omit }}', b: ['{{ omit }}', 1]}")
+    assert plain(render(written, variables, faults)) == {"b": [1]}
+    assert (faults.problems, faults.at) == ([], set())
+    alone = written.entries["a"]
+    assert render(alone, variables, faults) is alone
+    message = "v.yml:1:5: error: the template renders to `omit`, which is not a value; write `default('')`"
+    assert ([str(problem) for problem in faults.problems], faults.at) == ([message], {alone.at})
+
+
 def test_a_setting_of_a_task_renders_to_one_line_each() -> None:
     variables = Variables(parse_mapping("{e: ' ', n: null, l: [1], b: \"a\\nb\"}"), {"omit": OMIT})
     settings = parse_mapping(
@@ -442,13 +453,20 @@ class Exhausted(Limits):
 def test_a_rendering_beyond_its_limits_is_one_error_with_a_fix() -> None:
     variables = Variables(Mapping(), {})
     messages = set()
-    for render, error in (
+    for function, error in (
         (render_text, MemoryError()),
         (render_text, LimitExceeded("takes more than 1024 MiB of memory")),
         (render_node, LimitExceeded("takes more than 1024 MiB of memory")),
     ):
         with pytest.raises(InvalidInput) as raised:
-            render("{{ 1 }}", variables, AT, Exhausted(error))
+            function("{{ 1 }}", variables, AT, Exhausted(error))
         messages.add(str(raised.value))
+
+    def exhaust() -> None:
+        raise MemoryError
+
+    with pytest.raises(InvalidInput) as raised:
+        render_value("{{ exhaust() }}", exhaust=exhaust)
+    messages.add(str(raised.value))
     fix = "make it simpler, or give its value with `-e`"
     assert messages == {f"i.yml:3:5: error: the template takes more than 1024 MiB of memory; {fix}"}

@@ -1,5 +1,6 @@
 """The limits of renderings in a process that does other things, too."""
 
+import mmap
 import signal
 import subprocess
 import sys
@@ -73,6 +74,21 @@ def test_a_timer_that_has_stopped_leaves_the_signal_to_whoever_had_it() -> None:
             assert timer_stopped()
     finally:
         signal.signal(signal.SIGPROF, before)
+
+
+def test_a_rendering_that_fills_memory_which_was_mapped_before_is_ended() -> None:
+    """The address space does not grow by it."""
+    limits = Limits(seconds=0.2, memory=8 << 20)
+    with mmap.mmap(-1, 32 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as mapped:
+
+        def fill() -> None:
+            burn(0.06)  # until the timer has ticked once
+            for page in range(0, len(mapped), mmap.PAGESIZE):
+                mapped[page] = 1
+            burn(30.0)
+
+        with pytest.raises(LimitExceeded, match=r"^takes more than 8 MiB of memory$"):
+            limits.within(fill)
 
 
 _ENDS = """

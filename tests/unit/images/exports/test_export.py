@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.delivery_images import contents, tar
 from tests.support.pushing_engine import Client, PushingEngine, Send
-from tfprov.errors import HostError
+from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.ssh.errors import ForwardingForbidden
 from tfprov.images.exports.export import export
 from tfprov.images.exports.layer_upload import OPENING
@@ -140,10 +140,12 @@ def test_an_interrupted_push_keeps_nothing_and_the_whole_image_is_saved(
 class WithoutForwards(PushingEngine):
     """An engine on a host whose sshd forwards no ports."""
 
+    error: Exception = ForwardingForbidden("h1", "its sshd forbids it", "allow it")
+
     @property
     def machine(self) -> Any:
         def refuse(_serve: object) -> None:
-            raise ForwardingForbidden(self.host, "its sshd forbids it", "allow it")
+            raise self.error
 
         made = super().machine
         made.remote_forward = refuse
@@ -155,6 +157,14 @@ def test_where_sshd_forwards_no_ports_the_whole_image_is_saved(layout: Layout) -
     _, notes = exported(engine, layout)
     assert (engine.saved, engine.pushed) == (1, 0)
     assert notes == ["the whole image is exported, which is slower: its sshd forwards no ports"]
+
+
+def test_where_the_connection_is_lost_nothing_is_saved(layout: Layout) -> None:
+    engine = WithoutForwards([BASE, COMMON, NEW])
+    engine.error = Unreachable("h1", "the connection is lost")
+    with pytest.raises(Unreachable):
+        export(engine.machine, engine.id, layout, "after")
+    assert (engine.saved, engine.pushed) == (0, 0)
 
 
 def test_an_unknown_configuration_is_never_guessed(layout: Layout) -> None:

@@ -22,6 +22,7 @@ from tfprov.images.oci_spec import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST, Descript
 from tfprov.images.preflight import check_disk_space, check_platform, disk_space_needed, format_size
 from tfprov.images.registry_routes import Request
 from tfprov.images.registry_server import PushRegistry
+from tfprov.images.sent_bytes import SentBytes
 from tfprov.images.stages import layers_worth_finding, split_stages
 
 MIB = 1024 * 1024
@@ -428,6 +429,21 @@ def test_an_unknown_pull_error_is_passed_on() -> None:
 def test_a_name_without_a_registry_is_on_docker_hub() -> None:
     for name in ("python", "team/linear:1"):
         assert "docker login docker.io" in explain_pull_error(name, "unauthorized: authentication required")[1]
+
+
+def test_bytes_that_are_sent_are_counted_with_the_hosts_that_sent_them() -> None:
+    progress: list[tuple[int, int]] = []
+    sent = SentBytes(lambda *numbers: progress.append(numbers))
+    layer = Descriptor(media_type=OCI_LAYER, digest=f"sha256:{1:064}", size=100)
+    sent.add(3)
+    sent.expect([layer, layer])
+    sent.add_from("h2", 40)
+    sent.expect_less(20)
+    sent.add_from("h2", 30)
+    assert list(sent.through([b"12345", b"6789012345"])) == [b"12345", b"6789012345"]
+    sent.add_from("h3", 2)
+    assert (sent.sent, sent.from_hosts) == (90, {"h2": 70, "h3": 2})
+    assert progress == [(3, 3), (43, 103), (73, 83), (78, 83), (88, 88), (90, 90)]
 
 
 def test_a_margin_of_disk_space_stays_free() -> None:

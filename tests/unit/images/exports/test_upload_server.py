@@ -278,6 +278,27 @@ def test_an_upload_may_come_in_chunks_and_its_digest_escaped(layout: Layout) -> 
     registry.close()
 
 
+CHUNKED = "Transfer-Encoding: chunked"
+
+
+@pytest.mark.parametrize(
+    ("header", "body"),
+    [
+        (CHUNKED, b"x\r\n"),
+        (CHUNKED, b"3\r\n" + GZIP[:3] + b"--"),
+        (CHUNKED, b"3\r\n" + GZIP[:2]),
+        (CHUNKED, b"3\r\n" + GZIP[:3] + b"\r\n0\r\n--"),
+        ("Content-Length: 4", GZIP[:3]),
+    ],
+    ids=["no size", "no end of a chunk", "a chunk that is cut off", "no end", "a layer that is cut off"],
+)
+def test_a_layer_that_is_framed_wrong_gets_no_answer(layout: Layout, header: str, body: bytes) -> None:
+    registry = unserved(layout)
+    assert asked(registry, f"PATCH /v2/NAME/blobs/uploads/{registry.begin()}", header, body=body) == [""]
+    registry.close()
+    assert list(contents(layout)) == [digest_of(STORED).removeprefix("sha256:")]
+
+
 LENGTH = f"Content-Length: {len(GZIP)}"
 REFUSED = [
     ("GET /v2/NAME/manifests/1", (), b"", "404 Not Found", "NAME_UNKNOWN", "no such repository"),

@@ -228,6 +228,12 @@ def test_ini_where_yaml_is_read_is_named() -> None:
         assert str(raised.value) == f"group_vars/ps.yml:{line}:1: error: INI, where YAML is read; write `name: value`"
 
 
+def test_a_missing_space_on_the_first_line_is_named() -> None:
+    with pytest.raises(InvalidInput) as raised:
+        parse("name:value\nb: 2\n", "f")
+    assert str(raised.value) == "f:1:5: error: `name:` without a space behind its colon; write `name: value`"
+
+
 def test_a_value_that_its_tag_does_not_allow_is_refused() -> None:
     kinds = {"int": "a whole number", "float": "a number", "bool": "true or false", "timestamp": "a date"}
     for tag, kind in kinds.items():

@@ -408,6 +408,9 @@ def test_the_head_of_every_request_of_a_connection_has_a_deadline(layout: Layout
     serve(registry, wire, 7.0)
     assert wire.sent.count(b"HTTP/1.1 401 Unauthorized") == 2
     assert [seconds for seconds in wire.seconds if seconds is None or 7 <= seconds < 60] == []
+    late = Wire(head)
+    serve(registry, late, 0.0)
+    assert late.seconds[0] == 0.001, "0 would wait for nothing, and fail with another error"
     registry.close()
 
 

@@ -129,7 +129,7 @@ def test_the_files_are_no_code() -> None:
 
 
 SECRETS = {
-    "WANDB": "wandb-secret-value", "HF_TOKEN": "lookup-secret-value", "MODEL_API_KEY": "key-secret-value",
+    "WANDB": "wandb-{{ secret }}-value", "HF_TOKEN": "lookup-secret-value", "MODEL_API_KEY": "key-secret-value",
     "FILE_PASSWORD": "file-secret-value",
 }  # fmt: skip
 FROM_ENVIRONMENT = """\
@@ -157,7 +157,7 @@ def test_a_secret_from_the_environment_is_in_no_plan_spec_or_output(
     context = make_context(FROM_ENVIRONMENT.replace("env_file: ./a.env", f"env_file: {Path('a.env').resolve()}"))
     worker = next(one for one in context.wanted if one.task.name == "worker/0")
     assert {name: worker.env[name] for name in ("TAGGED", "LOOKED", "OPENS", "FILE_PASSWORD", "PLAIN")} == {
-        "TAGGED": "wandb-secret-value", "LOOKED": "lookup-secret-value", "OPENS": "key-secret-value",
+        "TAGGED": "wandb-{{ secret }}-value", "LOOKED": "lookup-secret-value", "OPENS": "key-secret-value",
         "FILE_PASSWORD": "file-secret-value", "PLAIN": "plain-value",
     }  # fmt: skip
     assert worker.env["EXPANDED"] == "x-key-secret-value"

@@ -1,6 +1,7 @@
 """Settings that targets refuse, and the checks of rendered files."""
 
 import base64
+import hashlib
 import json
 import os
 import random
@@ -455,6 +456,14 @@ def test_carried_code_is_unpacked_into_directories_of_the_pod() -> None:
             {"name": "archives", "mountPath": "/tfprov-archives", "readOnly": True},
         ],
     }
-    runtime, program = archives["binaryData"]
+    container = spec["containers"][0]
+    assert container["workingDir"] == "/code"
+    assert {"name": "PYTHONPATH", "value": "/tfprov"} in container["env"]
+    names = list(archives["binaryData"])
+    assert all(re.fullmatch(r"[0-9a-f]{16}\.tar\.gz", name) for name in names)
+    key = hashlib.sha256("-".join(sorted(name[:8] for name in names)).encode()).hexdigest()[:8]
+    assert archives["metadata"]["name"] == f"lab-code-{key}"
+    assert unpack["command"][:2] == ["python3", "-c"]
+    runtime, program = names
     assert unpack["command"][3:] == [f"/tfprov-archives/{runtime}", "/tfprov", f"/tfprov-archives/{program}", "/code"]
     assert all(base64.b64decode(data)[4:8] == bytes(4) for data in archives["binaryData"].values()), "no time of day"

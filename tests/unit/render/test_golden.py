@@ -56,6 +56,27 @@ worker: {hosts: {h1: {ansible_host: 10.0.0.1}}}
 dispatcher: {hosts: {h2: {ansible_host: 10.0.0.2}}}
 data_worker: {hosts: {h2: , h3: {ansible_host: 10.0.0.3}}}
 """
+CHOSEN = """
+all:
+  vars:
+    tfprov:
+      cluster: chosen
+      image: {name: "x:1"}
+      command: [python, x.py]
+      env: {API_TOKEN: secret-value, A: b}
+      data: {path: /data, to: /data}
+      mounts: [{nfs: {server: nfs.example.com, path: /export}, target: /nfs}]
+      wiring: tf_config
+chief: {hosts: {h1: }}
+worker: {hosts: {h2: }, vars: {tfprov: {gpus: 2}}}
+tensorboard: {hosts: {h1: }}
+"""
+"""For the options of targets on Kubernetes."""
+CHOICES = (
+    *("data_claim=sets", "credential_secret=gcs", "credential_key=gcs.json", "env_secret=keys", "pull_secrets=one,two"),
+    *("node_selector=pool=gpu,zone=a", "tolerations=dedicated=lab:NoSchedule,spot", "gpu_resource=amd.com/gpu"),
+    *("user=1001", "priority_class=high", "namespace=lab", "storage=5Gi", "storage_class=fast", "code=image"),
+)
 KUBE = ("claim=c", "data_path=/nodes/digits", "access=ReadWriteMany", "code=image")
 RENDERED = {
     "large-compose": (LARGE, "compose", ()),
@@ -76,6 +97,9 @@ RENDERED = {
     "small-trainer": (SMALL, "kubeflow-trainer", ("code=image",)),
     "feed-sets": (FEED, "kubernetes", ("kind=StatefulSet", "storage=none", "code=image")),
     "feed-compose": (FEED, "compose", ()),
+    "chosen-kubernetes": (CHOSEN, "kubernetes", (*CHOICES, "ttl=60")),
+    "chosen-jobset": (CHOSEN, "jobset", (*CHOICES, "ttl=60", "restarts=5", "await_evaluator=true")),
+    "chosen-tfjob": (CHOSEN, "kubeflow-tfjob", (*CHOICES, "clean=All", "success=AllWorkers", "deadline=60")),
     "feed-kubernetes": (FEED, "kubernetes", ("storage=none", "code=image")),
 }
 OPTIONS = "options"

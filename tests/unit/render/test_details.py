@@ -430,7 +430,12 @@ def test_a_tensorboard_alone_needs_no_watcher() -> None:
 
 
 def test_carried_code_is_unpacked_into_directories_of_the_pod() -> None:
-    objects = objects_of(inventory("code: ./a"), "kubernetes", "claim=c")
+    board = "tensorboard: {hosts: {h2: }, vars: {tfprov: {%s}}}"
+    own_path = inventory("code: ./a, env: {PYTHONPATH: '/a$b'}", board % "command: [python, board.py]")
+    objects = objects_of(own_path, "kubernetes", "claim=c")
+    boards = [objects, objects_of(inventory("code: ./a", board % ""), "kubernetes", "claim=c")]
+    specs = [object_named(each, "Deployment", "lab-tensorboard-0")["spec"]["template"]["spec"] for each in boards]
+    assert ["initContainers" in spec for spec in specs] == [True, False], "tensorboard itself needs none"
     spec = object_named(objects, "Job", "lab-worker-0")["spec"]["template"]["spec"]
     [unpack] = spec["initContainers"]
     [archives] = (one for one in of_kind(objects, "ConfigMap") if "binaryData" in one)
@@ -458,7 +463,7 @@ def test_carried_code_is_unpacked_into_directories_of_the_pod() -> None:
     }
     container = spec["containers"][0]
     assert container["workingDir"] == "/code"
-    assert {"name": "PYTHONPATH", "value": "/tfprov"} in container["env"]
+    assert [it["value"] for it in container["env"] if it["name"] == "PYTHONPATH"] == ["/tfprov:/a$$b"]
     names = list(archives["binaryData"])
     assert all(re.fullmatch(r"[0-9a-f]{16}\.tar\.gz", name) for name in names)
     key = hashlib.sha256("-".join(sorted(name[:8] for name in names)).encode()).hexdigest()[:8]

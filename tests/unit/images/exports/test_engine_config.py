@@ -91,5 +91,6 @@ def test_all_that_an_engine_tells_of_an_image_is_in_its_configuration() -> None:
 
 
 def test_a_step_that_is_gone_is_no_answer() -> None:
-    facts, history, _ = answers(document(STEPS), 0)
+    facts, history, steps = answers(document(STEPS), 0)
     assert engine_config(facts, history, {}, []) is None
+    assert engine_config(facts, history, {name: step | {"RootFS": None} for name, step in steps.items()}, []) is None

@@ -209,6 +209,12 @@ def test_a_request_may_have_16384_bytes_before_its_end(registry: Registry) -> No
         assert wire.answer[0] == f"HTTP/1.1 {status}"
 
 
+def test_what_has_come_is_read_when_the_time_is_over(registry: Registry) -> None:
+    wire = Wire(b"GET /v2/ HTTP/1.1\r\n\r\n")
+    serve(registry, wire, timeout=0.0)
+    assert wire.seconds[0] == 0.001, "0 would wait for nothing, and fail with another error"
+
+
 class Deliveries:
     """A registry for one delivery, and the answers to requests with its token; `sent` are the bytes that were counted."""
 

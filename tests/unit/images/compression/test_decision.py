@@ -31,6 +31,7 @@ GB, MB = 10**9, 10**6
         (0.0, 1, GB, GB, True),
         (0.0, 0, 20 * MB, 20 * MB, True),
         (12.5 * MB, 2, 0, 0, False),
+        (1.0, 2, 1, 0, True),
     ],
 )
 def test_links_slower_than_the_engines_are_worth_it(

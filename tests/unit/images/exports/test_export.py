@@ -159,6 +159,19 @@ def test_where_sshd_forwards_no_ports_the_whole_image_is_saved(layout: Layout) -
     assert notes == ["the whole image is exported, which is slower: its sshd forwards no ports"]
 
 
+class WithoutParent(PushingEngine):
+    """An engine that names no image below this one, as BuildKit leaves it."""
+
+    def _facts(self, name: str) -> dict[str, Any]:
+        return super()._facts(name) | {"Parent": ""}
+
+
+def test_an_image_without_a_parent_is_saved_whole(layout: Layout) -> None:
+    engine = WithoutParent([BASE, COMMON, NEW])
+    assert exported(engine, layout)[1] == []
+    assert (engine.saved, engine.pushed) == (1, 0)
+
+
 def test_where_the_connection_is_lost_nothing_is_saved(layout: Layout) -> None:
     engine = WithoutForwards([BASE, COMMON, NEW])
     engine.error = Unreachable("h1", "the connection is lost")

@@ -423,6 +423,15 @@ def test_two_hundred_uploads_can_begin(layout: Layout) -> None:
     registry.close()
 
 
+def test_a_stored_layer_is_refused_at_its_first_64_kib(layout: Layout) -> None:
+    registry = unserved(layout)
+    with pytest.raises(Refused, match=r"^this layer is there$"):
+        registry.receive(registry.begin(), [gzip.compress(STORED)[:100_000]])
+    with pytest.raises(Refused, match=r"^the layer is damaged: the layer is cut off$"):
+        registry.receive(registry.begin(), [gzip.compress(STORED)[:50_000]])
+    registry.close()
+
+
 def test_a_layer_may_have_as_many_bytes_as_the_limit_and_no_more(layout: Layout) -> None:
     registry = unserved(layout)
     assert registry.receive(registry.begin(), [GZIP]) == len(GZIP)

@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeGuard
 
@@ -55,9 +54,9 @@ def read_compose(document: Mapping, notes: Notes, home: Path) -> Iterator[Foreig
             }
         )
         services = fields.mapping("services")
+        group = project.text if project else ""
         for name, node in services.entries():
-            task = _Service(name, node, services.position(name), notes, home).to_task()
-            yield replace(task, group=project.text if project else "")
+            yield _Service(name, node, services.position(name), notes, home).to_task(group)
 
 
 class _Service:
@@ -67,7 +66,7 @@ class _Service:
         self.settings: dict[str, Setting] = {}
         self.host: SourceText | None = None
 
-    def to_task(self) -> ForeignTask:
+    def to_task(self, group: str) -> ForeignTask:
         with self.fields as fields:
             fields.ignore(*_IGNORED, *_ALSO_IGNORED)
             fields.drop(_DROPPED)
@@ -78,7 +77,7 @@ class _Service:
             self.read_limits()
             count = self.read_deploy(fields.mapping("deploy"))
         return ForeignTask(
-            name=self.name, at=self.at, count=count, image=image, argv=argv, env=env, volumes=volumes,
+            name=self.name, at=self.at, group=group, count=count, image=image, argv=argv, env=env, volumes=volumes,
             settings=self.settings, host=self.host,
         )  # fmt: skip
 

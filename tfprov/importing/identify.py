@@ -46,10 +46,10 @@ class ForeignTask:
 
     name: str
     at: Position
-    group: str = ""
+    group: str
+    count: int
     job: str | None = None
     index: int | None = None
-    count: int = 1
     image: Setting | None = None
     argv: tuple[SourceText, ...] = ()
     env: Mapping[str, SourceText] = field(default_factory=dict)

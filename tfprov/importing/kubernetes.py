@@ -115,7 +115,7 @@ class _Pod:
             parsed = self.container(main, storage, spec.at) if main is not None else None
         if parsed is None:
             notes.refuse(self.outer.at, f"`{printable(self.name)}` has no container", "correct the file")
-            return ForeignTask(self.name, self.outer.at)
+            return ForeignTask(self.name, self.outer.at, self.group, count)
         image, argv, env, volumes = parsed
         task = self.labels.get("task") or self.labels.get("app.kubernetes.io/task") or ""
         return ForeignTask(

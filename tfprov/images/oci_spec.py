@@ -199,7 +199,7 @@ def parse(kind: type[Parsed], data: bytes, document: str = "an image's JSON") ->
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors()[0]
+        first, *_ = error.errors()
         path = ".".join(map(str, first["loc"]))
         at = f" at {printable(path)}" if path else ""
         raise DeliveryError(f"{document} is not valid{at}: {one_line(first['msg'])}") from None

@@ -117,18 +117,10 @@ def bind(source: str, target: str, *, read_only: bool = True) -> Volume:
 
 def relative_data(request: RenderRequest, engine: str) -> Iterator[Problem]:
     """Yield a problem for data with a path relative to the inventory, which other machines do not have."""
-    reported = set()
     for role in request.roles.values():
-        at = role.at("data", "path")
-        if (
-            role.values.data
-            and role.reads_data
-            and not (role.values.data.directory or "/").startswith("/")
-            and at not in reported
-        ):
-            reported.add(at)
+        if role.values.data and role.reads_data and not (role.values.data.directory or "/").startswith("/"):
             what = f"`data.path` must be an absolute path: it is on {engine}"
-            yield Problem(at, what, "for example `path: /data/mnist`")
+            yield Problem(role.at("data", "path"), what, "for example `path: /data/mnist`")
 
 
 _SERVICE_NAME = re.compile(r"[A-Za-z0-9_.-]+")

@@ -79,10 +79,8 @@ def unsupported(request: RenderRequest, target: Target) -> Iterator[Problem]:
             what = f"`{name}` works on tfprov's own hosts only: {target.name} has rules of its own for restarts"
             yield Problem(role.at(name), what, "remove it")
     if not request.settings["code"]:
-        reported = set()
         for role in request.roles.values():
-            if role.values.code is not None and role.at("code") not in reported:
-                reported.add(role.at("code"))
+            if role.values.code is not None:
                 what = f"{target.name} does not deliver `code` to its tasks"
                 fix = f"put it into the image, at {DIRECTORY}, and use `--set code=image`"
                 yield Problem(role.at("code"), what, fix)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tfprov.errors import InvalidInput, Position, Problem
+from tfprov.errors import InvalidInput, Problem
 from tfprov.hosts.process.spec import PYTHON
 from tfprov.images.code_layer import DIRECTORY, RUNTIME_DIRECTORY, code_archive
 from tfprov.model.cluster import Cluster, Task
@@ -183,15 +183,11 @@ class Slurm(BaseTarget):
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield the settings that a batch script does not support."""
         yield from request.refuse_all_gpus("Slurm counts GPUs")
-        reported = set()
         if request.settings["code"] == "carried" and len({code.digest for code in request.codes.values()}) > 1:
             at = request.roles[list(request.codes)[-1]].at("code")
             yield Problem(at, "a script carries only one `code`, and the roles have several", "set the same for all")
         for role in request.roles.values():
-            for at, problem in _problems(role, request.settings):
-                if at not in reported:
-                    reported.add(at)
-                    yield problem
+            yield from _problems(role, request.settings)
 
     def values(self, rendering: RenderInput) -> Mapping[str, object]:
         """Return the tasks with their words, and their resources."""
@@ -245,16 +241,15 @@ def _shared_dir(role: RoleSettings, settings: Values) -> str:
     return f"{directory}/dispatcher" if role.role == "dispatcher" else directory
 
 
-def _problems(role: RoleSettings, settings: Values) -> Iterator[tuple[Position, Problem]]:
-    values = role.values
-    for number, mount in enumerate(values.mounts):
+def _problems(role: RoleSettings, settings: Values) -> Iterator[Problem]:
+    for number, mount in enumerate(role.values.mounts):
         at = role.at("mounts", number)
         if _uses_container(role, settings) and any(mark in (mount.source or "") + mount.target for mark in ":,"):
             what = f"`mounts[{number}]` has a `:` or `,`, where apptainer ends a path"
-            yield at, Problem(at, what, "choose another path")
+            yield Problem(at, what, "choose another path")
         elif not _uses_container(role, settings) and mount.nfs is None and mount.source != mount.target:
             what = f"`mounts[{number}]`: without containers a directory keeps its path, {mount.source}"
-            yield at, Problem(at, what, "set the same `target`, or remove the mount")
+            yield Problem(at, what, "set the same `target`, or remove the mount")
 
 
 def _script_task(rendering: RenderInput, rank: int, member: Member, words: Words) -> ScriptTask:

@@ -65,14 +65,12 @@ class Spark(BaseTarget):
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield the roles and settings that a training on Spark does not have."""
         yield from request.refuse_all_gpus("Spark counts GPUs")
-        reported = set()
         for role in request.roles.values():
             if role.role not in _TRAINING:
                 fix = "remove the group; run it elsewhere, on the gathered checkpoints or with `data_service: {address: …}`"
                 yield Problem(role.group, f"Spark runs only tasks that train, and not the role `{role.role}`", fix)
             for number, mount in enumerate(role.values.mounts):
-                if mount.nfs is None and mount.source != mount.target and role.at("mounts", number) not in reported:
-                    reported.add(role.at("mounts", number))
+                if mount.nfs is None and mount.source != mount.target:
                     what = f"`mounts[{number}]`: without containers a directory keeps its path, {mount.source}"
                     yield Problem(role.at("mounts", number), what, "set the same `target`, or remove the mount")
         yield from _uneven_gpus(request)

@@ -131,24 +131,16 @@ class RenderRequest:
 
     def refuse_all_gpus(self, why: str) -> Iterator[Problem]:
         """Yield a problem for each training role with `gpus: all`; `why` is the reason."""
-        reported = set()
         for role in self.roles.values():
-            at = role.at("gpus")
-            if role.values.gpus == "all" and role.role in WITH_GPUS and at not in reported:
-                reported.add(at)
-                yield Problem(at, f"`gpus: all`: {why}", "set a number, such as `gpus: 1`")
+            if role.values.gpus == "all" and role.role in WITH_GPUS:
+                yield Problem(role.at("gpus"), f"`gpus: all`: {why}", "set a number, such as `gpus: 1`")
 
     def refuse_secrets(self, fix: str) -> Iterator[Problem]:
         """Yield a problem for every secret variable; `fix` may hold `{name}`."""
-        reported = set()
         for place, names in self.secrets.items():
             for name in names:
-                at = self.roles[place].at("env", name)
-                if at not in reported:
-                    reported.add(at)
-                    yield Problem(
-                        at, f"`env.{name}` is secret, and others can read the rendered files", fix.format(name=name)
-                    )
+                what = f"`env.{name}` is secret, and others can read the rendered files"
+                yield Problem(self.roles[place].at("env", name), what, fix.format(name=name))
 
 
 @dataclass(frozen=True)
@@ -197,7 +189,7 @@ class Target(Protocol):
         """Return the port of every task by its name; `inventory_ports` are those of the settings, or the defaults."""
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
-        """Yield the settings that this target does not support, each with its line."""
+        """Yield the settings that this target does not support, each with its line; InvalidInput has equal ones once."""
 
     def complete_settings(self, request: RenderRequest) -> Values:
         """Return the values of the options; unset ones may follow from the cluster."""

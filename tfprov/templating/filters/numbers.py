@@ -121,7 +121,7 @@ def from_yaml(text: str | None) -> Any:
     try:
         return None if text is None or not text.strip() else plain(parse(text, "from_yaml"))
     except InvalidInput as error:  # the line to correct is that of the template
-        first = error.problems[0]
+        first, *_ = error.problems
         line = f"line {first.at.line}: " if first.at.line else ""
         raise TemplateRuntimeError(f"from_yaml: {line}{first.what}; {first.fix}") from None
 

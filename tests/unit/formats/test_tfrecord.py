@@ -182,6 +182,12 @@ def test_a_record_that_is_cut_off_is_none_of_the_last() -> None:
         assert bodies == records[: sum(end <= cut for end in ends)]
 
 
+def test_a_place_in_a_file_is_the_beginning_of_a_record_only_if_its_data_are_whole() -> None:
+    content = written([b"one"])[:-1] + b"?"
+    assert list(last_records(content, 1024, aligned=True)) == [slice(12, len(content))]
+    assert list(last_records(content, 1024, aligned=False)) == []
+
+
 def test_no_more_than_the_last_records_are_found() -> None:
     content = written([b"one", b"two", b"three"]) + b"\x05\0\0"
 

@@ -112,7 +112,7 @@ def _file_errors(source: PasswordSource) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        reason = str(error) if isinstance(error, ValueError) else error.strerror or str(error)
         missing = isinstance(error, FileNotFoundError)
         what = "does not exist" if missing else f"cannot be read: {reason.lower()}"
         raise _source_error(source, what, "correct the path" if missing else "give a readable file") from None

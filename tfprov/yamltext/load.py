@@ -58,7 +58,7 @@ def read_bytes(path: Path, at: Position, *, fix: str, name: str = "", file_overl
     except IsADirectoryError:
         raise _invalid(at, f"{name}is a directory, not a file", "give a file in it") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        reason = str(error) if isinstance(error, ValueError) else error.strerror or str(error)
         what = f"{name}cannot be read: {reason.lower()}" if name else reason.lower()
         raise _invalid(at, what, "give a readable file") from None
 

@@ -244,7 +244,7 @@ def _shared_dir(role: RoleSettings, settings: Values) -> str:
 def _problems(role: RoleSettings, settings: Values) -> Iterator[Problem]:
     for number, mount in enumerate(role.values.mounts):
         at = role.at("mounts", number)
-        if _uses_container(role, settings) and any(mark in (mount.source or "") + mount.target for mark in ":,"):
+        if _uses_container(role, settings) and any(mark in f"{mount.source}{mount.target}" for mark in ":,"):
             what = f"`mounts[{number}]` has a `:` or `,`, where apptainer ends a path"
             yield Problem(at, what, "choose another path")
         elif not _uses_container(role, settings) and mount.nfs is None and mount.source != mount.target:

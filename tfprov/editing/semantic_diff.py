@@ -48,12 +48,12 @@ def with_key(outer: Semantics, path: NodePath, name: str) -> Semantics:
 
 def without_entry(outer: Semantics, path: NodePath) -> Semantics:
     """Return `outer` without the entry at `path`."""
-    entries = list(outer.entries)
-    if len(path) == 1:
-        del entries[path[0]]
+    entries, number, inner = list(outer.entries), path[0], path[1:]
+    if inner:
+        key, below = entries[number]
+        entries[number] = key, without_entry(below, inner)
     else:
-        key, below = entries[path[0]]
-        entries[path[0]] = key, without_entry(below, path[1:])
+        del entries[number]
     return _with_entries(outer, entries)
 
 

@@ -66,7 +66,7 @@ def _expression(piece: str) -> str:
     return f"[{negation}{escaped}]"
 
 
-MAX_BYTES = 512 * 1024 * 1024
+MAX_DIRECTORY = 512 * 1024 * 1024
 """The largest `code:` directory. It is read on every run; more than this is data."""
 
 _ALWAYS_IGNORED = ("**/__pycache__", "**/*.pyc", ".git", "**/.DS_Store")
@@ -132,8 +132,8 @@ def archive_directory(  # noqa: PLR0913
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
             for name, path in _files(directory, left_out, kept, _below(directory, never)):
                 status = path.lstat()
-                if buffer.tell() + status.st_size > MAX_BYTES:
-                    what = f"`{key}`: {directory} is larger than {MAX_BYTES // 1024**2} MiB"
+                if buffer.tell() + status.st_size > MAX_DIRECTORY:
+                    what = f"`{key}`: {directory} is larger than {MAX_DIRECTORY // 1024**2} MiB"
                     raise InvalidInput([Problem(at, what, "leave data out with a .dockerignore file")])
                 _add(archive, name, path, status)
     except OSError as error:

@@ -63,6 +63,7 @@ REMOVED = {
     "the first key behind a dash": ("- a: 1\n  b: 2\n", (0, 0), "- b: 2\n"),
     "the first of three keys behind a dash": ("- a: 1\n  b: 2\n  c: 3\n", (0, 0), "- b: 2\n  c: 3\n"),
     "its own line without a comment": ("a: [\n  x,\n  y,\n]\n", (0, 0), "a: [\n  y,\n]\n"),
+    "a line between others with another break": ("a: 1\r\nb: 2\nc: 3\n", (1,), "a: 1\r\nc: 3\n"),
     "the last key of all": ("a: 1\n", (0,), "{}\n"),
     "the last item of all": ("- 1\n", (0,), "[]\n"),
     "the last key of a mapping": ("a:\n  b: 1\nc: 2\n", (0, 0), "a: {}\nc: 2\n"),

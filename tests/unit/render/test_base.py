@@ -277,6 +277,11 @@ def test_documents_are_parsed_as_yaml_does(documents: list[dict[str, str]]) -> N
     assert parsed == documents == output.documents("x", rendered)
 
 
+@pytest.mark.parametrize("written", ["'it is \"b\"'", '|\n  it is "b"'])
+def test_quotes_within_a_text_do_not_begin_another(written: str) -> None:
+    assert list(output.objects("x", f"a: {written}")) == [({"a": 'it is "b"'}, [])]
+
+
 def test_a_yaml_escape_that_json_does_not_have_is_read() -> None:
     ((shape, texts),) = output.objects("x", 'a: "\\x1A1"')
     assert output.text_of(shape["a"], texts) == "\x1a1"

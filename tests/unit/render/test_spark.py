@@ -64,6 +64,11 @@ def test_secrets_are_named_and_not_written() -> None:
     assert not {"TF_CONFIG", "TFPROV_CHECKPOINT_DIR", "TFPROV_TASK", "API_TOKEN"} & set(environment)
 
 
+def test_data_have_the_path_of_the_executors() -> None:
+    environment = job_of(more="data: {path: /data, to: /elsewhere}")["tasks"][0]["env"]
+    assert environment["TFPROV_DATA_DIR"] == "/data"
+
+
 def test_addresses_and_the_checkpoint_directory_are_placeholders() -> None:
     command = job_of()["tasks"][1]["command"]
     assert command[:4] == ["python", "train.py", CHECKPOINTS, f"--first=worker-0.{DOMAIN}:90000000001"]

@@ -105,7 +105,7 @@ def _push(machine: Machine, image_id: str, registry: UploadRegistry) -> None:
     if registry.layers is None:
         if not registry.was_contacted:
             raise WholeImageNeeded("its engine does not reach this machine through the loopback")
-        raise WholeImageNeeded(printable(errors[0]) if errors else "its engine uploaded other layers")
+        raise WholeImageNeeded(printable(next(iter(errors), "its engine uploaded other layers")))
 
 
 def _push_to(engine: Engine, image_id: str, registry: UploadRegistry, address: str) -> Sequence[str]:

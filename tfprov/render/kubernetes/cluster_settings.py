@@ -84,7 +84,7 @@ def with_common(*own: Option) -> Mapping[str, Option]:
     return own_options | {option.name: option for option in _COMMON if option.name not in own_options}
 
 
-MAX_BYTES = 900_000
+MAX_PACKED = 900_000
 """Maximum bytes of all archives together: a ConfigMap holds 1 MiB."""
 ARCHIVE_DIR = "/tfprov-archives"
 """The mount point of the ConfigMap in the container that unpacks it."""

@@ -161,8 +161,8 @@ def _too_large(request: RenderRequest) -> Iterator[Problem]:
 
 def code_size_problem(role: RoleSettings, size: int) -> Iterator[Problem]:
     """Yield a problem for packed code that exceeds a ConfigMap; `size` is in bytes."""
-    if size > cluster_settings.MAX_BYTES:
-        what = f"`code` has {size} bytes when packed, and a ConfigMap holds at most {cluster_settings.MAX_BYTES}"
+    if size > cluster_settings.MAX_PACKED:
+        what = f"`code` has {size} bytes when packed, and a ConfigMap holds at most {cluster_settings.MAX_PACKED}"
         fix = "exclude other files with a .dockerignore, or put it into the image and use `--set code=image`"
         yield Problem(role.at("code"), what, fix)
 

@@ -68,7 +68,8 @@ REFUSED = {
     "a='": "-e: error: `a='`: no closing quotation; close the quote",
     "a={{ x": "-e: error: `a={{ x`: no closing brace; write `}}` behind a template",
     "tfprov.flags=[a, b c=1": (
-        "-e tfprov.flags: error: a blank ends the value: `[a,`; quote it within the shell's quotes: `-e \"tfprov.flags='…'\"`"
+        "-e tfprov.flags: error: a blank ends the value: `[a,`; "
+        "quote it within the shell's quotes: `-e \"tfprov.flags='…'\"`"
     ),
     "tfprov.flags=[1": (
         "-e tfprov.flags: error: a bracket without its `]`, or a comma missing behind it; add `]` or `,`"

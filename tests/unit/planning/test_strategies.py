@@ -182,21 +182,29 @@ def test_a_data_service_outside_of_the_cluster_takes_the_dispatchers_place() -> 
     ]
 
 
+EXAMPLE = "for example `address: 10.0.0.20:5050`"
+AND_PORT = "82: error: `data_service.address` must be an address and a port, such as `10.0.0.20:5050`, not"
 REFUSED_SERVICES = {
-    "feed:5050": "`data_service` must be a mapping, not `feed:5050`; write `data_service: {address: feed:5050}`",
-    "{address: feed}": "must be an address and a port, such as `10.0.0.20:5050`, not `feed`",
-    "{address: 'feed:0'}": "must be an address and a port",
-    "{address: 'feed:65536'}": "must be an address and a port",
-    "{address: '0.0.0.0:5050'}": "must be an address that other hosts can reach",
-    "{address: 'http://feed:5050'}": "must be a host name or an IPv4 address, not `http://feed`",
-    "{}": "`data_service.address` is missing",
+    "feed:5050": (
+        "67: error: `data_service` must be a mapping, not `feed:5050`; write `data_service: {address: feed:5050}`"
+    ),
+    "{address: feed}": f"{AND_PORT} `feed`; {EXAMPLE}",
+    "{address: 'feed:0'}": f"{AND_PORT} `feed:0`; {EXAMPLE}",
+    "{address: 'feed:65536'}": f"{AND_PORT} `feed:65536`; {EXAMPLE}",
+    "{address: '0.0.0.0:5050'}": (
+        f"82: error: `data_service.address` must be an address that other hosts can reach, not `0.0.0.0`; {EXAMPLE}"
+    ),
+    "{address: 'http://feed:5050'}": (
+        f"82: error: `data_service.address` must be a host name or an IPv4 address, not `http://feed`; {EXAMPLE}"
+    ),
+    "{}": f"67: error: `data_service.address` is missing under `tfprov:`; {EXAMPLE}",
 }
 
 
 def test_addresses_of_a_data_service_that_cannot_work_are_refused() -> None:
     without = SERVED.replace("dispatcher: {hosts: {h1: }}\n", "")
-    for written, words in REFUSED_SERVICES.items():
-        assert words in errors(without.replace("MORE", f"data_service: {written}"))[0], written
+    for written, message in REFUSED_SERVICES.items():
+        assert errors(without.replace("MORE", f"data_service: {written}")) == [f"2:{message}"]
 
 
 def test_a_command_of_the_own_group_wins() -> None:

@@ -110,7 +110,8 @@ AWAY = (
          [("12:17: error: `serving.model_name` must be letters, digits, `_`, `.` and `-`, not `a/b`; "
           "for example `model_name: digits`")]),
         ({"more": "serving: {model_base_path: /}"},
-         ["12:17: error: `serving.model_base_path` must not be the whole file system; for example `model_base_path: export`"]),
+         [("12:17: error: `serving.model_base_path` must not be the whole file system; "
+          "for example `model_base_path: export`")]),
         ({"more": "serving: {model_base_path: 's3://bucket/models'}"},
          [("12:17: error: `serving.model_base_path`: the server of tfprov reads a directory, and not s3://bucket/models; "
           "set `server: tensorflow_serving`, or name a directory")]),

@@ -353,6 +353,13 @@ REPORTED: dict[str, tuple[str, str]] = {
         ("3:1: error: the evaluator is on h2, and cannot read the chief's checkpoints, which are on h1; "
         "put h1 into the group `evaluator` instead: hosts do not share a checkpoint directory"),
     ),
+    "a strategy that is set and needs a ps": (
+        "worker: {hosts: {h1: , h2: }, vars: {tfprov: {strategy: between_graph, wiring: tf_config}}}",
+        (
+            "2:47: error: `strategy: between_graph` with 2 tasks that train needs a ps for their variables; "
+            "put a host into the group `ps`, or set another `strategy:`, such as `multi_worker_mirrored`"
+        ),
+    ),
     "tasks with settings of their own": (
         "worker: {hosts: {h1: , h2: {tfprov: {wiring: tf_config}}}}",
         ("2:38: error: `wiring` is `tf_config` for worker on h2 and `flags` for worker on h1; "
@@ -364,6 +371,10 @@ REPORTED: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize(("groups", "what"), REPORTED.values(), ids=REPORTED)
 def test_a_setting_that_tensorflow_would_fail_on_is_reported_at_its_line(groups: str, what: str) -> None:
     assert errors(TWO + groups) == [what]
+
+
+def test_a_wiring_alone_does_not_tell_that_a_program_needs_a_ps() -> None:
+    assert errors(f"{TWO}worker: {{hosts: {{h1: , h2: }}, vars: {{tfprov: {{wiring: tf_config}}}}}}") == []
 
 
 def jobs(containers: Sequence[Container]) -> dict[str, list[int]]:

@@ -1,6 +1,6 @@
 """pydantic models of the mappings under `tfprov:`, and the types of its settings."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -84,7 +84,7 @@ def span_seconds(span: str) -> float:
 
 ExitCode = Annotated[int, Field(ge=1, le=255)]
 NotifyEvent = Literal["ended", "failed", "crash_loop", "host_lost", "straggler"]
-NOTIFY_EVENTS: tuple[NotifyEvent, ...] = ("ended", "failed", "crash_loop", "host_lost", "straggler")
+NOTIFY_EVENTS: tuple[NotifyEvent, ...] = get_args(NotifyEvent)
 
 
 class Notify(StrictModel):

@@ -141,11 +141,10 @@ _TYPES: dict[type, str] = {
     bool: "truth value",
     int: "number",
     float: "number",
-    str: "text",
     Sequence: "list",
     Mapping: "mapping",
 }
-"""Types in words. The order matters: a bool is an int, and a text is a sequence."""
+"""Types in words. The order matters: a bool is an int."""
 
 PARSERS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(ADDRESSES, parse_host),

@@ -22,7 +22,7 @@ from tfprov.engine.checkpoints.resume import known_run, resuming
 from tfprov.engine.checkpoints.shards import explain_torn
 from tfprov.engine.checkpoints.ungathered import unsaved
 from tfprov.engine.context import Context, Definition, KeptContext
-from tfprov.engine.events import Quiet
+from tfprov.engine.events import Callback, Event, Incident, Quiet, TaskChanged
 from tfprov.engine.host_registry import HostRegistry
 from tfprov.engine.monitoring.chief_progress import read_progress, tail_of
 from tfprov.engine.monitoring.follow import follow
@@ -32,6 +32,7 @@ from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, HostError, Position, TaskFailed, Unreachable, Usage
 from tfprov.formats.tfrecord import write_record
 from tfprov.hosts.memory import MemoryRuntime
+from tfprov.model.incident import IncidentKind
 from tfprov.model.plan import ActionKind
 from tfprov.model.playbook import Command, Stop
 from tfprov.model.state import (
@@ -373,6 +374,26 @@ def test_another_runtime_while_there_are_tasks_is_refused(tmp_path: Path, monkey
     assert str(raised.value) == expected.replace("process", "docker")
     with pytest.raises(Usage, match=r"^`--limit worker:!all` leaves no host; use `all`, a group or a host$"):
         assemble(Definition.load(path), Quiet(), HostOptions(limit="worker:!all"))
+
+
+def test_states_of_tasks_are_events_where_they_have_changed() -> None:
+    received: list[Event] = []
+    reporter = Callback(received.append)
+    one = Observed("worker/0", "h1", State.RUNNING, {}, id="1")
+    reporter.observed([one, replace(one, task="worker/1")])
+    assert received == [TaskChanged(one), TaskChanged(replace(one, task="worker/1"))]
+    changes: list[dict[str, Any]] = [
+        {"id": "2"}, {"restarts": 1}, {"restarting": True}, {"unpause": "x"}, {"exit_code": 1}, {"stopped": True},
+        {"gave_up": True}, {"state": State.EXITED}, {"host": "h2"},
+    ]  # fmt: skip
+    for change in changes:
+        received.clear()
+        one = replace(one, **change)
+        reporter.observed([one, replace(one, started_at=9.0, last_words="x")])
+        assert received == [TaskChanged(one)], change
+    received.clear()
+    reporter.incident(IncidentKind.STRAGGLER, "it stands still")
+    assert received == [Incident("it stands still", IncidentKind.STRAGGLER, "", "", {})]
 
 
 # --- nodes ---------------------------------------------------------------------------------------------------------------

@@ -29,6 +29,10 @@ worker: {hosts: {localhost: {tfprov: {flags: {lr: 0.2}}}}}
         (["a="], {"a": ""}),
         (["a=''"], {"a": ""}),
         (["a='x'y"], {"a": "'x'y"}),
+        (["a='x y' b=c\\"], {"a": "x y", "b": "c\\"}),
+        ([r'a="x\" y"'], {"a": 'x" y'}),
+        ([r"a=\x22x\x22 b=\x22x\\\x22"], {"a": "x", "b": '"x\\"'}),
+        (["a=x\n b=y"], {"a": "x", "b": "y"}),
         (["a=}} b={{ c d }}"], {"a": "}}", "b": "{{ c d }}"}),
         (["a=b=c"], {"a": "b=c"}),
         (["{a: 1, b: [x]}"], {"a": 1, "b": ["x"]}),
@@ -52,10 +56,37 @@ def test_extra_vars_are_read_from_a_file(tmp_path: Path) -> None:
     assert plain(parse_extra_vars([f"@{file}", "a=2"])) == {"a": "2", "b": {"c": 2}}
 
 
-@pytest.mark.parametrize("option", ["a", "=1", "a='", "[1]", "@/nowhere.yml", "{a: 1", "", "a=1 b"])
-def test_malformed_extra_vars_are_refused(option: str) -> None:
-    with pytest.raises(InvalidInput):
-        parse_extra_vars([option])
+FORMS = "write `-e name=value`, `-e '{name: value}'` or `-e @file.yml`"
+REFUSED = {
+    **{word: f"-e: error: `{word}` is not a variable; {FORMS}"
+       for word in ("a", "=1", "[1]", "", "a.=1", ".a=1", "a..b=1", "1a=1", "a-b=1")},
+    "a=1 b": f"-e: error: `b` is not a variable; {FORMS}",
+    "a" + ".b" * 32 + "=1": f"-e: error: `a{'.b' * 28}...` is not a variable; {FORMS}",
+    "password=a b": f"-e: error: `…` is not a variable; {FORMS}",
+    "x.yaml": "-e: error: `x.yaml` is not a variable; write `-e @x.yaml` for a file",
+    "/x": "-e: error: `/x` is not a variable; write `-e @/x` for a file",
+    "a='": "-e: error: `a='`: no closing quotation; close the quote",
+    "a={{ x": "-e: error: `a={{ x`: no closing brace; write `}}` behind a template",
+    "tfprov.flags=[a, b c=1": (
+        "-e tfprov.flags: error: a blank ends the value: `[a,`; "
+        "quote it within the shell's quotes: `-e \"tfprov.flags='…'\"`"
+    ),
+    "tfprov.flags=[1": (
+        "-e tfprov.flags: error: a bracket without its `]`, or a comma missing behind it; add `]` or `,`"
+    ),
+    "{a: 1": "-e:1:1: error: a bracket without its `}`, or a comma missing behind it; add `}` or `,`",
+    " @ ": "-e: error: `@` names no file; write `-e @vars.yml`",
+    "@/nowhere.yml": "/nowhere.yml: error: no such file; check the path after -e @",
+    "@/": "/: error: is a directory, not a file; give a file in it",
+}  # fmt: skip
+
+
+def test_malformed_extra_vars_are_refused_with_their_fix() -> None:
+    for option, message in REFUSED.items():
+        with pytest.raises(InvalidInput) as caught:
+            parse_extra_vars([option])
+        assert str(caught.value) == message
+    assert parse_extra_vars(["a" + ".b" * 31 + "=1"]).entries, "the deepest that YAML may have, too"
 
 
 @pytest.mark.parametrize("escape", [r"\N{NO SUCH}", r"\N{x}", r"\U99999999"])

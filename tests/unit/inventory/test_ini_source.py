@@ -95,6 +95,9 @@ def test_ranges_ports_and_sections_are_read() -> None:
     assert inventory.groups["ungrouped"].hosts == ("alone",)
     assert plain(inventory.variables("node2.example.com")) == {"ansible_port": 2200, "ansible_user": "trainer", "b": 3}
     assert plain(inventory.variables("psa")) == {"a": 1}
+    before = good("[x:vars]\na=1\n[x]\n[1:2]-n b=2\n[3:4]n\n")
+    assert before.members("x") == ("1-n", "2-n", "3n", "4n"), "no section, though it begins like one"
+    assert plain(before.variables("1-n")) == {"a": 1, "b": 2}
 
 
 def test_every_value_has_its_position() -> None:
@@ -105,6 +108,7 @@ def test_every_value_has_its_position() -> None:
     assert inventory.variables("node1").key_at("b") == Position("i.ini", 2, 14)
     assert inventory.hosts["node1"].at == Position("i.ini", 2, 3)
     assert inventory.groups["worker"].at == Position("i.ini", 1, 2)
+    assert inventory.groups["worker"].vars.at == Position("i.ini", 4, 1)
 
 
 A_USER = "give the user as `ansible_user`, and the address as `ansible_host`"
@@ -200,6 +204,7 @@ BAD: Mapping[str, tuple[str, list[str]]] = {
             ":2:1: error: `node2 ansible_ssh_pass…`: no closing quotation; close the quote",
         ],
     ),
+    "a word before a password": ("node1 oops ansible_password=x", [f":1:7: error: `oops` {NO_VARIABLE}"]),
     "a password that is no Python": (
         "node1 ansible_password='{[]: 1}'",
         [":1:24: error: `…` cannot be read as a Python literal; quote it twice: \"'…'\""],

@@ -110,8 +110,12 @@ PRINTED: Mapping[str, tuple[str, str]] = {
         f"`w.hosts` must be a list of names, not a list of other values {CORRECT}",
     ),
     "a group that is a number": ('{"w": 1}', f"`w.hosts` must be a list of names, not a number {CORRECT}"),
+    "hosts that are true": ('{"w": {"hosts": true}}', f"`w.hosts` must be a list of names, not true or false {CORRECT}"),
+    "hosts that are null": ('{"w": {"hosts": null}}', f"`w.hosts` must be a list of names, not null {CORRECT}"),
+    "variables that are text": ('{"w": {"vars": "x"}}', f"`w.vars` must be a JSON object, not text {CORRECT}"),
     "variables that are no mapping": ('{"w": {"vars": []}}', f"`w.vars` must be a JSON object, not a list {CORRECT}"),
     "children that are no list": ('{"w": {"children": "x"}}', f"`w.children` must be a list of names, not text {CORRECT}"),
+    "meta that is no mapping": ('{"_meta": 1}', f"`_meta` must be a JSON object, not a number {CORRECT}"),
     "no hostvars": ('{"_meta": {}}', f"`_meta.hostvars` must be a JSON object, not null {CORRECT}"),
     "hostvars of a host": (
         '{"w": ["h"], "_meta": {"hostvars": {"h": []}}}',

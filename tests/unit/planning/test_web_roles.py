@@ -96,25 +96,38 @@ def test_they_get_no_gpu_of_other_roles() -> None:
         assert task_order(container(name), "run-1")["env"]["CUDA_VISIBLE_DEVICES"] == "-1"
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ({"host": "h1"}, r"the serving is on h1, and cannot read the chief's checkpoints, which are on h2"),
-        ({"more": "serving: {model_name: a/b}"}, "serving.model_name"),
-        ({"more": "serving: {model_base_path: /}"}, "serving.model_base_path"),
-        (
-            {"more": "serving: {model_base_path: 's3://bucket/models'}"},
-            "the server of tfprov reads a directory, and not s3://bucket/models; set `server: tensorflow_serving`, or",
-        ),
-        ({"more": "serving: {server: torchserve}"}, "serving.server"),
-        ({"more": "serving: {modle_name: a}"}, "unknown key `serving.modle_name`"),
-        ({"own": "tasks_per_host: 2"}, "more than one serving task"),
-    ],
+AWAY = (
+    "the {0} is on h1, and cannot read the chief's checkpoints, which are on h2; "
+    "put h2 into the group `{0}` instead: hosts do not share a checkpoint directory"
 )
-def test_wrong_settings_are_refused_at_their_line(how: dict[str, str], message: str) -> None:
+
+
+@pytest.mark.parametrize(
+    ("how", "messages"),
+    [
+        ({"host": "h1"}, [f"15:1: error: {AWAY.format('serving')}", f"16:1: error: {AWAY.format('notebook')}"]),
+        ({"more": "serving: {model_name: a/b}"},
+         [("12:17: error: `serving.model_name` must be letters, digits, `_`, `.` and `-`, not `a/b`; "
+          "for example `model_name: digits`")]),
+        ({"more": "serving: {model_base_path: /}"},
+         [("12:17: error: `serving.model_base_path` must not be the whole file system; "
+          "for example `model_base_path: export`")]),
+        ({"more": "serving: {model_base_path: 's3://bucket/models'}"},
+         [("12:17: error: `serving.model_base_path`: the server of tfprov reads a directory, and not s3://bucket/models; "
+          "set `server: tensorflow_serving`, or name a directory")]),
+        ({"more": "serving: {server: torchserve}"},
+         [("12:17: error: `serving.server` must be `tfprov` or `tensorflow_serving`, not `torchserve`; "
+          "for example `server: tensorflow_serving`")]),
+        ({"more": "serving: {modle_name: a}"},
+         ["12:17: error: unknown key `serving.modle_name`; did you mean `model_name`?"]),
+        ({"own": "tasks_per_host: 2"},
+         ["15:42: error: more than one serving task; keep one host with one task in the group `serving`"]),
+    ],
+)  # fmt: skip
+def test_wrong_settings_are_refused_at_their_line(how: dict[str, str], messages: list[str]) -> None:
     with pytest.raises(InvalidInput) as refusal:
         assign_tasks(roles(text(**how)))
-    assert any(message in str(problem) for problem in refusal.value.problems), refusal.value
+    assert [str(problem) for problem in refusal.value.problems] == [f"i.yml:{message}" for message in messages]
 
 
 def test_a_change_of_the_workers_restarts_neither() -> None:

@@ -224,6 +224,31 @@ def test_the_problems_of_a_cluster_are_reported_in_full(text: str, expected: lis
     assert list(lines(text.replace("DIGEST", "a" * 64))) == expected
 
 
+SHARED = {
+    "cluster": "cluster: other",
+    "image": "image: {name: 'y:1'}",
+    "deliver": "image: {name: null, build: .}, deliver: {from_hosts: auto}",
+    "runtime": "image: null, runtime: process",
+    "strategy": "strategy: parameter_server",
+    "wiring": "wiring: tf_config",
+    "data_service": "data_service: {address: '10.0.0.9:5050'}",
+    "deadline": "deadline: 2h",
+    "notify": "notify: [{url: 'https://h/x'}]",
+}
+"""Settings of a cluster, each with another value than that of all its tasks."""
+
+
+def test_a_setting_of_the_whole_cluster_must_be_the_same_for_every_task() -> None:
+    for name, other in SHARED.items():
+        text = (
+            "all: {vars: {tfprov: {cluster: lab, image: {name: 'x:1'}, command: [x]}}}\n"
+            f"worker: {{hosts: {{w1: , w2: {{tfprov: {{{other}}}}}}}}}\nps: {{hosts: {{p1: }}}}\n"
+        )
+        assert [line for line in lines(text) if f": `{name}` " in line and line.endswith(f"; {ONE}")], name
+    differ = "all: {vars: {tfprov: {cluster: lab, command: [x]}}}\nworker: {hosts: {w1: , w2: {tfprov: {port: 1}}}}\n"
+    assert not [line for line in lines(differ) if line.endswith(ONE)]
+
+
 OWN = (
     "{gpus: 1, bind: 10.0.0.1, network: host, code: ., command: [x], env: {A: b}, env_file: ./a.env, flags: {a: b}, "
     "cluster: lab}"

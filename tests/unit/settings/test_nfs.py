@@ -38,24 +38,38 @@ def test_kubernetes_mounts_it_by_itself() -> None:
 
 @pytest.mark.parametrize("target", ["compose", "swarm", "marathon"])
 def test_other_targets_refuse_it(target: str) -> None:
-    with pytest.raises(InvalidInput, match=r"`mounts\[0\]\.nfs` works on tfprov's own hosts and on Kubernetes"):
+    with pytest.raises(InvalidInput) as caught:
         files_of(INVENTORY.replace("MOUNT", NFS), target)
+    assert str(caught.value) == (
+        "inventory.yml:8:16: error: `mounts[0].nfs` works on tfprov's own hosts and on Kubernetes, "
+        f"and not in {target}; mount it on every machine, and use `source`"
+    )
 
 
-@pytest.mark.parametrize(
-    ("mount", "words"),
-    [
-        (
-            "{target: /mnist}",
-            r"`mounts\[0\]` needs one of source, nfs; for example `{source: /data/mnist, target: /data}`",
-        ),
-        (NFS.replace("target", "source: /mnist, target"), r"`mounts\[0\]` has both source and nfs; keep one"),
-        ("{nfs: {server: 10.0.0.9}, target: /mnist}", "path"),
-        ("{nfs: {server: 10.0.0.9, path: export}, target: /mnist}", "absolute path"),
-        ("{nfs: {server: 10.0.0.9, path: /e, options: 'a b; rm'}, target: /mnist}", "mount options"),
-        ("{nfs: {server: 'a,b', path: /e}, target: /mnist}", "host name or an IPv4 address"),
-    ],
-)
-def test_wrong_settings_are_refused(mount: str, words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
+WRONG = {
+    "{target: /mnist}": (
+        "16: error: `mounts[0]` needs one of source, nfs; for example `{source: /data/mnist, target: /data}`"
+    ),
+    NFS.replace("target", "source: /mnist, target"): "16: error: `mounts[0]` has both source and nfs; keep one",
+    "{nfs: {server: 10.0.0.9}, target: /mnist}": (
+        "17: error: `mounts[0].nfs.path` is missing under `tfprov:`; for example `path: /export/mnist`"
+    ),
+    "{nfs: {server: 10.0.0.9, path: export}, target: /mnist}": (
+        "41: error: `mounts[0].nfs.path` must be an absolute path, not `export`; for example `path: /export/mnist`"
+    ),
+    "{nfs: {server: 10.0.0.9, path: /e, options: 'a b; rm'}, target: /mnist}": (
+        "51: error: `mounts[0].nfs.options` must be mount options with commas between them, not `a b; rm`; "
+        "for example `options: nfsvers=4.2,soft,timeo=100`"
+    ),
+    "{nfs: {server: 'a,b', path: /e}, target: /mnist}": (
+        "23: error: `mounts[0].nfs.server` must be a host name or an IPv4 address, not `a,b`; "
+        "for example `server: 10.0.0.9`"
+    ),
+}
+
+
+@pytest.mark.parametrize(("mount", "message"), WRONG.items(), ids=WRONG)
+def test_wrong_settings_are_refused(mount: str, message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
         roles_of(INVENTORY.replace("MOUNT", mount))
+    assert str(caught.value) == f"inventory.yml:8:{message}"

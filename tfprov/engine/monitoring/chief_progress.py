@@ -14,7 +14,7 @@ from tfprov.formats.event_file import EventProgress, last_step_drop, progress
 from tfprov.hosts.base import File, Runtime
 from tfprov.model.state import Observation, Observed
 
-_MOST = 2 * 1024 * 1024
+MOST = 2 * 1024 * 1024
 """Bytes of an event file that are searched, as it is read often and over slow lines; 64 KiB suffice for most."""
 _STEPS = re.compile(r"--?(?:train_steps|training_steps|max_steps|num_steps)=(\d{1,18})")
 _CHECKPOINTS = "checkpoints"
@@ -74,7 +74,7 @@ def read_reached(context: Context, observation: Observation, files: Mapping[str,
         saved = _last_saved(listed)
         events = [(file.modified, name, file.size) for name, file in listed.items() if ".tfevents." in name]
         for _, name, size in sorted(events, reverse=True):
-            if (read := progress(tail_of(runtime, chief.task, name, size), _MOST)) is not None:
+            if (read := progress(tail_of(runtime, chief.task, name, size), MOST)) is not None:
                 return Reached(read.step, name.rpartition("/")[0], read, name, size, _last_saved(listed, BY_STEP))
     except HostError:  # the file was removed after the listing
         return None

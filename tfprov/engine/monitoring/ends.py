@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from tfprov.engine.context import Context
-from tfprov.engine.monitoring.chief_progress import tail_of
+from tfprov.engine.monitoring.chief_progress import MOST, tail_of
 from tfprov.engine.monitoring.task_progress import read_pace
 from tfprov.errors import HostError
 from tfprov.formats.checkpoint import CheckpointFiles, checkpoints
@@ -19,8 +19,6 @@ _NAMED = 3
 """Tasks that are named when many still run."""
 _SERVING = ("in_graph", "parameter_server")
 """Strategies whose workers only serve: they train nothing once the chief is done."""
-_MOST = 2 * 1024 * 1024
-"""How many bytes of an evaluator's event file are read."""
 
 
 def wait_for_ends(context: Context, observation: Observation, look: Callable[[], Observation]) -> None:
@@ -85,7 +83,7 @@ def _unevaluated(context: Context, observation: Observation) -> str:
         events = [name for name in files if ".tfevents." in name and "eval" in name.rpartition("/")[0]]
         if not whole:
             return ""
-        read = [progress(tail_of(runtime, chief.task, name, files[name].size), _MOST) for name in events]
+        read = [progress(tail_of(runtime, chief.task, name, files[name].size), MOST) for name in events]
     except HostError:  # a file that is removed between the listing and the reading
         return ""
     return _behind(max(whole, key=lambda one: one.step), [one.step for one in read if one is not None])

@@ -191,7 +191,7 @@ def test_a_host_that_cannot_compare_is_given_up_after_three_tries(chief: Fixture
     assert (chief.target / DATA).read_bytes() == CONTENT
 
 
-def test_a_connection_that_brings_nothing_more_is_given_up_after_three_tries(chief: Fixture) -> None:
+def test_a_connection_that_brings_nothing_more_ends_a_gather_after_three_tries(chief: Fixture) -> None:
     chief.interrupted(WORTHWHILE)
     chief.host.every, chief.host.cuts, chief.host.leaves = 0, 100, False
     with pytest.raises(GatherError):

@@ -42,6 +42,9 @@ def test_a_worker_needs_the_ps_and_with_tf_config_everyone_else() -> None:
     others = {"ps/0", "ps/1", "worker/0", "worker/2", "worker/3"}
     assert needed(MemoryLab("tf_config"), "worker/1") == {("h2", task) for task in others}
     assert needed(MemoryLab("tf_config"), "ps/0") == set()
+    context = MemoryLab("tf_config").context
+    unwired = replace(context.wanted[2], spec={})
+    assert [probe.task.name for probe in Peers(context).of(unwired, set())] == ["ps/0", "ps/1"]
 
 
 def test_nobody_waits_for_what_is_left_out_has_finished_or_need_not_listen() -> None:

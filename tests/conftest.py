@@ -22,7 +22,7 @@ from tests.support.scratch import use_scratch_directory  # noqa: E402
 
 VARIABLES = {"page": "TFPROV_TESTS_BROWSER", "spark": "TFPROV_TESTS_JAVA", "shells": "TFPROV_TESTS_SHELLS"}
 """The fixtures of what else a machine may lack, and the variable that makes a lack of it an error."""
-_OBJECTS = 20_000
+_OBJECTS = 100_000
 """New objects between two collections of garbage."""
 
 

@@ -5,8 +5,6 @@ import io
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.delivery_images import LAYERS, code, contents, load_image
+from tests.support.forked import run_forked
 from tfprov.errors import DeliveryError, Locked
 from tfprov.images.blobs import CHUNK, disk_errors
 from tfprov.images.code_layer import append
@@ -92,8 +91,7 @@ with layout.in_use(), layout.blobs.receive() as blob:
 @pytest.mark.parametrize("where", ["in a blob", "before the rename", "in the index"])
 def test_after_a_kill_everything_is_as_before_and_nothing_is_locked(layout: Layout, where: str) -> None:
     image = load_image(layout)
-    killed = subprocess.run([sys.executable, "-c", KILLED, layout.directory, where], check=False)
-    assert killed.returncode == -signal.SIGKILL
+    assert run_forked(KILLED, str(layout.directory), where) == -signal.SIGKILL
     again = Layout(layout.directory)
     assert again.images() == {"base": image}
     again.prune(keep=5)

@@ -1,16 +1,15 @@
 """The cluster's lock between real processes, and log files that grow while they are read."""
 
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path, PosixPath
 
 import pytest
 
+from tests.support.forked import PROCESSES
 from tests.support.full_disk import full_disk
 from tfprov.engine.lock.cluster_lock import hold_file
 from tfprov.engine.lock.holder import LockHolder
@@ -20,22 +19,27 @@ from tfprov.hosts.log_file import follow, last_lines
 UP = LockHolder.current("up")
 
 
+def hold_until_killed(path: Path, held: Connection, of_parent: Connection) -> None:
+    of_parent.close()  # so that its end is seen here
+    with hold_file(path, "linear", LockHolder.current("run")):
+        held.send(None)
+        held.recv()
+
+
 @contextmanager
-def holder(path: Path) -> Iterator["subprocess.Popen[str]"]:
-    program = (
-        "import sys\nfrom pathlib import Path\nfrom tfprov.engine.lock.holder import LockHolder\n"
-        "from tfprov.engine.lock.cluster_lock import hold_file\n"
-        f"with hold_file(Path({str(path)!r}), 'linear', LockHolder.current('run')):\n    print('held', flush=True)\n"
-        "    sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
+def holder(path: Path) -> Iterator[BaseProcess]:
+    """Hold the lock in another process: a fork of this one, which need not import anything."""
+    ours, theirs = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=hold_until_killed, args=(path, theirs, ours))
+    with ours, theirs:
+        process.start()
         try:
+            ours.recv()
             yield process
         finally:
             process.kill()
+            process.join()
+            process.close()
 
 
 def test_a_second_run_gets_the_holder_of_the_lock(tmp_path: Path) -> None:
@@ -48,8 +52,8 @@ def test_a_second_run_gets_the_holder_of_the_lock(tmp_path: Path) -> None:
 
 def test_a_holder_that_is_killed_leaves_nothing_to_unlock(tmp_path: Path) -> None:
     with holder(tmp_path / "lock") as process:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
         with hold_file(tmp_path / "lock", "linear", UP):
             pass
 

@@ -4,8 +4,6 @@ import gzip
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.delivery_images import contents, load_image, tar
+from tests.support.forked import run_forked
 from tests.support.waiting import LONG, until
 from tfprov.errors import DeliveryError
 from tfprov.images.compression.compressor import Compressor
@@ -126,8 +125,7 @@ compressor.Compressor(layout).form(layout.find("base").layers[0])
 
 @pytest.mark.parametrize("where", ["in the member", "before the record"])
 def test_after_a_kill_the_next_run_makes_the_same_form(layout: Layout, image: OciImage, where: str) -> None:
-    killed = subprocess.run([sys.executable, "-c", KILLED, layout.directory, where], check=False)
-    assert killed.returncode == -signal.SIGKILL
+    assert run_forked(KILLED, str(layout.directory), where) == -signal.SIGKILL
     assert layout.variants.named(image.layers[0]) is None
     form = Compressor(layout).form(image.layers[0])
     assert gzip.decompress(content_of(layout, form)) == LAYERS[0]

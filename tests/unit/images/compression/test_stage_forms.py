@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tfprov.images.oci_spec import Descriptor, OciImage
 from tfprov.images.stages import split_stages
 
 LAYERS = (*(tar({str(number): os.urandom(200_000).hex().encode()}) for number in range(3)), tar({"s": b"x"}))
+LARGE = (tar({"zeros": bytes(MIN_MISSING)}), LAYERS[0])
 
 
 @pytest.fixture
@@ -30,11 +32,23 @@ def image(layout: Layout) -> OciImage:
     return load_image(layout, layers=LAYERS)
 
 
-@pytest.fixture
-def forms(layout: Layout, image: OciImage) -> tuple[Descriptor, ...]:
-    """The compressed forms of the layers; the small one has none."""
+Prepared = tuple[Path, tuple[Descriptor, ...]]
+"""The directory of a layout, and descriptors of what is in it."""
+
+
+@pytest.fixture(scope="module")
+def compressed(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    layout = Layout(tmp_path_factory.mktemp("compressed"))
     compressor = Compressor(layout)
-    return tuple(map(compressor.form, image.layers))
+    return layout.directory, tuple(map(compressor.form, load_image(layout, layers=LAYERS).layers))
+
+
+@pytest.fixture
+def forms(layout: Layout, image: OciImage, compressed: Prepared) -> tuple[Descriptor, ...]:
+    """The compressed forms of the layers; the small one has none. They are made once, and copied."""
+    shutil.copytree(compressed[0], layout.directory, dirs_exist_ok=True)
+    assert layout.verify(image)
+    return compressed[1]
 
 
 def test_stages_name_compressed_layers_and_are_the_same_images(
@@ -135,7 +149,7 @@ class Linked(LocalMachine):
 
 @pytest.fixture
 def large(layout: Layout) -> OciImage:
-    return load_image(layout, layers=[tar({"zeros": bytes(MIN_MISSING)}), LAYERS[0]])
+    return load_image(layout, layers=LARGE)
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,8 @@ class _Composer:
         if self.stack and self.stack[-1].awaits_key:
             raise _invalid(at, "a name from the environment", "take values from there only")
         if not VARIABLE.fullmatch(event.value):
-            raise _invalid(at, f"`!env {printable(event.value)}` names no environment variable", "write `!env NAME`")
+            written = f"!env {printable(event.value)}".rstrip()
+            raise _invalid(at, f"`{written}` names no environment variable", "write `!env NAME`")
         data = EncryptedValue(event.value, read_variable, event.value)
         return Scalar(data, at, quoted=True, literal=True, secret=True)
 

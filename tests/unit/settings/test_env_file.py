@@ -183,7 +183,7 @@ def test_a_secret_from_the_environment_is_in_no_plan_spec_or_output(
             "!env BLANK",
             "the environment variable BLANK is empty; `export BLANK=…` before this, or take the value from a vault",
         ),
-        ("!env", "`!env ` names no environment variable; write `!env NAME`"),
+        ("!env", "`!env` names no environment variable; write `!env NAME`"),
         ("!env A-B", "`!env A-B` names no environment variable; write `!env NAME`"),
         ("!env [A]", "the tag `!env` is not allowed here; write a plain value"),
     ],

@@ -380,13 +380,13 @@ def test_shared_memory_and_the_index_of_a_pod(volume: str, shm_size: str | None,
 @pytest.mark.parametrize(
     ("read_only", "mount", "expected"),
     [
-        ("", "mountPath: /d, subPath: a", {"path": "/x/a", "read_only": False}),
-        (", readOnly: true", "mountPath: /d", {"path": "/x", "read_only": True}),
-        ("", "mountPath: /d/, readOnly: true", {"path": "/x", "read_only": True}),
+        ("", "mountPath: /d, subPath: a", ("/x/a", False)),
+        (", readOnly: true", "mountPath: /d", ("/x", True)),
+        ("", "mountPath: /d/, readOnly: true", ("/x", True)),
         (", readOnly: false", "mountPath: /ckpt/", None),
     ],
 )
-def test_an_nfs_volume_of_a_pod_is_a_mount(read_only: str, mount: str, expected: dict[str, Any] | None) -> None:
+def test_an_nfs_volume_of_a_pod_is_a_mount(read_only: str, mount: str, expected: tuple[str, bool] | None) -> None:
     argv = '[python, x.py, --job_name=worker, --task_index=0, "--worker_hosts=w:1", --model_dir=/ckpt]'
     pod = (
         f"containers: [{{image: x, command: {argv}, volumeMounts: [{{name: v, {mount}}}]}}], "
@@ -395,8 +395,8 @@ def test_an_nfs_volume_of_a_pod_is_a_mount(read_only: str, mount: str, expected:
     inventory, notes = convert_text(f"apiVersion: v1\nkind: Pod\nmetadata: {{name: w}}\nspec: {{{pod}}}\n")
     mounts = inventory["vars"]["tfprov"].get("mounts")
     if expected:
-        is_read_only = expected.pop("read_only")
-        assert mounts == [{"nfs": {"server": "nas", **expected}, "target": "/d", "read_only": is_read_only}]
+        nfs = {"server": "nas", "path": expected[0]}
+        assert mounts == [{"nfs": nfs, "target": "/d", "read_only": expected[1]}]
         assert notes == []
     else:
         assert mounts is None

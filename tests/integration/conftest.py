@@ -152,9 +152,12 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Hdfs"]:
 
 
 @pytest.fixture
-def local_cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+def local_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """A cluster on this machine, of which nothing is left running."""
-    yield from open_local_cluster(tmp_path)
+    for cluster in open_local_cluster(tmp_path):
+        yield cluster
+        if request.node.stash.get(FAILED, False):
+            print(cluster.report())
 
 
 @pytest.fixture

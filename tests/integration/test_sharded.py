@@ -27,7 +27,7 @@ all:
       code: PROGRAMS
       command: [python, textbook.py]
       flags: {train_steps: 300, checkpoint_dir: ../checkpoints}
-      env: {TF_CPP_MIN_LOG_LEVEL: "2"}
+      env: {TF_CPP_MIN_LOG_LEVEL: "0"}
       restart: never
       port: PORT
   children:
@@ -62,11 +62,17 @@ def test_shards_on_the_ps_are_gathered_and_restored(local_cluster: LocalCluster)
     assert [path.name for path in target.parent.iterdir()] == ["textbook"]
 
 
-def slowed(directory: Path) -> Path:
-    """Return a directory with the textbook's program, which does some 300 steps a second at most."""
-    text, step = (PROGRAMS / "textbook.py").read_text(), "            _, step, loss_value"
+def paced(directory: Path) -> Path:
+    """Return a directory with the textbook's program at some 300 steps a second at most, with a summary every 10 steps.
+
+    TensorFlow writes summaries to their file by 4 KiB: of every 100 steps, as by default, that is once in 3,500 steps.
+    """
+    text = (PROGRAMS / "textbook.py").read_text()
+    step, every = "            _, step, loss_value", "        checkpoint_dir=flags.checkpoint_dir,\n"
     assert step in text
-    (code := directory / "slowed").mkdir()
+    assert every in text
+    text = text.replace(every, f"{every}        save_summaries_steps=10,\n        log_step_count_steps=10,\n")
+    (code := directory / "paced").mkdir()
     (code / "textbook.py").write_text(text.replace(step, f"            __import__('time').sleep(0.003)\n{step}"))
     return code
 
@@ -75,17 +81,17 @@ def test_a_chief_that_is_killed_gets_its_checkpoint_from_where_it_was_gathered_t
     local_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     local_cluster.write(
-        INVENTORY.replace("PROGRAMS", str(slowed(tmp_path))).replace("train_steps: 300", "train_steps: 1000000")
+        INVENTORY.replace("PROGRAMS", str(paced(tmp_path))).replace("train_steps: 300", "train_steps: 1000000")
     )
     local_cluster("up")
-    until(lambda: (p := local_cluster.progress()) and p["step"] > 100, "100 steps")
+    local_cluster.until_step(100)
     os.kill(int(local_cluster.pids()["worker/0"]), signal.SIGKILL)
     until(lambda: local_cluster.tasks()["worker/0"]["state"] == "failed", "the chief is seen to be dead")
     assert "worker/0 cannot go on by itself" in local_cluster("plan")
     assert "is not gathered; run `tfprov gather` first" in local_cluster("up", "--resume", code=1)
     assert ORIGIN in local_cluster("gather")
     local_cluster("up", "--resume")
-    until(lambda: (p := local_cluster.progress()) and p["step"] > 100, "100 steps more")
+    local_cluster.until_step(100)
     local_cluster("down")
 
 

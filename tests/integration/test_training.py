@@ -50,16 +50,14 @@ def test_run_trains_and_leaves_a_checkpoint_that_restores_where_it_is_moved_to(l
 def test_status_shows_the_chiefs_step_and_gather_takes_only_new_files(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY.replace("1500", "1000000, pause: 0.003"))
     local_cluster("up")
-    progress = until(
-        lambda: (p := local_cluster.progress()) and p["step"] > 300 and p["loss"] is not None and p, "progress"
-    )
+    progress = local_cluster.until_step(300)
     assert 0 < progress["loss"] < 5
     assert progress["steps_per_second"] > 0
     assert "chief" in local_cluster("status")
     local_cluster("gather")
     first = json.loads((local_cluster.directory / "checkpoints/linear/manifest.json").read_text())
     assert first["checkpoints"], "something was saved"
-    until(lambda: local_cluster.progress()["step"] > progress["step"] + 400, "more steps")  # type: ignore[index]
+    local_cluster.until_step(progress["step"] + 400)
     local_cluster("down")
     after = json.loads((local_cluster.directory / "checkpoints/linear/manifest.json").read_text())
     assert after["checkpoints"][-1]["step"] > first["checkpoints"][-1]["step"]
@@ -74,7 +72,7 @@ def test_status_shows_the_chiefs_step_and_gather_takes_only_new_files(local_clus
 def test_a_killed_chief_resumes_at_the_step_of_its_ps(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY.replace("1500", "1000000, pause: 0.003"))
     local_cluster("up")
-    until(lambda: (p := local_cluster.progress()) and p["step"] > 500, "500 steps")
+    local_cluster.until_step(500)
     os.kill(int(local_cluster.pids()["worker/0"]), signal.SIGKILL)
     until(lambda: local_cluster.tasks()["worker/0"]["state"] == "failed", "the chief is seen to be dead")
     plan = local_cluster("plan")
@@ -87,7 +85,7 @@ def test_a_killed_chief_resumes_at_the_step_of_its_ps(local_cluster: LocalCluste
         lambda: re.search(r"goes on at step (\d+), which the ps", local_cluster("logs", "worker/0")), "it goes on"
     )
     assert int(kept[1]) >= step
-    until(lambda: (p := local_cluster.progress()) and p["step"] > int(kept[1]) + 100, "it trains on")
+    local_cluster.until_step(int(kept[1]) + 100)
     local_cluster("down")
     gathered = json.loads((local_cluster.directory / "checkpoints/linear/manifest.json").read_text())
     assert gathered["checkpoints"][-1]["step"] > step

@@ -7,6 +7,7 @@ import shutil
 import signal
 import textwrap
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,34 @@ class LocalCluster(CommandLine):
         """Return the tasks of `status --json`, by name."""
         return {task["task"]: task for task in json.loads(self("status", "--json"))["tasks"]}
 
-    def progress(self) -> dict[str, Any] | None:
-        """Return the chief's progress in `status --json`."""
-        result: dict[str, Any] | None = json.loads(self("status", "--json"))["progress"]
+    def until_step(self, step: int) -> dict[str, Any]:
+        """Return the chief's progress once it is past `step` and has a loss; fails as soon as a task has failed."""
+
+        def passed() -> dict[str, Any] | None:
+            status = json.loads(self("status", "--json"))
+            failed = [task["task"] for task in status["tasks"] if task["state"] == "failed"]
+            progress: dict[str, Any] | None = status["progress"]
+            assert not failed, f"before step {step}, this had failed: {', '.join(failed)}"
+            return progress if progress and progress["step"] > step and progress["loss"] is not None else None
+
+        result: dict[str, Any] = until(passed, f"step {step}")
         return result
+
+    def report(self) -> str:
+        """Return what a failed test leaves to read: states, last lines of logs, what processes wait for, and sockets."""
+        text = [self.run("status").stdout, self.run("logs", "--tail", "60").stdout]
+        for process in self._marked():
+            with contextlib.suppress(OSError):
+                waits = Counter((thread / "wchan").read_text() for thread in (process / "task").iterdir())
+                command = (process / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+                text.append(f"{process.name} {command} threads: {dict(waits)}")
+        for table in ("tcp", "tcp6"):
+            for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+                _, local, remote, state, *_ = line.split()
+                ports = {int(address.rpartition(":")[2], 16) for address in (local, remote)}
+                if ports & {*range(self.port, self.port + 5)}:
+                    text.append(f"{table} {local} {remote} {state}")
+        return "\n".join(text)
 
     def pids(self) -> dict[str, str]:
         """Return the pid of every running task."""

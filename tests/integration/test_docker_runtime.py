@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import time
@@ -228,15 +229,22 @@ def test_a_container_may_have_another_user_and_a_file_system_that_is_only_read(
     assert not own & {volume["Name"] for volume in bench.client.api.volumes()["Volumes"] or ()}
 
 
-def test_limits_and_mounts_are_the_containers(bench: DockerBench) -> None:
+NOT_BY_DEFAULT = next(filter(os.path.exists, ("/dev/kmsg", "/dev/fuse", "/dev/loop-control", "/dev/net/tun")))
+"""A device of this machine that an engine gives to no container by itself."""
+
+
+def test_limits_devices_and_mounts_are_the_containers(bench: DockerBench) -> None:
     options = DockerOptions(
         bench.image, address=bench.address, memory=64 * 1024**2, shm_size=8 * 1024**2, cpus=0.5, pids=50,
-        mounts=(Mount("/etc", "/data"),),
+        mounts=(Mount("/etc", "/data"),), devices=(NOT_BY_DEFAULT,), ulimits={"nofile": 512, "core": 0},
     )  # fmt: skip
     bench.start(container(docker=options))
     config = bench.inspect()["HostConfig"]
     assert (config["Memory"], config["NanoCpus"], config["PidsLimit"]) == (64 * 1024**2, 500_000_000, 50)
     assert bench.docker.execute("worker/0", ["sh", "-c", "df -k /dev/shm | grep -q ' 8192 '"]) == 0
+    limits = '[ "$(ulimit -n) $(ulimit -Hn) $(ulimit -c)" = "512 512 0" ]'
+    assert bench.docker.execute("worker/0", ["sh", "-c", limits]) == 0
+    assert bench.docker.execute("worker/0", ["test", "-c", NOT_BY_DEFAULT]) == 0
     assert bench.docker.execute("worker/0", ["test", "-f", "/data/hostname"]) == 0
     assert bench.docker.execute("worker/0", ["touch", "/data/x"]) != 0
 

@@ -36,7 +36,7 @@ class System:
     """The machine. `kind` is the output of `uname -m`, `flags` the CPU's, `addresses` the IPv4 addresses.
 
     `free` is the space on the requested disk, `memory` the available memory, both in bytes. `gpus` is the number of NVIDIA
-    GPUs, `gpu_tools` whether the tools that pass them to containers are installed.
+    GPUs, `gpu_tools` whether the tools that pass them to containers are installed. `devices` are the paths below /dev.
     """
 
     kind: str = ""
@@ -47,6 +47,7 @@ class System:
     listeners: tuple[Listener, ...] | None = None
     gpus: int | None = None
     gpu_tools: bool = False
+    devices: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,7 @@ echo @free; [ -z "$1" ] || df -Pk -- "$1"
 echo @memory; grep '^MemAvailable:' /proc/meminfo
 echo @listeners; ss -ltnp || cat /proc/net/tcp /proc/net/tcp6
 echo @gpus; ls -d /proc/driver/nvidia/gpus/*
+echo @devices; find /dev -xdev
 echo @gpu_tools; command -v nvidia-container-runtime-hook || command -v nvidia-container-runtime
 exit 0
 """
@@ -161,6 +163,7 @@ def parse_system(output: str) -> System:
         listeners=parse_listeners(parts.get("listeners", "")),
         gpus=len(parts.get("gpus", "").split()) or None,
         gpu_tools=bool(parts.get("gpu_tools", "").strip()),
+        devices=frozenset(parts.get("devices", "").splitlines()) or None,
     )
 
 

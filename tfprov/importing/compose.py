@@ -15,6 +15,7 @@ from tfprov.importing.tracked_mapping import (
     Fields,
     as_text,
     cpus,
+    device_settings,
     docker_memory,
     note_directory,
     seconds,
@@ -39,7 +40,6 @@ _DROPPED = {
     "cap_add": "tfprov's containers have no capabilities",
     "extends": "tfprov does not read that file",
     "configs": "mount a directory of the host, or put it into `code`",
-    "devices": "only GPUs are supported, with `gpus`",
     "profiles": "all services are imported",
 }
 
@@ -181,6 +181,7 @@ class _Service:
         pids = fields.integer("pids_limit")
         if pids:
             self.settings["pids"] = Setting(*pids)
+        self.settings |= device_settings(fields, self.notes)
         self.read_gpus(fields.pop("gpus"))
         restart = fields.text("restart")
         if restart:

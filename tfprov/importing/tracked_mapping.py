@@ -7,6 +7,8 @@ from types import TracebackType
 
 from tfprov.errors import Position, printable
 from tfprov.importing.identify import Notes, Setting, SourceText
+from tfprov.model.field_types import DEVICE
+from tfprov.model.setting_types import LIMITS
 from tfprov.model.yaml_node import Items, Node, Scalar
 from tfprov.model.yaml_node import Mapping as Map
 
@@ -120,6 +122,50 @@ def _is_null(node: Node) -> bool:
 IN_HOST_NETWORK = "a task's own port is published; `network: host` is for libraries that open further ports"
 """The note on a task in the network of its host, which an inventory has to allow."""
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  where containers have it
+
+
+_SAME_DEVICE = "`devices` has paths below /dev, which are the same in the container, to be read and written"
+_NVIDIA = "nvidia.com/gpu="
+_ONE_NUMBER = "`ulimits` has one number for each of the engine's limits"
+_LIMIT = re.compile(r"-1|[0-9]{1,15}")
+
+
+def device_settings(fields: Fields, notes: Notes) -> dict[str, Setting]:
+    """Read the keys `devices` and `ulimits` of a service."""
+    settings: dict[str, Setting] = {}
+    devices = [path for node in fields.items("devices") if (path := _device(node, fields.path_of("devices"), notes))]
+    if devices:
+        settings["devices"] = Setting(devices, fields.position("devices"))
+    limits: dict[str, int] = {}
+    named = fields.mapping("ulimits")
+    for name, node in named.entries():
+        # One number, or a soft and a hard one.
+        numbers = {
+            as_text(one)
+            for one in (node.entries.values() if isinstance(node, Map) else [node])
+            if isinstance(one, Scalar)
+        }
+        if name in LIMITS and len(numbers) == 1 and _LIMIT.fullmatch(number := numbers.pop()):
+            limits[name] = int(number)
+        else:
+            notes.drop(named.path_of(name), named.position(name), _ONE_NUMBER)
+    if limits:
+        settings["ulimits"] = Setting(limits, fields.position("ulimits"))
+    return settings
+
+
+def _device(node: Node, path: str, notes: Notes) -> str | None:
+    """Return a device that has the same path in the container; note any other."""
+    text = as_text(node) if isinstance(node, Scalar) else ""
+    if isinstance(node, Map):
+        with Fields(node, path, notes, node.at) as device:
+            words = [device.text(key) for key in ("source", "target", "permissions")]
+        text = ":".join(word.text for word in words if word)
+    source, *rest = text.split(":")
+    if re.fullmatch(DEVICE.pattern, source) and rest in ([], [source], [source, "rw"], [source, "rwm"]):
+        return source
+    notes.drop(text or path, node.at, "set `gpus`" if text.startswith(_NVIDIA) else _SAME_DEVICE)
+    return None
 
 
 def note_directory(fields: Fields, key: str, notes: Notes, *, is_ours: bool) -> None:

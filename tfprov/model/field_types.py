@@ -259,4 +259,9 @@ IP_V4 = TextFormat("an IPv4 address of the host", f"^{_IP_V4}$", validators.chec
 MEMORY = TextFormat(
     "a number and one of the units b, k, m and g", r"^[0-9]{1,15}(?:\.[0-9]{1,9})?[bkmgBKMG]$", validators.check_memory
 )
+DEVICE = pattern_format(
+    r"/dev(?:/[A-Za-z0-9_][A-Za-z0-9_.@+-]*)+",
+    "a device file, or a directory of them, below /dev",
+    "write its path on the host, which is the same in the container",
+)
 USER = TextFormat("a user of the image", USER_PATTERN, check_user)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from tfprov.model import field_types, validators
-from tfprov.model.sections import RenamedFlags
+from tfprov.model.sections import Count, Line, RenamedFlags
 from tfprov.wiring import FLAGS
 
 Wiring = Annotated[
@@ -22,6 +22,31 @@ User = Annotated[
     Annotated[int, Field(ge=0, le=field_types.MAX_UID)] | Annotated[str, field_types.USER] | None,
     BeforeValidator(field_types.check_user),
 ]
+Devices = Annotated[
+    list[Annotated[Line, field_types.DEVICE]],
+    Field(
+        description="Device files of the host, or directories of them, that a container may use, such as those of "
+        "InfiniBand, or of AMD's GPUs, which are /dev/kfd and /dev/dri. Only a chief, workers and an evaluator get them "
+        "from other places than their own group or host.",
+        examples=[["/dev/infiniband"]],
+    ),
+]
+LIMITS = (
+    *("core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio"),
+    *("rttime", "sigpending", "stack"),
+)
+"""The names of limits that an engine knows, as `docker run --ulimit` has them."""
+Ulimits = Annotated[
+    dict[
+        Annotated[str, field_types.key_format("a limit", "|".join(LIMITS), f"use one of {', '.join(LIMITS)}", "(?!)")],
+        Annotated[Count, Field(ge=-1, le=2**40)],
+    ],
+    Field(
+        description="The kernel's limits of each process in a container, by the names of `docker run --ulimit`; -1 is "
+        "unlimited. InfiniBand needs `memlock: -1`. Default: those of the engine.",
+        examples=[{"memlock": -1, "stack": 67108864}],
+    ),
+]
 Strategy = Literal["between_graph", "in_graph", "parameter_server", "multi_worker_mirrored", "single", "standalone"]
 BY_TF_CONFIG: tuple[Strategy, ...] = ("in_graph", "parameter_server", "multi_worker_mirrored", "standalone")
 """Strategies whose programs read TF_CONFIG, as TensorFlow's own do."""
@@ -31,8 +56,8 @@ SHARED = ("cluster", "image", "deliver", "runtime", "strategy", "wiring", "data_
 """Settings that must be the same for every task of an inventory."""
 
 CONTAINER_ONLY = (
-    *("deliver", "memory", "shm_size", "cpus", "gpus", "pids", "user", "read_only", "mounts", "network", "bind"),
-    "allow_insecure_network",
+    *("deliver", "memory", "shm_size", "cpus", "gpus", "devices", "pids", "ulimits", "user", "read_only", "mounts"),
+    *("network", "bind", "allow_insecure_network"),
 )
 """Settings for `runtime: docker` only."""
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from tfprov.model import field_types, validators
+from tfprov.model import field_types, setting_types, validators
 from tfprov.model.delivery import Deliver
 from tfprov.model.sections import (
     Address,
@@ -27,7 +27,6 @@ from tfprov.model.sections import (
     StrictModel,
     Value,
 )
-from tfprov.model.setting_types import Gpus, MemorySize, Strategy, User, Wiring, renamed_flags, with_implied
 from tfprov.model.storage import Checkpoints, CheckpointSetting, Data, NoCheckpoints
 from tfprov.wiring import STANDALONE
 
@@ -53,9 +52,8 @@ class Settings(StrictModel):
     )
     runtime: Literal["docker", "process"] = Field(
         "process",
-        description="What runs a task: `docker`, a container of `image` on its host's engine; `process`, a "
-        "supervised process on this machine, without an image. Default: `docker` where `image` is set, else "
-        "`process`.",
+        description="What runs a task: `docker`, a container of `image` on its host's engine; `process`, a supervised "
+        "process on this machine, without an image. Default: `docker` where `image` is set, else `process`.",
         examples=["process"],
     )
     code: PathText | None = Field(
@@ -80,7 +78,7 @@ class Settings(StrictModel):
         "that is an absolute path, else the Python that runs tfprov.",
         examples=["./venv/bin/python"],
     )
-    strategy: Strategy = Field(
+    strategy: setting_types.Strategy = Field(
         "between_graph",
         description="How the program trains: `between_graph`, every worker builds the graph, with the variables "
         "on the ps; `in_graph`, the chief builds one graph over all workers; `parameter_server`, TensorFlow's "
@@ -89,7 +87,7 @@ class Settings(StrictModel):
         "outside of the cluster, see `tfprov client`. The program gets the name in TFPROV_STRATEGY.",
         examples=["parameter_server"],
     )
-    wiring: Wiring = Field(
+    wiring: setting_types.Wiring = Field(
         "flags",
         description="How a task gets its job, its index and the addresses of its peers: `flags` appends "
         "--job_name, --task_index, --ps_hosts and --worker_hosts; a mapping renames these flags or, with null, "
@@ -182,13 +180,13 @@ class Settings(StrictModel):
     tasks_per_host: Annotated[Count, Field(ge=1, le=1000)] = Field(
         1, description="The number of tasks of the role on each of its hosts.", examples=[2]
     )
-    memory: MemorySize | None = Field(
+    memory: setting_types.MemorySize | None = Field(
         None,
         description="The memory limit of a container, in Docker's units b, k, m and g (powers of 1024), at least "
         "6m. Default: no limit.",
         examples=["4g"],
     )
-    shm_size: MemorySize | None = Field(
+    shm_size: setting_types.MemorySize | None = Field(
         None,
         description="The size of /dev/shm in a container, in the units of `memory`; what is in there counts as its memory. "
         "NCCL and data loaders with worker processes need more than the default. Default: that of the engine, 64m.",
@@ -197,16 +195,18 @@ class Settings(StrictModel):
     cpus: Annotated[float, Field(ge=0.01, le=8192, allow_inf_nan=False)] | None = Field(
         None, description="The number of CPUs that a container may use, in cores. Default: no limit.", examples=[2.5]
     )
-    gpus: Gpus = Field(
+    gpus: setting_types.Gpus = Field(
         0,
         description="The number of GPUs of a container, or `all`. Only a chief, workers and an evaluator get them "
         "from other places than their own group or host.",
         examples=[1],
     )
+    devices: setting_types.Devices = Field(default_factory=list)
     pids: Annotated[Count, Field(ge=64, le=4194304)] = Field(
         4096, description="The limit of processes and threads in a container.", examples=[4096]
     )
-    user: User = Field(
+    ulimits: setting_types.Ulimits = Field(default_factory=dict)
+    user: setting_types.User = Field(
         None,
         description="The user that containers run as: a number, or a name from the image, optionally with a colon and a "
         "group. The checkpoint directory and secrets belong to that user. With a number, HOME is /tmp unless `env` "
@@ -291,10 +291,10 @@ class Settings(StrictModel):
     @property
     def flag_names(self) -> Mapping[str, str]:
         """The renamed flags without dashes, by their usual names; an empty text for a flag that is left out."""
-        return renamed_flags(self.wiring)
+        return setting_types.renamed_flags(self.wiring)
 
     @model_validator(mode="before")
     @classmethod
     def _fill_defaults(cls, values: Any) -> Any:
         """Fill in defaults that depend on other settings."""
-        return with_implied(values)
+        return setting_types.with_implied(values)

@@ -34,8 +34,9 @@ class DockerOptions:
     """The Docker options of a container. `image` is the image's name on its host: `tfprov/linear:3f2a…`.
 
     Its port is published on `address`. `memory` and `shm_size` are in bytes, `cpus` in cores, with None for the engine's
-    default; `gpus` is a number, -1 for all. `code` is the digest of code to copy into the container before it starts.
-    `files_of` is the task whose checkpoint directory it mounts, read-only with `only_reads`. Fetched data is at `data_at`.
+    default; `gpus` is a number, -1 for all. `code` is the digest of code to copy into the container before it starts;
+    `has_code`: whether /code has any, from there or from the image. `files_of` is the task whose checkpoint directory it
+    mounts, read-only with `only_reads`. Fetched data is at `data_at`. With `read_only`, its volumes and /tmp are writable.
     """
 
     image: str
@@ -48,13 +49,12 @@ class DockerOptions:
     cpus: float | None = None
     gpus: int = 0
     pids: int = 4096
+    devices: tuple[str, ...] = ()
+    ulimits: Mapping[str, int] = field(default_factory=dict)
     has_code: bool = False
-    """Whether /code has code, from the image or copied there."""
     data_at: str | None = None
     user: str | None = None
-    """None for the image's own user."""
     read_only: bool = False
-    """Whether only its volumes and /tmp are writable."""
     network: str = "bridge"
     mounts: tuple[Mount, ...] = ()
 

@@ -107,6 +107,7 @@ def _mount_value(key: str, value: Any) -> Any:
 _CANONICAL: Mapping[str, Callable[[Any], Any]] = {
     "memory": parse_size,
     "shm_size": parse_size,
+    "devices": set,
     "mounts": _mounts,
     "data.to": _path,
     "restart_codes.only": set,

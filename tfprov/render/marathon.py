@@ -96,6 +96,7 @@ class Marathon(BaseTarget):
         yield from relative_data(request, "the agents")
         yield from request.refuse_secrets("put it into a file on the agents and list it in `mounts`")
         yield from request.refuse_all_gpus("Mesos counts GPUs")
+        yield from request.refuse_devices("an agent gives its tasks those of its own configuration")
         for role in request.roles.values():
             if role.role in READERS and not request.settings["checkpoints"] and not _uses_remote_storage(role):
                 what = f"{role.role} reads the chief's files, and on Mesos each task has its own directory"

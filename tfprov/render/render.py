@@ -154,7 +154,9 @@ def _member(container: Container, request: RenderRequest) -> Member:
         shm_size=docker_options.shm_size,
         cpus=docker_options.cpus,
         gpus=docker_options.gpus if task.role in WITH_GPUS else 0,
+        devices=docker_options.devices,
         pids=docker_options.pids,
+        ulimits=docker_options.ulimits,
         read_only=docker_options.read_only,
         mounts=setting_mounts(role),
         data=DataPath(role.values.data.directory or "", role.values.data.to)

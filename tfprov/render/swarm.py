@@ -71,9 +71,10 @@ class Swarm(BaseTarget):
         return short_name(task)
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
-        """Yield problems of data next to the inventory, and of `gpus: all`."""
+        """Yield problems of data next to the inventory, of `gpus: all`, and of devices."""
         yield from relative_data(request, "the swarm's nodes")
         yield from request.refuse_all_gpus("a swarm counts GPUs")
+        yield from request.refuse_devices("a swarm gives its tasks no devices of their nodes")
 
     def values(self, rendering: RenderInput) -> Mapping[str, object]:
         """Return the services with their placement, the chief's service, the volumes, and the secret variables."""

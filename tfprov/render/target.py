@@ -80,7 +80,9 @@ class Member:
     shm_size: int | None
     cpus: float | None
     gpus: int
+    devices: tuple[str, ...]
     pids: int
+    ulimits: Mapping[str, int]
     read_only: bool
     mounts: tuple[Mount, ...]
     data: DataPath | None
@@ -135,6 +137,13 @@ class RenderRequest:
         for role in self.roles.values():
             if role.values.gpus == "all" and role.role in WITH_GPUS:
                 yield Problem(role.at("gpus"), f"`gpus: all`: {why}", "set a number, such as `gpus: 1`")
+
+    def refuse_devices(self, why: str) -> Iterator[Problem]:
+        """Yield a problem for the first role with `devices`; `why` is the reason."""
+        for role in self.roles.values():
+            if role.values.devices:
+                yield Problem(role.at("devices"), f"`devices`: {why}", "remove it")
+                return
 
     def refuse_secrets(self, fix: str) -> Iterator[Problem]:
         """Yield a problem for every secret variable; `fix` may hold `{name}`."""

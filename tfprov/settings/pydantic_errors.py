@@ -75,7 +75,7 @@ class ErrorExplainer:
             fix = f"did you mean `{close}`?" if close else self.example(path)
             return f"`{name}` must be {expected}, not {describe_value(value)}", fix
         for limit in limits.keys() & _LIMITS.keys():
-            return f"`{name}` must be {_LIMITS[limit]} {limits[limit]:.10g}, not {printable(value)}", self.example(path)
+            return f"`{name}` must be {_LIMITS[limit]} {limits[limit]:.15g}, not {printable(value)}", self.example(path)
         if kind == "too_short":
             return f"`{name}` must not be empty", self.example(path)
         return self.mistyped(error, path, text)

@@ -76,21 +76,21 @@ def has_default_command(role: str, rendered: Mapping) -> bool:
 
 
 _PROGRAM = ("command", "flags")
+_ALSO_FROM_HOST = ("gpus", "devices")
+"""Settings that a role which does not compute takes from its own group and its host only: others of the host compute."""
 _OWN_GROUP_ONLY = {
-    "ps": ("gpus",),
+    "ps": _ALSO_FROM_HOST,
     # It does not run the training code, so an edit must not restart it; and people reach it through SSH.
-    "tensorboard": ("gpus", "network", "bind", "code", "env", "env_file", *_PROGRAM),
-    "serving": ("gpus", "network", "bind", *_PROGRAM),
-    "notebook": ("gpus", "network", "bind", *_PROGRAM),
-    "dispatcher": ("gpus", *_PROGRAM),
-    "data_worker": ("gpus", *_PROGRAM),
+    "tensorboard": (*_ALSO_FROM_HOST, "network", "bind", "code", "env", "env_file", *_PROGRAM),
+    "serving": (*_ALSO_FROM_HOST, "network", "bind", *_PROGRAM),
+    "notebook": (*_ALSO_FROM_HOST, "network", "bind", *_PROGRAM),
+    "dispatcher": (*_ALSO_FROM_HOST, *_PROGRAM),
+    "data_worker": (*_ALSO_FROM_HOST, *_PROGRAM),
 }
-"""Settings that a role takes only from its own group; of `flags` and `env`, each key by itself.
+"""Settings that a role takes only from its own group, and some from its host; of `flags` and `env`, each key by itself.
 
 In a ps, which needs no GPU, TensorFlow would take all of its memory.
 """
-_ALSO_FROM_HOST = ("gpus",)
-"""Of these, the settings it takes from its host as well; the others there are for the host's other roles."""
 
 SettingPath = tuple[str, ...]
 """The path of a setting below `tfprov`: ("gpus",), or ("flags", "train_steps")."""

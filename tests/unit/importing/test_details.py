@@ -294,7 +294,6 @@ def test_keys_that_only_compose_needs_are_ignored(key: str) -> None:
         ("network_mode", IN_HOST_NETWORK),
         ("extends", "tfprov does not read that file"),
         ("configs", "mount a directory of the host, or put it into `code`"),
-        ("devices", "only GPUs are supported, with `gpus`"),
         ("profiles", "all services are imported"),
         ("sysctls", "an inventory has no such setting"),
     ],
@@ -401,6 +400,41 @@ def test_an_nfs_volume_of_a_pod_is_a_mount(read_only: str, mount: str, expected:
     else:
         assert mounts is None
         assert [note.partition(": ")[2] for note in notes] == [f"`nas:/x at /ckpt` is not carried over: {STAYS}"]
+
+
+SAME_DEVICE = "`devices` has paths below /dev, which are the same in the container, to be read and written"
+ONE_NUMBER = "`ulimits` has one number for each of the engine's limits"
+
+
+@pytest.mark.parametrize(
+    ("key", "setting", "value", "notes"),
+    [
+        ("devices: [/dev/kfd, '/dev/dri:/dev/dri', '/dev/tty1:/dev/tty1:rwm', '/dev/fuse:/dev/fuse:rw']", "devices",
+         ["/dev/kfd", "/dev/dri", "/dev/tty1", "/dev/fuse"], []),
+        ("devices: [{source: /dev/kfd, target: /dev/kfd, permissions: rwm}]", "devices", ["/dev/kfd"], []),
+        ("devices: ['/dev/kfd:/dev/dri', /dev/fuse]", "devices", ["/dev/fuse"],
+         [f"`/dev/kfd:/dev/dri` is not carried over: {SAME_DEVICE}"]),
+        ("devices: ['/dev/kfd:/dev/kfd:r']", "devices", None,
+         [f"`/dev/kfd:/dev/kfd:r` is not carried over: {SAME_DEVICE}"]),
+        ("devices: ['${DEVICE}', [/dev/kfd]]", "devices", None,
+         [f"`${{DEVICE}}` is not carried over: {SAME_DEVICE}",
+          f"`services.w0.devices` is not carried over: {SAME_DEVICE}"]),
+        ("devices: ['nvidia.com/gpu=all']", "devices", None,
+         ["`nvidia.com/gpu=all` is not carried over: set `gpus`"]),
+        ("ulimits: {memlock: -1, core: 0, stack: {soft: 8, hard: 8}}", "ulimits",
+         {"memlock": -1, "core": 0, "stack": 8}, []),
+        ("ulimits: {nofile: {soft: 1, hard: 2}, nproc: 9}", "ulimits", {"nproc": 9},
+         [f"`services.w0.ulimits.nofile` is not carried over: {ONE_NUMBER}"]),
+        ("ulimits: {memory: 1, core: unlimited, nice: -2, cpu: [1]}", "ulimits", None,
+         [f"`services.w0.ulimits.{name}` is not carried over: {ONE_NUMBER}"
+          for name in ("memory", "core", "nice", "cpu")]),
+    ],
+)  # fmt: skip
+def test_devices_and_limits_of_a_service(key: str, setting: str, value: object, notes: list[str]) -> None:
+    inventory, every = convert_text(f"services: {{w0: {{{SERVICE}, {key}}}}}")
+    assert inventory["vars"]["tfprov"].get(setting) == value
+    alone = convert_text(f"services: {{w0: {{{SERVICE}}}}}")[1]
+    assert [note.partition(": ")[2] for note in every if note not in alone] == notes
 
 
 def test_a_key_without_a_value_is_as_one_that_is_missing() -> None:

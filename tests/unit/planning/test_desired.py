@@ -106,15 +106,17 @@ all:
       shm_size: 1g
       cpus: 1.5
       pids: 100
+      ulimits: {memlock: -1}
       user: 1000
       mounts: [{source: /srv/a, target: /a}]
 ps: {hosts: {h2: {ansible_host: 10.0.0.2}}}
-worker: {hosts: {h1: {ansible_host: 10.0.0.1, tfprov: {gpus: 1}}, h3: {ansible_host: 10.0.0.3}}}
+worker: {hosts: {h1: {ansible_host: 10.0.0.1, tfprov: {gpus: 1, devices: [/dev/dri]}}, h3: {ansible_host: 10.0.0.3}}}
 tensorboard: {hosts: {h1: }}
 """
 OF_IMAGE = {
     "runtime": "docker", "image": "name train:1.0", "code": None, "restart_codes": {"only": [137], "never": [2, 3]},
     "memory": "2g", "shm_size": "1g", "cpus": 1.5, "gpus": 1, "pids": 100, "user": "1000", "link": "logs",
+    "devices": ["/dev/dri"], "ulimits": {"memlock": -1},
     "mounts": [{"source": "/srv/a", "target": "/a", "read_only": True}],
 }  # fmt: skip
 IN_PROCESS = """
@@ -596,5 +598,8 @@ def test_a_container_has_the_limits_of_its_settings_and_no_others() -> None:
 
     plain = options("")
     assert plain == DockerOptions(image=plain.image, address="h2")
+    of_host = options("devices: [/dev/kfd, /dev/dri], ulimits: {memlock: -1, stack: 8},")
+    devices, ulimits = ("/dev/kfd", "/dev/dri"), {"memlock": -1, "stack": 8}
+    assert of_host == replace(plain, image=of_host.image, devices=devices, ulimits=ulimits)
     limited = options("memory: 1g, shm_size: 2g, cpus: 2, pids: 64, gpus: all,")
     assert limited == replace(plain, image=limited.image, memory=2**30, shm_size=2**31, cpus=2.0, pids=64, gpus=-1)

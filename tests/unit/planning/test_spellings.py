@@ -23,6 +23,8 @@ def changes(before: str, after: str) -> list[str]:
         ("memory: 1.5g", "memory: 1536M"),
         ("shm_size: 1g", "shm_size: 1024m"),
         ("cpus: 1", "cpus: 1.0"),
+        ("devices: [/dev/dri, /dev/kfd]", "devices: [/dev/kfd, /dev/dri]"),
+        ("ulimits: {core: 0, stack: 8}", "ulimits: {stack: 8, core: 0}"),
         ("user: 1000", "user: '1000'"),
         ("env: {A: 1}", "env: {A: '1'}"),
         ("flags: {a: 1}", "flags: {a: '1'}"),
@@ -48,6 +50,11 @@ def test_another_value_is_a_change() -> None:
     assert changes("memory: 64m", "memory: 65m") == ["memory: 64m -> 65m"]
     assert changes("memory: 64m", "pids: 4096") == ["memory: 64m -> (not set)"]
     assert changes("read_only: true", "pids: 4096") == ["read_only: true -> (not set)"]
+    assert changes("devices: [/dev/kfd]", "devices: [/dev/dri]") == ["devices"]
+    assert changes("ulimits: {core: 0, stack: 8}", "ulimits: {core: 1}") == [
+        "ulimits.core: 0 -> 1",
+        "ulimits.stack: 8 -> (not set)",
+    ]
     assert changes("mounts: [{source: /a, target: /x}]", "mounts: [{source: /b, target: /x}]") == ["mounts"]
     assert changes("restart_on: [1, 2]", "restart_on: [1]") == ["restart_codes.only"]
 

@@ -142,6 +142,9 @@ def test_tasks_that_are_published_have_different_ports() -> None:
     assert "--ps_hosts=ps-0:5000" in rendered["ps-0"]["entrypoint"]
 
 
+ULIMITS = "ulimits: {memlock: -1, stack: 67108864}"
+
+
 def test_limits_and_gpus_are_rendered() -> None:
     inventory = with_setting(
         "memory: 1.5g\n      shm_size: 1g\n      cpus: 2.5\n      gpus: 2\n      pids: 100\n      read_only: true"
@@ -166,6 +169,12 @@ def test_limits_and_gpus_are_rendered() -> None:
     devices = rendered["worker-0"]["deploy"]["resources"]["reservations"]["devices"]
     assert devices == [{"driver": "nvidia", "count": 2, "capabilities": ["gpu"]}]
     assert "deploy" not in rendered["ps-0"]
+    of_host = services(files_of(with_setting(f"devices: [/dev/kfd, /dev/dri]\n      {ULIMITS}"), "compose"))
+    assert of_host["worker-0"]["devices"] == ["/dev/kfd:/dev/kfd", "/dev/dri:/dev/dri"]
+    assert "devices" not in of_host["ps-0"]
+    stacked = services(files_of(with_setting(ULIMITS), "swarm"))
+    for service in (of_host["worker-0"], of_host["ps-0"], stacked["worker-0"]):
+        assert service["ulimits"] == {"memlock": -1, "stack": 67108864}
     stack = services(files_of(inventory, "swarm"))["worker-0"]["deploy"]["resources"]
     assert stack["limits"] == {"cpus": "2.5", "memory": "1536m"}
     assert stack["reservations"]["generic_resources"] == [

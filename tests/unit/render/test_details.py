@@ -345,6 +345,12 @@ ALIKE = "set the same for both; a program can read its task from TFPROV_TASK"
               ("kubernetes", "Kubernetes", ("claim=c",)), ("swarm", "a swarm", ()), ("marathon", "Mesos", ()),
               ("slurm", "Slurm", ()),
           )),
+        *((target, inventory("devices: [/dev/kfd]"), settings, f"2:84: error: `devices`: {why}; remove it")
+          for target, settings, why in (
+              ("kubernetes", ("claim=c",), "a pod gets devices from a device plugin, such as GPUs by `gpus`"),
+              ("swarm", (), "a swarm gives its tasks no devices of their nodes"),
+              ("marathon", (), "an agent gives its tasks those of its own configuration"),
+          )),
         ("kubernetes", inventory().replace("cluster: lab", "cluster: 9lab"), ("claim=c",),
          ("2:23: error: the cluster's name `9lab` begins with a digit, and names of Services begin with a letter; "
          "begin it with a letter")),

@@ -250,13 +250,13 @@ def test_a_setting_of_the_whole_cluster_must_be_the_same_for_every_task() -> Non
 
 
 OWN = (
-    "{gpus: 1, bind: 10.0.0.1, network: host, code: ., command: [x], env: {A: b}, env_file: ./a.env, flags: {a: b}, "
-    "cluster: lab}"
+    "{gpus: 1, devices: [/dev/dri], bind: 10.0.0.1, network: host, code: ., command: [x], env: {A: b}, "
+    "env_file: ./a.env, flags: {a: b}, cluster: lab}"
 )
 SEEN = {
-    "worker": {"gpus", "bind", "network", "code", "command", "env", "env_file", "flags"},
-    "chief": {"gpus", "bind", "network", "code", "command", "env", "env_file", "flags"},
-    "evaluator": {"gpus", "bind", "network", "code", "command", "env", "env_file", "flags"},
+    "worker": {"gpus", "devices", "bind", "network", "code", "command", "env", "env_file", "flags"},
+    "chief": {"gpus", "devices", "bind", "network", "code", "command", "env", "env_file", "flags"},
+    "evaluator": {"gpus", "devices", "bind", "network", "code", "command", "env", "env_file", "flags"},
     "ps": {"bind", "network", "code", "command", "env", "env_file", "flags"},
     "tensorboard": set(),
     "serving": {"code", "env", "env_file"},
@@ -278,12 +278,12 @@ def test_a_role_of_its_own_takes_settings_from_its_own_group_only(tmp_path: Path
         of_all = inventory(f"all: {{vars: {{tfprov: {OWN}}}}}\n{role}: {{hosts: {{h1: }}}}\n")
         assert set(settings_of(of_all, role).entries) == {*seen, "cluster"}, role
         of_host = inventory(f"{role}: {{hosts: {{h1: {{tfprov: {OWN}}}}}}}\n")
-        assert set(settings_of(of_host, role).entries) == {*seen, "cluster", "gpus"}, role
+        assert set(settings_of(of_host, role).entries) == {*seen, "cluster", "gpus", "devices"}, role
         (tmp_path / "group_vars").mkdir(exist_ok=True)
         (tmp_path / "i.yml").write_text(f"{role}: {{hosts: {{h1: }}}}\n")
         (tmp_path / f"group_vars/{role}.yml").write_text(f"tfprov: {OWN}\n")
         of_group = load_inventory(tmp_path / "i.yml")
-        assert len(settings_of(of_group, role).entries) == 9, role
+        assert len(settings_of(of_group, role).entries) == 10, role
 
 
 def test_an_inventory_is_called_as_its_first_source_and_needs_the_files_that_it_names(tmp_path: Path) -> None:

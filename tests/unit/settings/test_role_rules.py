@@ -180,6 +180,13 @@ def test_a_ps_has_gpus_only_from_its_own_group_or_host(
     assert [role.values.gpus for role in roles(text, *extra)] == [ps, worker]
 
 
+def test_a_ps_has_devices_only_from_its_own_group_or_host() -> None:
+    others = {"all": "port: 1", "rack": "", "ps": "", "host": ""}
+    for group, ps in (("all", []), ("rack", []), ("ps", ["/dev/dri"]), ("host", ["/dev/dri"])):
+        text = GPUS.format(**(others | {group: "devices: [/dev/dri]"}))
+        assert roles(text)[0].values.devices == ps, group
+
+
 @pytest.mark.parametrize(
     ("text", "amount"),
     [

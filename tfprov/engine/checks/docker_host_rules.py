@@ -69,7 +69,7 @@ def judge(facts: HostFacts, part: HostWork, cluster: Cluster) -> list[Finding]:
     engine = facts.engine
     findings += [_engine(engine), cpu(system), clock(facts.clock), _disk(engine, system, part)]
     findings += [*_memory(engine, part), *_cpus(engine, part), *_gpus(engine, system, part)]
-    findings += [*_address(part, system), *_ports(engine, system, part, cluster.name)]
+    findings += [*_devices(system, part), *_address(part, system), *_ports(engine, system, part, cluster.name)]
     return [*findings, *_containers(facts.host, engine, cluster), *_images(engine, part)]
 
 
@@ -148,6 +148,21 @@ def _gpus(engine: EngineFacts, system: System, part: HostWork) -> Iterator[Findi
         yield warning("gpus", what, fix)
     else:
         yield ok("gpus", f"{system.gpus} in all" if system.gpus is not None else "its engine can give GPUs")
+
+
+def _devices(system: System, part: HostWork) -> Iterator[Finding]:
+    wanted: dict[str, list[str]] = {}
+    for task, options in part.docker_options:
+        for device in options.devices:
+            wanted.setdefault(device, []).append(task)
+    if not wanted or system.devices is None:
+        return
+    if missing := [device for device in wanted if device not in system.devices]:
+        tasks = ", ".join(dict.fromkeys(task for device in missing for task in wanted[device]))
+        what = f"it has no {' and no '.join(missing)}, for {tasks}"
+        yield failed("devices", what, "load the driver there, or leave it out of `devices`")
+    else:
+        yield ok("devices", ", ".join(wanted))
 
 
 def _address(part: HostWork, system: System) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from tfprov.images.preflight import format_size
 from tfprov.model.state import Container
 
 CHECKS = (
-    "reach", "engine", "architecture", "cpu", "clock", "disk", "memory", "cpus", "gpus", "address", "ports",
+    "reach", "engine", "architecture", "cpu", "clock", "disk", "memory", "cpus", "gpus", "devices", "address", "ports",
     "containers", "image", "command", "tensorflow", "checkpoints", "data", "lock", "network",
 )  # fmt: skip
 """The checks, in the order of the report."""

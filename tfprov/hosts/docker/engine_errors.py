@@ -68,6 +68,16 @@ _KNOWN_ERRORS: tuple[tuple[str, str, str], ...] = (
         "install nvidia-container-toolkit there",
     ),
     (
+        r'adding custom device "(?P<name>[^"]+)": no such file',
+        "it has no device {name}",
+        "load the driver there, or leave it out of `devices`",
+    ),
+    (
+        r"error setting rlimit",
+        "its engine may not set such a limit",
+        "lower it in `ulimits`, or raise the limits of the engine itself",
+    ),
+    (
         r'exec: "(?P<name>[^"]*)": (executable file not found|stat [^:]*: no such file|permission denied)',
         "the image has no program {name} that can be run",
         "{correction}",

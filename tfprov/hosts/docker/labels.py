@@ -134,6 +134,8 @@ def _host_config(
         cap_drop=["ALL"],
         security_opt=["no-new-privileges"],
         pids_limit=options.pids,
+        ulimits=[docker.types.Ulimit(name=name, soft=limit, hard=limit) for name, limit in options.ulimits.items()],
+        devices=[f"{path}:{path}:rwm" for path in options.devices],
         read_only=options.read_only,
         tmpfs={TEMPORARY: "rw,nosuid,nodev,mode=1777"} if options.read_only else None,
         mem_limit=options.memory,

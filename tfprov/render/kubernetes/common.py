@@ -86,6 +86,7 @@ class KubeTarget(BaseTarget):
         """Yield the settings that Kubernetes does not support or would refuse."""
         yield from name_problems(request.first, self.names(request), longest=self.longest(request.settings))
         yield from request.refuse_all_gpus("Kubernetes counts GPUs")
+        yield from request.refuse_devices("a pod gets devices from a device plugin, such as GPUs by `gpus`")
         yield from _local_data(request)
         yield from _unreadable_checkpoints(request)
         yield from _too_large(request)

@@ -206,6 +206,19 @@ def test_gpus() -> None:
     assert "the same GPUs" in words
 
 
+def test_devices() -> None:
+    one, both = container(PS, devices=("/dev/dri",)), container(WORKER, devices=("/dev/kfd", "/dev/dri"))
+    at = replace(SYSTEM, devices=frozenset({"/dev/dri", "/dev/dri/card0"}))
+    assert judged("devices", system=at) == []
+    assert judged("devices", one, both) == [], "it is not known which devices the host has"
+    assert judged("devices", one, system=at) == [(Verdict.OK, "/dev/dri")]
+    fix = "load the driver there, or leave it out of `devices`"
+    assert judged("devices", one, both, system=at) == [(Verdict.FAILED, f"it has no /dev/kfd, for worker/0; {fix}")]
+    none = replace(SYSTEM, devices=frozenset({"/dev/null"}))
+    what = "it has no /dev/dri and no /dev/kfd, for ps/0, worker/0"
+    assert judged("devices", one, both, system=none) == [(Verdict.FAILED, f"{what}; {fix}")]
+
+
 def test_the_address_that_ports_are_published_on() -> None:
     ((verdict, words),) = judged("address", system=replace(SYSTEM, addresses=("127.0.0.1", "192.168.1.5", "10.9.9.9")))
     assert verdict is Verdict.FAILED

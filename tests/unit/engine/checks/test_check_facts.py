@@ -54,6 +54,10 @@ MemAvailable:   16384000 kB
 {SS}@gpus
 /proc/driver/nvidia/gpus/0000:01:00.0
 /proc/driver/nvidia/gpus/0000:02:00.0
+@devices
+/dev
+/dev/dri
+/dev/dri/card0
 @gpu_tools
 /usr/bin/nvidia-container-runtime-hook
 """
@@ -63,6 +67,7 @@ def test_what_the_script_prints_is_read() -> None:
     parsed = parse_system(WHOLE)
     assert (parsed.kind, parsed.gpus, parsed.gpu_tools) == ("x86_64", 2, True)
     assert parsed.flags == frozenset({"fpu", "sse4_2", "avx", "avx2"})
+    assert parsed.devices == frozenset({"/dev", "/dev/dri", "/dev/dri/card0"})
     assert parsed.addresses == ("127.0.0.1", "10.0.0.11")
     assert (parsed.free, parsed.memory) == (80000000 * 1024, 16384000 * 1024)
     assert parsed.listeners is not None
@@ -76,8 +81,9 @@ def test_any_text_can_be_read(text: str) -> None:
 
 
 def test_empty_sections_are_unknown_facts() -> None:
-    parsed = parse_system("@kind\n@flags\n@addresses\n@free\n@memory\n@listeners\n@gpus\n@gpu_tools\n")
+    parsed = parse_system("@kind\n@flags\n@addresses\n@free\n@memory\n@listeners\n@gpus\n@devices\n@gpu_tools\n")
     assert parsed == parse_system("")
+    assert parsed.devices is None
     assert (parsed.flags, parsed.addresses, parsed.free, parsed.listeners, parsed.gpus) == (
         None,
         None,
@@ -98,6 +104,8 @@ def test_the_facts_of_this_machine() -> None:
         assert parsed.addresses is not None
         assert "127.0.0.1" in parsed.addresses
         assert parsed.free
+        assert parsed.devices is not None
+        assert "/dev/null" in parsed.devices
         assert parsed.listeners is not None
         assert owner_of(parsed.listeners, "127.0.0.1", port) is not None
     clock = read_clock(run)

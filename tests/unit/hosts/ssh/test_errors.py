@@ -182,6 +182,11 @@ ENGINE_MESSAGES = {
     ),
     f"Container {'0123456789abcdef' * 4} is not running": "the container 0123456789ab does not run",
     'could not select device driver "" with capabilities: [[gpu]]': "its engine cannot provide GPUs",
+    'error gathering device information while adding custom device "/dev/kfd": no such file or directory': (
+        "it has no device /dev/kfd"
+    ),
+    "runc create failed: error during container init: error setting rlimits for ready process: "
+    "error setting rlimit type 8: operation not permitted: unknown": "its engine may not set such a limit",
     RUNC + 'exec: "nope": executable file not found in $PATH: unknown': "the image has no program nope",
     RUNC + 'exec: "/nope": stat /nope: no such file or directory: unknown': "the image has no program /nope",
     "bash: line 1: docker: command not found": "Docker is not installed",

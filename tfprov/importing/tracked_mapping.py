@@ -127,7 +127,7 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108  where containers have it
 _SAME_DEVICE = "`devices` has paths below /dev, which are the same in the container, to be read and written"
 _NVIDIA = "nvidia.com/gpu="
 _ONE_NUMBER = "`ulimits` has one number for each of the engine's limits"
-_LIMIT = re.compile(r"-1|[0-9]{1,15}")
+_LIMIT = re.compile(r"-1|[0-9]{1,12}")
 
 
 def device_settings(fields: Fields, notes: Notes) -> dict[str, Setting]:

@@ -425,9 +425,9 @@ ONE_NUMBER = "`ulimits` has one number for each of the engine's limits"
          {"memlock": -1, "core": 0, "stack": 8}, []),
         ("ulimits: {nofile: {soft: 1, hard: 2}, nproc: 9}", "ulimits", {"nproc": 9},
          [f"`services.w0.ulimits.nofile` is not carried over: {ONE_NUMBER}"]),
-        ("ulimits: {memory: 1, core: unlimited, nice: -2, cpu: [1]}", "ulimits", None,
+        ("ulimits: {memory: 1, core: unlimited, nice: -2, cpu: [1], stack: 9999999999999}", "ulimits", None,
          [f"`services.w0.ulimits.{name}` is not carried over: {ONE_NUMBER}"
-          for name in ("memory", "core", "nice", "cpu")]),
+          for name in ("memory", "core", "nice", "cpu", "stack")]),
     ],
 )  # fmt: skip
 def test_devices_and_limits_of_a_service(key: str, setting: str, value: object, notes: list[str]) -> None:

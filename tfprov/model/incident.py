@@ -12,4 +12,5 @@ class IncidentKind(StrEnum):
     CRASH_LOOP = "crash_loop"
     TASK_FAILED = "task_failed"
     STRAGGLER = "straggler"
+    STALLED = "stalled"
     WENT_BACK = "went_back"

@@ -83,7 +83,7 @@ def span_seconds(span: str) -> float:
 
 
 ExitCode = Annotated[int, Field(ge=1, le=255)]
-NotifyEvent = Literal["ended", "failed", "crash_loop", "host_lost", "straggler"]
+NotifyEvent = Literal["ended", "failed", "crash_loop", "host_lost", "straggler", "stalled"]
 NOTIFY_EVENTS: tuple[NotifyEvent, ...] = get_args(NotifyEvent)
 
 
@@ -106,7 +106,8 @@ class Notify(StrictModel):
     events: list[NotifyEvent] = Field(
         default_factory=lambda: list(NOTIFY_EVENTS),
         description="What is sent: `ended` (the run ended without failing), `failed`, `crash_loop` (a task is not "
-        "restarted any more), `host_lost`, `straggler`. Default: all of them.",
+        "restarted any more), `host_lost`, `straggler` (a task makes no step), `stalled` (no task makes one). Default: all "
+        "of them.",
         examples=[["failed", "host_lost"]],
     )
 

@@ -14,6 +14,7 @@ _KINDS: Mapping[IncidentKind, NotifyEvent] = {
     IncidentKind.HOST_LOST: "host_lost",
     IncidentKind.CRASH_LOOP: "crash_loop",
     IncidentKind.STRAGGLER: "straggler",
+    IncidentKind.STALLED: "stalled",
 }
 
 

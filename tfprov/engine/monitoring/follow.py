@@ -266,6 +266,8 @@ class _Training:
             self.report_step_drop(reached, now)
         if remark := self.standstill.update(progress, steps, others_done=self.others_done(name), now=now):
             self.context.report.note(f"{name} {remark}")
+        if not self.standstill.reported:
+            self.monitor.report_stall(self.seen, reached)
 
     def report_step_drop(self, reached: Reached, now: float) -> None:
         """Report that the training went back to an earlier step, if its program does not report it itself."""

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.looks import Looks
 from tfprov.engine.monitoring.status import Status, status_of
-from tfprov.engine.monitoring.task_progress import HostClocks, Pace, is_current, may_report, read_pace
+from tfprov.engine.monitoring.task_progress import (
+    HostClocks,
+    Pace,
+    is_current,
+    may_report,
+    read_pace,
+    read_usage,
+)
 from tfprov.errors import HostError
 from tfprov.hosts.usage import Usage
 from tfprov.model.state import Observation, Observed, State
@@ -103,7 +110,7 @@ class LiveOverview:
         runtime = self._context.runtimes[host]
         paces = {one.task: pace for one in tasks if may_report(one) and (pace := read_pace(runtime, one)) is not None}
         runs = any(one.state is State.RUNNING for one in tasks)
-        return _Reading(turn, paces, _usage(self._context, host) if runs else {})
+        return _Reading(turn, paces, read_usage(self._context, host) if runs else {})
 
     def _paces(self, tasks: Iterable[Observed]) -> dict[str, Pace]:
         """Return the last speed of each task that has reported one since its start."""
@@ -114,13 +121,6 @@ class LiveOverview:
             and (pace := self._readings[one.host].paces.get(one.task)) is not None
             and is_current(pace, one)
         }
-
-
-def _usage(context: Context, host: str) -> Mapping[str, Usage]:
-    try:
-        return context.runtimes[host].usage()
-    except HostError:  # the next status shows it as unreachable
-        return {}
 
 
 def _last_line(context: Context, status: Status) -> str:

@@ -1,15 +1,18 @@
-"""Monitors training tasks while a training is followed: lost steps, and stragglers with their stacks."""
+"""Monitors training tasks while a training is followed: lost steps, stragglers and stalled trainings with their stacks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from statistics import median
 
 from tfprov.engine.context import Context
-from tfprov.engine.monitoring.task_progress import Pace, observed_running, read_pace
+from tfprov.engine.monitoring.chief_progress import Reached
+from tfprov.engine.monitoring.task_progress import Pace, observed_running, read_pace, read_usage
 from tfprov.errors import HostError
+from tfprov.hosts.usage import Usage
 from tfprov.model.incident import IncidentKind
 from tfprov.model.state import Observation, Observed
+from tfprov.planning.plan_text import join_names
 
 AT_LEAST = 30.0
 """Seconds without a step before a task is a straggler: saving a large model takes less."""
@@ -54,6 +57,10 @@ class Stragglers:
         step = self._median_step()
         return [straggler for task in paces if (straggler := self._judge(task, step, now)) is not None]
 
+    def steps(self) -> Mapping[str, int]:
+        """Return the steps of each task that were read last."""
+        return {task: known.steps for task, known in self._known.items()}
+
     def _take(self, task: str, pace: Pace, now: float) -> None:
         known = self._known.get(task)
         if known is None or now - known.read > 3 * self._every:
@@ -84,12 +91,51 @@ class Stragglers:
         return any(known.moved is not None and known.moved >= since for known in others)
 
 
+STALLED = 600.0
+"""Seconds without a step of any task after which a training has stalled: most validate or save for less."""
+_LONGER = 3.0
+"""How many times the longest break of a training so far the next one may take."""
+IDLE = 0.02
+"""Cores below which a task waits: threads of TensorFlow wake up now and then."""
+_USAGE = 60.0
+"""Seconds between two readings of processor time."""
+
+
+@dataclass
+class Stall:
+    """Detects that a training makes no step. Pure; times are in seconds."""
+
+    tasks: object = None
+    steps: object = None
+    since: float = 0.0
+    longest: float = 0.0
+    """The longest break in which nothing was restarted."""
+    reported: bool = False
+
+    def update(self, tasks: object, steps: object, now: float) -> float:
+        """Return how long `steps` and `tasks` have been the same, once for each stall, or else 0.0.
+
+        `steps` is all that changes with a step, `tasks` what changes with a start or a restart.
+        """
+        if (tasks, steps) != (self.tasks, self.steps):
+            if tasks == self.tasks:
+                self.longest = max(self.longest, now - self.since)
+            self.tasks, self.steps, self.since, self.reported = tasks, steps, now, False
+        idle = now - self.since
+        if self.reported or idle < max(STALLED, _LONGER * self.longest):
+            return 0.0
+        self.reported = True
+        return idle
+
+
 EVERY = 10.0
 """Seconds between two readings of a task's file: each takes several messages to its host."""
 _EACH = 0.1
 """Seconds that every task adds to that in a large cluster, so that no more than ten are read in a second."""
 STACKS = "SIGUSR1"
 """At this signal tfprov's runtime writes the stacks of all threads into the task's log."""
+_NAMED = 3
+"""Tasks that are named when many have written their stacks."""
 
 
 def report_step_back(context: Context, lost: int, resumed: int) -> None:
@@ -114,6 +160,9 @@ class StragglerMonitor:
         self._next = 0.0
         self._back: tuple[int, int] | None = None
         self._with_progress: set[str] = set()
+        self._stall, self._reached = Stall(), Reached(0, "")
+        self._usage: dict[str, Future[Mapping[str, Usage]]] = {}
+        self._next_usage, self._busy = 0.0, 0
 
     def look(self, observation: Observation) -> None:
         """Process what was read, report lost steps and stragglers, and start the next reading when due. Never blocks."""
@@ -131,6 +180,53 @@ class StragglerMonitor:
     def reads(self, task: str) -> bool:
         """Whether `task` writes its own progress, with lost steps."""
         return task in self._with_progress
+
+    def report_stall(self, observation: Observation, reached: Reached | None) -> None:
+        """Report, once, that no task makes a step; `reached` is the chief's progress by its files. Never blocks.
+
+        Where no task has written a step of its own, all must wait meanwhile, by their processor time: the first step may
+        take long to compile, and TensorFlow writes event files minutes later.
+        """
+        now = self._context.clock.now()
+        running = [one for one in observed_running(observation.containers()) if one.task in self._wanted]
+        self._reached = reached or self._reached
+        steps = self._judge.steps()
+        if not (counts_steps := any(steps.values())):
+            self._count_busy(running, now)
+        tasks = {(one.task, one.host, one.started_at, one.restarts, one.paused) for one in running}
+        idle = self._stall.update(tasks, (steps, self._reached.step, self._reached.saved, self._busy), now)
+        if idle and running and not any(one.paused for one in running):
+            text = f"{running[0].task if len(running) == 1 else 'the training'} has made no step for {idle:.0f} s"
+            text += "" if counts_steps else ", in which no task has used its CPU"
+            self._pool.submit(self._take_all_stacks, running, text)
+
+    def _count_busy(self, running: Sequence[Observed], now: float) -> None:
+        """Count the tasks that have used their CPU since the last reading, or of which that is not known."""
+        read = {host: future.result() for host, future in self._usage.items() if future.done()}
+        self._usage = {host: future for host, future in self._usage.items() if host not in read}
+        for one in running:
+            if one.host in read:
+                cpu = read[one.host].get(one.task, Usage()).cpu
+                self._busy += cpu is None or cpu >= IDLE
+        if now >= self._next_usage:
+            self._next_usage = now + _USAGE
+            for host in {one.host for one in running} - self._usage.keys():
+                self._usage[host] = self._pool.submit(read_usage, self._context, host)
+
+    def _take_all_stacks(self, running: Sequence[Observed], text: str) -> None:
+        """Have the tasks of a stalled training write their stacks into their logs, and report it; in the background."""
+        taken = [one.task for one in running if self._signal(one)]
+        remark = f"stacks are in the logs of {join_names(taken, _NAMED)}"
+        if not taken:
+            remark = f"no program handles {STACKS}, so that `tfprov logs` has no stacks"
+        chief = self._context.cluster.chief
+        self._context.report.incident(IncidentKind.STALLED, f"{text}; {remark}", task=chief.name, host=chief.host)
+
+    def _signal(self, observed: Observed) -> bool:
+        try:
+            return self._context.runtimes[observed.host].signal(observed.task, STACKS)
+        except HostError:
+            return False
 
     def _read(self, running: Iterable[Observed]) -> None:
         for observed in running:

@@ -13,6 +13,7 @@ from tfprov.engine.context import Context
 from tfprov.errors import HostError
 from tfprov.hosts.base import Runtime
 from tfprov.hosts.facts import read_clock
+from tfprov.hosts.usage import Usage
 from tfprov.model.state import Observed, State
 
 FILE = "progress.json"
@@ -113,6 +114,14 @@ def read_pace(runtime: Runtime, observed: Observed) -> Pace | None:
     except HostError:
         return None
     return pace if pace is not None and is_current(pace, observed) else None
+
+
+def read_usage(context: Context, host: str) -> Mapping[str, Usage]:
+    """Return what each running task of a host uses; empty if the host does not answer, which others report."""
+    try:
+        return context.runtimes[host].usage()
+    except HostError:
+        return {}
 
 
 def is_current(pace: Pace, observed: Observed) -> bool:

@@ -34,7 +34,7 @@ ALL = [
     events.LogLine("worker/0", "\x1b[31m\u202e\x07 nan"),
     events.TrainingProgress(EventProgress(10, 1.0, math.inf, math.nan), 100),
     events.Transferred("node1", 5, 0),
-    events.Incident("node1 cannot be reached", IncidentKind.HOST_LOST, host="node1"),
+    *(events.Incident("node1 cannot be reached", kind, host="node1") for kind in IncidentKind),
     events.TaskChanged(Observed("worker/0", "node1", State.RUNNING, {})),
     events.RunStarted("20261125T020000Z-abcdef"),
     events.Awaiting("waiting"),

@@ -9,6 +9,7 @@ from tfprov.engine.events import Incident
 from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.straggler_monitor import IDLE, STALLED, Stall, StragglerMonitor
 from tfprov.engine.observe import observe
+from tfprov.hosts.memory import MemoryRuntime
 from tfprov.hosts.usage import Usage
 from tfprov.model.incident import IncidentKind
 from tfprov.model.state import HostState, Observation
@@ -117,6 +118,29 @@ def test_before_any_step_it_is_the_cpu_that_counts() -> None:
     readings.uses(IDLE / 2)
     readings.look(660)
     assert [one.text for one in stalled(lab)] == [BY_CPU]
+
+
+def test_processor_time_is_read_once_a_minute_and_of_hosts_with_tasks_that_train() -> None:
+    class Counting(MemoryRuntime):
+        reads = 0
+
+        def usage(self) -> Mapping[str, Usage]:
+            self.reads += 1
+            return super().usage()
+
+    hosts = [Counting(name) for name in ("h1", "h2", "h3")]
+    lab = MemoryLab(hosts=hosts)
+    readings = Readings(lab)
+    counts = []
+    for _ in range(13):
+        readings.look(10)
+        counts.append([host.reads for host in hosts])
+    assert counts == [[0, number, number] for number in (1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 3)]
+    assert not readings.monitor.reads("worker/0")
+    readings.steps(1)
+    readings.look(600)
+    assert [host.reads for host in hosts] == [0, 3, 3], "who writes steps needs no other measure"
+    assert readings.monitor.reads("worker/0")
 
 
 def test_steps_of_zero_are_none_and_a_paused_task_is_reported_elsewhere() -> None:

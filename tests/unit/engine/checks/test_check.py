@@ -516,7 +516,20 @@ def test_a_pair_that_connects_and_one_that_was_not_tried_are_plain_data() -> Non
 
 def test_findings_are_reported_in_one_order() -> None:
     checks = [
-        *("reach", "engine", "architecture", "cpu", "clock", "disk", "memory", "cpus", "gpus", "address", "ports"),
+        *(
+            "reach",
+            "engine",
+            "architecture",
+            "cpu",
+            "clock",
+            "disk",
+            "memory",
+            "cpus",
+            "gpus",
+            "devices",
+            "address",
+            "ports",
+        ),
         *("containers", "image", "command", "tensorflow", "checkpoints", "data", "lock", "network"),
     ]
     actual = [ok(check, "x") for check in reversed(checks)]

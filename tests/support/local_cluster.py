@@ -59,12 +59,12 @@ class LocalCluster(CommandLine):
                 waits = Counter((thread / "wchan").read_text() for thread in (process / "task").iterdir())
                 command = (process / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
                 text.append(f"{process.name} {command} threads: {dict(waits)}")
-        for table in ("tcp", "tcp6"):
-            for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+        for table in Path("/proc/net").glob("tcp*"):  # without IPv6, there is one
+            for line in table.read_text().splitlines()[1:]:
                 _, local, remote, state, *_ = line.split()
                 ports = {int(address.rpartition(":")[2], 16) for address in (local, remote)}
                 if ports & {*range(self.port, self.port + 5)}:
-                    text.append(f"{table} {local} {remote} {state}")
+                    text.append(f"{table.name} {local} {remote} {state}")
         return "\n".join(text)
 
     def pids(self) -> dict[str, str]:

@@ -167,7 +167,7 @@ class StragglerMonitor:
     def look(self, observation: Observation) -> None:
         """Process what was read, report lost steps and stragglers, and start the next reading when due. Never blocks."""
         now = self._context.clock.now()
-        running = {one.task: one for one in observed_running(observation.containers()) if one.task in self._wanted}
+        running = {one.task: one for one in self._running(observation)}
         paces = {task: pace for task, pace in self._answers().items() if task in running}
         self._with_progress.update(paces)
         self._report_step_back(paces)
@@ -176,6 +176,9 @@ class StragglerMonitor:
         if now >= self._next:
             self._next = now + self._every
             self._read(running.values())
+
+    def _running(self, observation: Observation) -> list[Observed]:
+        return [one for one in observed_running(observation.containers()) if one.task in self._wanted]
 
     def reads(self, task: str) -> bool:
         """Whether `task` writes its own progress, with lost steps."""
@@ -188,7 +191,7 @@ class StragglerMonitor:
         take long to compile, and TensorFlow writes event files minutes later.
         """
         now = self._context.clock.now()
-        running = [one for one in observed_running(observation.containers()) if one.task in self._wanted]
+        running = self._running(observation)
         self._reached = reached or self._reached
         steps = self._judge.steps()
         if not (counts_steps := any(steps.values())):

@@ -87,5 +87,5 @@ def bed() -> Iterator[Bed]:
         images = BenchImages(controller, directory)
         images.host()
         say("four hosts")
-        with contextmanager(testhosts.running)(controller, images, directory / "home") as lab:
+        with contextmanager(testhosts.running)(Lab(controller, images, directory / "home")) as lab:
             yield Bed(lab, images, directory)

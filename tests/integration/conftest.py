@@ -243,13 +243,19 @@ def train_cache(images: Images) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def _lab(private_engine: Engine, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    yield from testhosts.running(private_engine, images, tmp_path_factory.mktemp("home"))
+    yield from testhosts.running(Lab(private_engine, images, tmp_path_factory.mktemp("home")))
 
 
 @pytest.fixture(scope="session")
 def _training_lab(private_engine: Engine, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     home = tmp_path_factory.mktemp("home")
-    yield from testhosts.running(private_engine, images, home, number=1, image=images.train())
+    yield from testhosts.running(Lab(private_engine, images, home, number=1, image=images.train()))
+
+
+@pytest.fixture(scope="session")
+def _containerd_lab(private_engine: Engine, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    home, host = tmp_path_factory.mktemp("home"), images.containerd_host()
+    yield from testhosts.running(Lab(private_engine, images, home, number=2, host_image=host, size=2))
 
 
 @pytest.fixture
@@ -265,6 +271,12 @@ def training_lab(_training_lab: Lab, request: pytest.FixtureRequest) -> Iterator
     All but node14 have the image of `images/train`, without code: 1.1 GB that would be brought to each of them.
     """
     yield from _restored(_training_lab, request)
+
+
+@pytest.fixture
+def containerd_lab(_containerd_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """Two hosts whose engines are newer and store images in containerd: node21 and node22."""
+    yield from _restored(_containerd_lab, request)
 
 
 def _restored(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:

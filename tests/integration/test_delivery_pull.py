@@ -1,24 +1,16 @@
 """Images of a registry, pulled by the hosts. The registry is one of the tests, on the host's loopback."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.delivery import OURS, machine, names, random_image, unused
+from tests.support.delivery import OURS, TEAM, failed_pull, machine, names, random_image, registry, unused
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
-from tfprov.errors import HostError
 from tfprov.hosts.machine import SSHMachine
-from tfprov.images.engine_images import pull
+from tfprov.images.engine_images import Pulled, pull
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import OciImage
-from tfprov.images.registry_routes import Registry, Request, Response
-from tfprov.images.registry_server import ByteStream, serve
-
-TEAM = "team/linear"
 
 
 @pytest.fixture
@@ -38,41 +30,18 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path / "images")
 
 
-class Tagged(Registry):
-    """Somebody's registry, with the tag `latest`."""
-
-    latest = ""
-
-    def answer(self, request: Request) -> Response:
-        target = request.target.replace("/manifests/latest", f"/manifests/{self.latest}")
-        return super().answer(replace(request, target=target))
-
-
-@contextmanager
-def registry(node_machine: SSHMachine, layout: Layout, *images: OciImage) -> Iterator[str]:
-    """Yield the name of a registry that has `images`; the first of them is tagged `latest`."""
-    served = Tagged(layout, {TEAM: images})
-    served.latest = images[0].manifest.digest
-
-    def answer(connection: ByteStream) -> None:
-        serve(served, connection)
-
-    with node_machine.remote_forward(answer) as port:
-        yield f"127.0.0.1:{port}"
-
-
 def test_an_image_is_pulled_once_and_named(node: Host, node_machine: SSHMachine, layout: Layout) -> None:
     image = random_image(layout, 100_000)
     message: list[str] = []
     with registry(node_machine, layout, image) as at:
         name = f"{at}/{TEAM}:latest"
         digest = f"{at}/{TEAM}@{image.manifest.digest}"
-        assert pull(node_machine.engine, name, f"{OURS}:1", message.append) == (image.id, digest)
+        assert pull(node_machine.engine, name, f"{OURS}:1", message.append) == Pulled(image.id, digest)
         assert message == [f"pulling {name}"]
         assert names(node) == {name, digest, f"{OURS}:1"}
     # The registry is gone: who has the image asks nobody.
-    assert pull(node_machine.engine, name, f"{OURS}:2", message.append) == (image.id, digest)
-    assert pull(node_machine.engine, digest, f"{OURS}:3", message.append) == (image.id, digest)
+    assert pull(node_machine.engine, name, f"{OURS}:2", message.append) == Pulled(image.id, digest)
+    assert pull(node_machine.engine, digest, f"{OURS}:3", message.append) == Pulled(image.id, digest)
     assert message == [f"pulling {name}"]
     assert {f"{OURS}:{number}" for number in (1, 2, 3)} < names(node)
 
@@ -82,7 +51,7 @@ def test_other_hosts_pull_the_same_by_its_digest(node: Host, node_machine: SSHMa
     first, moved = random_image(layout, 1000), random_image(layout, 1000)
     with registry(node_machine, layout, moved, first) as at:
         name = f"{at}/{TEAM}@{first.manifest.digest}"
-        assert pull(node_machine.engine, name, f"{OURS}:1", lambda text: None) == (first.id, name)
+        assert pull(node_machine.engine, name, f"{OURS}:1", lambda text: None) == Pulled(first.id, name)
         assert node.client.images.get(f"{OURS}:1").id == first.id
 
 
@@ -91,31 +60,24 @@ def test_an_image_that_came_from_no_registry_has_no_digest(
 ) -> None:
     mine = node.client.api.import_image_from_data(b"", repository="mine", tag="1")
     assert mine
-    image_id = node.client.images.get("mine:1").id
-    assert pull(node_machine.engine, "mine:1", f"{OURS}:1", lambda text: None) == (image_id, None)
+    image_id = str(node.client.images.get("mine:1").id)
+    assert pull(node_machine.engine, "mine:1", f"{OURS}:1", lambda text: None) == Pulled(image_id, None)
 
 
 def test_an_impossible_pull_is_reported_in_one_line_with_a_fix(
     node: Host, node_machine: SSHMachine, layout: Layout
 ) -> None:
     with registry(node_machine, layout, random_image(layout, 1000)) as at:
-        assert failing(node_machine, f"{at}/{TEAM}:none") == (
+        assert failed_pull(node_machine, f"{at}/{TEAM}:none") == (
             f"node1: the registry has no image {at}/{TEAM}:none; correct `image`"
         )
-        assert failing(node_machine, f"{at}/nobody/nothing:1").startswith("node1: the registry ")
-    assert failing(node_machine, "127.0.0.1:1/team/linear:1") == (
+        assert failed_pull(node_machine, f"{at}/nobody/nothing:1").startswith("node1: the registry ")
+    assert failed_pull(node_machine, "127.0.0.1:1/team/linear:1") == (
         "node1: its engine does not reach the registry 127.0.0.1:1; check the host's network, its DNS and its proxy, "
         "or deliver the image from here with `image: {build: …}`"
     )
-    assert "its engine does not reach the registry registry.invalid" in failing(
+    assert "its engine does not reach the registry registry.invalid" in failed_pull(
         node_machine, "registry.invalid/team/linear:1"
     )
-    assert failing(node_machine, "Not A Name").startswith("node1: invalid reference format")
+    assert failed_pull(node_machine, "Not A Name").startswith("node1: invalid reference format")
     assert names(node) == set()
-
-
-def failing(node_machine: SSHMachine, name: str) -> str:
-    with pytest.raises(HostError) as caught:
-        pull(node_machine.engine, name, f"{OURS}:1", lambda text: None)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)

@@ -1,24 +1,34 @@
-"""Push images to test hosts, and record the progress of a push."""
+"""Push images to test hosts, record the progress of a push, and pull images from a registry of the tests."""
 
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from tests.support.delivery_images import config, tar
 from tests.support.engine import Engine
 from tests.support.images import Images
 from tests.support.testhost import Host
+from tfprov.errors import HostError
 from tfprov.hosts.machine import LocalMachine, Machine, SSHMachine
 from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSHHost
 from tfprov.images.compression.compression import Compression
+from tfprov.images.engine_images import pull
 from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, OciImage, write_manifest
 from tfprov.images.push import PushResult, push
+from tfprov.images.registry_routes import Registry, Request, Response
+from tfprov.images.registry_server import ByteStream, serve
 
 OURS = "tfprov/push-test"
+TEAM = "team/linear"
+"""The repository of `registry`."""
 
 
 def machine(host: Host) -> SSHMachine:
@@ -113,3 +123,34 @@ def names(host: Host) -> set[str]:
     return {
         name for image in listed for name in [*(image["RepoTags"] or ()), *(image["RepoDigests"] or ())] or ["<none>"]
     }
+
+
+class Tagged(Registry):
+    """Somebody's registry, with the tag `latest`."""
+
+    latest = ""
+
+    def answer(self, request: Request) -> Response:
+        target = request.target.replace("/manifests/latest", f"/manifests/{self.latest}")
+        return super().answer(replace(request, target=target))
+
+
+@contextmanager
+def registry(node_machine: SSHMachine, layout: Layout, *images: OciImage) -> Iterator[str]:
+    """Yield the name of a registry that has `images`; the first of them is tagged `latest`."""
+    served = Tagged(layout, {TEAM: images})
+    served.latest = images[0].manifest.digest
+
+    def answer(connection: ByteStream) -> None:
+        serve(served, connection)
+
+    with node_machine.remote_forward(answer) as port:
+        yield f"127.0.0.1:{port}"
+
+
+def failed_pull(node_machine: SSHMachine, name: str) -> str:
+    """Return the message of a pull of `name` that fails, which has one line."""
+    with pytest.raises(HostError) as caught:
+        pull(node_machine.engine, name, f"{OURS}:1", lambda text: None)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

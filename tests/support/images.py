@@ -11,7 +11,7 @@ import os
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from random import Random
@@ -26,9 +26,16 @@ from tests.support.paths import ROOT, STANDIN
 from tfprov.images.code_layer import runtime
 
 REPOSITORY = "tfprov-test"
+CONTAINERD = b"""
+ARG BASE
+FROM ${BASE}
+RUN mkdir -p /etc/docker && echo '{"features": {"containerd-snapshotter": true}}' >/etc/docker/daemon.json
+"""
 File = tuple[bytes, int]
 """The content and the mode of a file in a build context."""
 SUITE, PACKAGES = "bookworm", ("ca-certificates", "python3", "python3-venv")
+NEWER_SUITE = "trixie"
+"""Debian 13, with engine 26.1. That of Debian 12 is 20.10, the oldest that is supported in practice."""
 LEFT_OUT = ("var/cache/apt/*", "var/lib/apt/lists/*", "usr/share/doc/*", "usr/share/man/*", "usr/share/locale/*")
 
 # Busybox is the smallest thing that has a shell, and Debian's static one runs without any other file.
@@ -113,6 +120,17 @@ class Images:
     def host(self) -> str:
         """A test host: sshd and dockerd."""
         return self._build("host", directory(ROOT / "images" / "host"), {"BASE": self.base()})
+
+    def containerd_host(self) -> str:
+        """One whose engine is newer and stores images in containerd, as engines do by default from Docker 29 on."""
+        packages = PACKAGES[:2]
+        base = self._once(
+            f"base-{NEWER_SUITE}",
+            [NEWER_SUITE, *packages, *LEFT_OUT],
+            lambda tag: self._bootstrap(tag, NEWER_SUITE, packages),
+        )
+        host = self._build("newer-host", directory(ROOT / "images" / "host"), {"BASE": base})
+        return self._build("containerd-host", {"Dockerfile": (CONTAINERD, 0o644)}, {"BASE": host})
 
     def tiny(self) -> str:
         """A few MB, with a shell and the stand-in for a training program: for all that does not need TensorFlow."""
@@ -201,13 +219,13 @@ class Images:
             self.engine.client.images.remove(tag, force=True)
         self.engine.client.images.prune()
 
-    def _bootstrap(self, tag: str) -> None:
+    def _bootstrap(self, tag: str, suite: str = SUITE, packages: Sequence[str] = PACKAGES) -> None:
         repository, version = tag.split(":")
         with tempfile.TemporaryDirectory(dir=self.engine.store) as folder:
             root = Path(folder, "root")
             # In namespaces of its own, so that what debootstrap mounts and starts ends with it.
             command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "debootstrap"]
-            command += ["--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(root)]
+            command += ["--variant=minbase", f"--include={','.join(packages)}", suite, str(root)]
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
             if done.returncode:
                 raise RuntimeError(f"debootstrap failed:\n{done.stdout[-2000:]}")

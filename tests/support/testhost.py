@@ -387,11 +387,12 @@ class Host:
         self.service("sshd", "start")
 
     def hide_docker(self) -> None:
-        """Take the docker command away; the engine goes on."""
+        """Take the docker command and the way to the engine away; the engine goes on."""
         self.hide("/usr/bin/docker")
+        self.hide("/run/docker.sock")
 
     def hide(self, path: str) -> None:
-        """Take a program away."""
+        """Take a program or a socket away."""
         self.disturbed = True
         self._hidden.append(path)
         self.run("mv", path, f"{path}.hidden")

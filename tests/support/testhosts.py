@@ -1,4 +1,4 @@
-"""A lab: four test hosts on a network of their own, created once and reset for every test."""
+"""A lab: test hosts on a network of their own, created once and reset for every test."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +16,7 @@ from tests.support.seeds import link_images, seed
 from tests.support.testhost import PRIVILEGED, WITHOUT_SYS_RESOURCE, Bed, Host, new_key
 
 SIZE = 4
+"""Hosts of a lab, unless it is to have fewer."""
 FIRST_ADDRESS = 11
 
 
@@ -24,12 +25,21 @@ class Lab:
 
     `directory` becomes the home of a user: `.ssh` with a key, and a known_hosts with every host's. Labs of one engine have
     different numbers; hosts of the second are node11 to node14. All but the last have `image` from the start, if any.
+    The hosts themselves are of `host_image`, or of the usual one, and as many as `size`.
     """
 
-    def __init__(
-        self, engine: Engine, images: Images, directory: Path, number: int = 0, image: str | None = None
+    def __init__(  # noqa: PLR0917
+        self,
+        engine: Engine,
+        images: Images,
+        directory: Path,
+        number: int = 0,
+        image: str | None = None,
+        host_image: str | None = None,
+        size: int = SIZE,
     ) -> None:
         self.engine, self.images, self.home, self.number, self.image = engine, images, directory, number, image
+        self.size = size
         self.subnet = list(engine.network.subnet.subnets(new_prefix=24))[1 + number]
         self._ssh = directory / ".ssh"
         self._ssh.mkdir(mode=0o700, parents=True)
@@ -37,7 +47,7 @@ class Lab:
         key = self._ssh / "id_ed25519"
         key.touch(mode=0o600)
         key.write_bytes(private)
-        self.bed = Bed(engine, images.host(), self._network(), key, public, self._ssh / "known_hosts")
+        self.bed = Bed(engine, host_image or images.host(), self._network(), key, public, self._ssh / "known_hosts")
         self._powers = PRIVILEGED
         self.hosts: list[Host] = []
 
@@ -55,7 +65,7 @@ class Lab:
 
     def start(self) -> None:
         """Make the hosts, all at once."""
-        hosts = [self._new() for _ in range(SIZE)]
+        hosts = [self._new() for _ in range(self.size)]
         self._powers = working_powers(hosts[0])
         if self.image:
             ready = seed(cache_home() / "seeds", (self.bed.image, self.image), self._fill)
@@ -83,9 +93,9 @@ class Lab:
 
     def restore(self) -> None:
         """Make everything as it was at the start; of what tests put there, images alone stay."""
-        for host in self.hosts[SIZE:]:
+        for host in self.hosts[self.size :]:
             host.remove()
-        del self.hosts[SIZE:]
+        del self.hosts[self.size :]
         each(lambda host: host.reset() if host.disturbed else host.clean(), self.hosts)
         self._create([host for host in self.hosts if host.disturbed])
 
@@ -142,11 +152,8 @@ def each(do: Callable[[Host], Any], hosts: Iterable[Host]) -> None:
         list(pool.map(do, hosts))
 
 
-def running(
-    engine: Engine, images: Images, directory: Path, number: int = 0, image: str | None = None
-) -> Iterator[Lab]:
-    """Yield a lab that is removed afterwards: for a fixture."""
-    lab = Lab(engine, images, directory, number, image)
+def running(lab: Lab) -> Iterator[Lab]:
+    """Start a lab, and yield it; it is removed afterwards: for a fixture."""
     try:
         lab.start()
         yield lab

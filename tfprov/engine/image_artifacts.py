@@ -17,7 +17,7 @@ from typing import Any
 from tfprov.engine.artifacts import Makes
 from tfprov.engine.host_registry import DeliveredImages
 from tfprov.engine.reporter import Reporter
-from tfprov.errors import DeliveryError, HostError
+from tfprov.errors import DeliveryError, HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.image_contents import Deliveries, is_delivered
 from tfprov.hosts.machine import Machine
@@ -26,7 +26,7 @@ from tfprov.images.build import Recipe, build
 from tfprov.images.code import Code, CodeStore
 from tfprov.images.code_layer import compose
 from tfprov.images.compression.compression import Compression
-from tfprov.images.engine_images import inspect_image, name_by_digest, pull, remove_old_tags, tag
+from tfprov.images.engine_images import inspect_image, is_own_digest, name_by_digest, pull, remove_old_tags, tag
 from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
@@ -60,6 +60,8 @@ class Workshop:
     """What compresses layers for slow links; None where they are sent as they are."""
     digests: dict[str, str | None] = field(default_factory=dict)
     """NAME@DIGEST by an image's name on hosts, once it is known which one all hosts pull; None without a registry."""
+    uncertain: set[str] = field(default_factory=set)
+    """Those of `digests` that may be of no registry: an engine with containerd's store names each image by a digest."""
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -241,10 +243,18 @@ class Named:
 
     def _pull(self, host: str, name: str) -> str | None:
         """Pull the image; return its name by digest, None if it is from no registry."""
-        machine, note = self.workshop.machines[host], self.workshop.report.note
-        image_id, digest = pull(machine.engine, name, self.reference, lambda text: note(f"{host}: {text}"))
-        self.workshop.delivered.record(host, self.reference, image_id)
-        return digest
+        engine, say = self.workshop.machines[host].engine, lambda text: self.workshop.report.note(f"{host}: {text}")
+        try:
+            pulled = pull(engine, name, self.reference, say)
+        except HostError as error:  # of an image from no registry each host has its own
+            has_own = name in self.workshop.uncertain and not isinstance(error, Unreachable)
+            if not has_own or inspect_image(engine, self.name) is None:
+                raise
+            pulled = pull(engine, self.name, self.reference, say)
+        if pulled.digest and not pulled.is_certain:
+            self.workshop.uncertain.add(pulled.digest)
+        self.workshop.delivered.record(host, self.reference, pulled.image_id)
+        return pulled.digest
 
     def _present_digest(self) -> str | None:
         """Return NAME@DIGEST of the image on the first host that has it; None if no host has it."""
@@ -257,8 +267,20 @@ class Named:
     def _digest_on(self, host: str) -> str | None:
         with suppress(HostError):
             deliveries = self.workshop.delivered.on(host)
-            return _digest_form(self.workshop.machines[host].engine, deliveries, self.reference, self.name)
+            return self._digest_form(self.workshop.machines[host].engine, deliveries)
         return None
+
+    def _digest_form(self, engine: Engine, deliveries: Deliveries) -> str | None:
+        with engine.errors():
+            if not engine.api.images(name=self.reference):
+                return None
+            facts: dict[str, Any] = engine.api.inspect_image(self.reference)  # type: ignore[no-untyped-call]
+        image_id, digest = str(facts["Id"]), name_by_digest(facts, self.name)
+        if not is_delivered(deliveries, self.reference, image_id):
+            return None
+        if digest and is_own_digest(digest, image_id):
+            self.workshop.uncertain.add(digest)
+        return digest
 
 
 def describe_compression(pushed: PushResult) -> str:
@@ -272,13 +294,3 @@ def describe_sources(from_hosts: Mapping[str, int], sent: int) -> str:
     """Return which of the `sent` bytes came from which hosts."""
     parts = [f"{format_size(size)} from {host}" for host, size in sorted(from_hosts.items())]
     return ", ".join([*parts, f"{format_size(max(0, sent - sum(from_hosts.values())))} from this machine"])
-
-
-def _digest_form(engine: Engine, deliveries: Deliveries, reference: str, name: str) -> str | None:
-    with engine.errors():
-        if not engine.api.images(name=reference):
-            return None
-        facts: dict[str, Any] = engine.api.inspect_image(reference)  # type: ignore[no-untyped-call]
-    if not is_delivered(deliveries, reference, str(facts["Id"])):
-        return None
-    return name_by_digest(facts, name)

@@ -8,7 +8,7 @@ from typing import Any
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.sdk import docker
-from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries, is_delivered
+from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries, image_directory, is_delivered
 from tfprov.hosts.docker.labels import CLUSTER, PORT, TASK
 from tfprov.hosts.docker.reachability_probe import CHECK
 from tfprov.hosts.facts import (
@@ -22,10 +22,6 @@ from tfprov.hosts.facts import (
 from tfprov.hosts.machine import Machine, SSHMachine
 
 _PORT = re.compile(r"[0-9]{1,5}")
-_CONTAINERD_DRIVER = "io.containerd.snapshotter"
-"""Driver type of an engine that stores images in containerd, which has its own directory."""
-_CONTAINERD_ROOT = "/var/lib/containerd"
-
 
 _NO_DELIVERIES = NoDeliveries()
 
@@ -82,7 +78,7 @@ def engine_facts(engine: Engine, images: Collection[str], deliveries: Deliveries
         api=str(version.get("ApiVersion")),
         platform=f"{version.get('Os')}/{version.get('Arch')}",
         driver=str(info.get("Driver")),
-        disk=_image_directory(info),
+        disk=image_directory(info),
         memory=int(info.get("MemTotal") or 0),
         cpus=int(info.get("NCPU") or 0),
         rootless=any("rootless" in option for option in info.get("SecurityOptions") or ()),
@@ -113,12 +109,6 @@ def available_images(
         else:
             available.moved |= {name}
     return available
-
-
-def _image_directory(info: Mapping[str, Any]) -> str:
-    root = str(info.get("DockerRootDir") or "")
-    is_default = root == "/var/lib/docker"
-    return _CONTAINERD_ROOT if is_default and _CONTAINERD_DRIVER in str(info.get("DriverStatus")) else root
 
 
 def container_summary(listed: Mapping[str, Any]) -> ContainerSummary:

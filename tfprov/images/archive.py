@@ -213,7 +213,8 @@ def _index(image: OciImage, reference: str | None) -> bytes:
     manifest = image.manifest
     entry: dict[str, Any] = {"mediaType": manifest.media_type, "digest": manifest.digest, "size": manifest.size}
     if reference:  # containerd needs the fully qualified name
-        full, tag = f"docker.io/{reference}", reference.rpartition(":")[2]
+        library = "" if "/" in reference else "library/"
+        full, tag = f"docker.io/{library}{reference}", reference.rpartition(":")[2]
         entry["annotations"] = {"io.containerd.image.name": full, "org.opencontainers.image.ref.name": tag}
     return encode({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry]})
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfprov.errors import HostError, Unreachable, printable
 from tfprov.hosts.docker.engine import Engine
@@ -141,19 +141,19 @@ def remove_old_tags(engine: Engine, repository: str, keep: int) -> None:
 
 _PULL_ERRORS: tuple[tuple[str, str, str], ...] = (
     (
-        r"unauthorized|authentication required|no basic auth credentials|denied: |docker login",
+        r"unauthorized|authentication required|no basic auth|denied: |access denied|docker login|authorization failed",
         "the registry refuses access to {name}, or has no such image",
         "correct `image`, or log in on this machine: `docker login {registry}`",
     ),
     (
-        r"manifest unknown|manifest for .* not found|not found: manifest|name unknown",
-        "the registry has no image {name}",
-        "correct `image`",
-    ),
-    (
-        r"no matching manifest",
+        r"no matching manifest|no match for platform",
         "the image {name} has no variant for this host's platform",
         "build one, or take the host out of the cluster",
+    ),
+    (
+        r"manifest unknown|manifest for .* not found|not found: manifest|name unknown|resolve reference .*: not found",
+        "the registry has no image {name}",
+        "correct `image`",
     ),
     (
         r"dial tcp|no such host|lookup |i/o timeout|timeout exceeded|handshake timeout|connection refused|request canceled",
@@ -166,25 +166,37 @@ _PULL_ERRORS: tuple[tuple[str, str, str], ...] = (
         "add its certificate below /etc/docker/certs.d there",
     ),
 )
-"""Pattern of an engine's pull error, the message and the fix. The first match decides."""
+"""Pattern of an engine's pull error, the message and the fix; the first match decides. An engine that stores images in
+containerd has words of its own, which come last in a pattern."""
 
 
-def pull(engine: Engine, name: str, reference: str, say: Callable[[str], None]) -> tuple[str, str | None]:
+class Pulled(NamedTuple):
+    """A pulled image: its id in the engine, and its name by digest, with which other hosts pull the same one.
+
+    `digest` is None for an image without a registry. It is certain unless it may be of no registry.
+    """
+
+    image_id: str
+    digest: str | None
+    is_certain: bool = True
+
+
+def pull(engine: Engine, name: str, reference: str, say: Callable[[str], None]) -> Pulled:
     """Make `engine` pull the image `name`, unless it has it, and tag it as `reference` (`repository:tag`).
 
-    `name` may have a tag or a digest (`repository@sha256:…`). Return the image's id, and its name by digest, with which
-    other hosts pull the same image; None for an image without a registry. `say` is called when a pull begins. The
-    registry logins of this machine are passed on, as the Docker client does.
+    `name` may have a tag or a digest (`repository@sha256:…`). `say` is called when a pull begins. The registry logins of
+    this machine are passed on, as the Docker client does.
     """
-    facts = inspect_image(engine, name)
-    if facts is None:
+    present = inspect_image(engine, name)
+    if present is None:
         say(f"pulling {name}")
         _pull(engine, name)
-        facts = inspect_image(engine, name)
+    facts = present or inspect_image(engine, name)
     if facts is None:
         raise HostError(engine.host, f"its engine pulled {printable(name)} and does not have it", "run this again")
     tag(engine, facts["Id"], reference)
-    return str(facts["Id"]), name_by_digest(facts, name)
+    image_id, digest = str(facts["Id"]), name_by_digest(facts, name)
+    return Pulled(image_id, digest, is_certain=not (present and digest and is_own_digest(digest, image_id)))
 
 
 def name_by_digest(facts: Mapping[str, Any], name: str) -> str | None:
@@ -195,6 +207,14 @@ def name_by_digest(facts: Mapping[str, Any], name: str) -> str | None:
     repository = _short_name(_repository(name))
     digests = (it for it in facts.get("RepoDigests") or () if _short_name(it.partition("@")[0]) == repository)
     return next(digests, None)
+
+
+def is_own_digest(name: str, image_id: str) -> bool:
+    """Whether `name`, as `repository@sha256:…`, may be of no registry: it is the id of the image in its engine.
+
+    An engine with containerd's store names every image by its id, wherever it is from. Elsewhere an id is another digest.
+    """
+    return name.endswith(f"@{image_id}")
 
 
 def _pull(engine: Engine, name: str) -> None:

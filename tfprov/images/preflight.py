@@ -57,13 +57,14 @@ def _free_bytes(directory: str, run: Callable[[Sequence[str]], tuple[int, str]])
     return max(0, int(match["free"])) * 1024 if code == 0 and match else None
 
 
-def disk_space_needed(layout: Layout, stages: Sequence[Collection[Descriptor]]) -> int:
+def disk_space_needed(layout: Layout, stages: Sequence[Collection[Descriptor]], *, keeps_received: bool = False) -> int:
     """Return the peak of bytes that an engine needs to store the layers of `stages`, one stage after the other.
 
-    It keeps the layers of a stage as received until all are unpacked. A gzip layer counts with the uncompressed size in its
-    trailer, which is modulo 4 GiB.
+    It keeps the layers of a stage as received until all are unpacked, and for good where it `keeps_received` layers. A
+    gzip layer counts with the uncompressed size in its trailer, which is modulo 4 GiB.
     """
-    stage_bytes = max((sum(layer.size for layer in layers) for layers in stages), default=0)
+    received = [sum(layer.size for layer in layers) for layers in stages]
+    stage_bytes = sum(received) if keeps_received else max(received, default=0)
     return stage_bytes + sum(_unpacked_size(layout, layer) for layers in stages for layer in layers)
 
 

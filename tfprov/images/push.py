@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tfprov.errors import HostError, Unreachable
+from tfprov.hosts.docker.image_contents import image_directory, stores_in_containerd
 from tfprov.hosts.machine import Machine
 from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden
 from tfprov.images.archive import stream_archive
@@ -163,15 +164,15 @@ class _Delivery:
 
     def _check_space(self, info: Mapping[str, Any], wanted: Sequence[OciImage], number: int) -> None:
         layers = [part.layers[begin:] for begin, part in with_layer_offsets(wanted, number)]
-        directory = info.get("DockerRootDir")
+        directory = image_directory(info)
         if not directory:
             return
-        needed = disk_space_needed(self._layout, layers)
-        check_disk_space(self._machine.host, str(directory), needed, self._machine.run)
+        needed = disk_space_needed(self._layout, layers, keeps_received=stores_in_containerd(info))
+        check_disk_space(self._machine.host, directory, needed, self._machine.run)
         if self._relays is not None:
             extra = sum(layer.size for layer in self._image.layers[number:])  # a relay keeps them until all have them
             try:
-                check_disk_space(self._machine.host, str(directory), needed + extra, self._machine.run)
+                check_disk_space(self._machine.host, directory, needed + extra, self._machine.run)
             except Unreachable:
                 raise
             except HostError:

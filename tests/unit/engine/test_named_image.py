@@ -117,3 +117,35 @@ def test_the_next_host_pulls_first_where_one_cannot(tmp_path: Path) -> None:
     (error,) = deliver(hosts, tmp_path)
     assert error.startswith("h0: its engine does not reach the registry docker.io")
     assert sorted(host.pulled[0] for host in hosts[1:]) == sorted([NAME, DIGEST])
+
+
+def test_hosts_whose_image_is_from_no_registry_use_their_own_each(tmp_path: Path) -> None:
+    """An engine with containerd's store names each image by its id, which no registry knows."""
+    hosts = [Host(f"h{number}", registry=True) for number in range(3)]
+    for number, host in enumerate(hosts):
+        host.facts = {"Id": f"sha256:{number}", "RepoDigests": [f"train@sha256:{number}"]}
+        host.names, host.broken = {NAME}, True
+    assert deliver(hosts, tmp_path) == []
+    assert all(REFERENCE in host.names for host in hosts)
+
+
+def test_a_host_that_cannot_pull_the_digest_of_a_registry_does_not_use_another_image(tmp_path: Path) -> None:
+    first, second = Host("h0", registry=True), Host("h1", registry=True)
+    machines: Any = {host.host: host for host in (first, second)}
+    delivered = DeliveredImages(tmp_path / "images.json")
+    artifact = Workshop(Layout(tmp_path), machines, Quiet(), set(), delivered).named(NAME, MemoryStore())(
+        REFERENCE, None
+    )
+    artifact.deliver("h0")
+    second.names, second.broken = {NAME}, True
+    second.facts = {"Id": "sha256:8", "RepoDigests": ["train@sha256:8"]}
+    with pytest.raises(HostError, match="h1: its engine does not reach the registry"):
+        artifact.deliver("h1")
+    assert REFERENCE not in second.names
+
+
+def test_without_an_image_of_its_own_a_host_reports_the_failed_pull(tmp_path: Path) -> None:
+    first, second = Host("h0", registry=True), Host("h1", registry=True)
+    first.names, second.broken = {NAME}, True
+    (error,) = deliver([first, second], tmp_path)
+    assert error.startswith("h1: its engine does not reach the registry")

@@ -17,6 +17,7 @@ from tfprov.hosts.docker.engine_errors import engine_errors
 from tfprov.images.archive import stream_archive
 from tfprov.images.build import BuildContext, Recipe, build
 from tfprov.images.engine_images import (
+    Pulled,
     count_shared_layers,
     find_image,
     last_tag_time,
@@ -403,7 +404,7 @@ def test_an_image_is_pulled_once_and_named_by_its_digest() -> None:
     registry = Registry({"status": "Pulling"}, {}, facts={"RepoDigests": others})
     notes: list[str] = []
     for _ in range(2):
-        assert pull(registry.engine, "tensorflow:2.16", "tfprov/lab:1", notes.append) == (
+        assert pull(registry.engine, "tensorflow:2.16", "tfprov/lab:1", notes.append) == Pulled(
             "sha256:7", "docker.io/library/tensorflow@sha256:2",
         )  # fmt: skip
     assert (registry.pulled, notes) == (["tensorflow:2.16"], ["pulling tensorflow:2.16"])
@@ -421,13 +422,21 @@ def test_an_image_is_pulled_once_and_named_by_its_digest() -> None:
 )
 def test_the_digest_is_that_of_the_same_repository(name: str, repository: str) -> None:
     registry = Registry(there=True, facts={"RepoDigests": ["x@sha256:1", f"{repository}@sha256:9"]})
-    assert pull(registry.engine, name, "x:1", print) == ("sha256:7", f"{repository}@sha256:9")
+    assert pull(registry.engine, name, "x:1", print) == Pulled("sha256:7", f"{repository}@sha256:9")
     assert not registry.pulled
+
+
+@pytest.mark.parametrize(("there", "certain"), [(True, False), (False, True)])
+def test_a_digest_that_is_the_images_id_is_certain_once_it_was_pulled(there: bool, certain: bool) -> None:
+    """An engine with containerd's store has such a name for every image, also for one that was built or loaded."""
+    registry = Registry(there=there, facts={"RepoDigests": ["train@sha256:7"]})
+    pulled = pull(registry.engine, "train:1", "x:1", lambda _: None)
+    assert pulled == Pulled("sha256:7", "train@sha256:7", is_certain=certain)
 
 
 @pytest.mark.parametrize("facts", [{}, {"RepoDigests": None}, {"RepoDigests": ["other@sha256:1"]}])
 def test_an_image_without_a_registry_has_no_digest(facts: Mapping[str, Any]) -> None:
-    assert pull(Registry(there=True, facts=facts).engine, "train:1", "x:1", print) == ("sha256:7", None)
+    assert pull(Registry(there=True, facts=facts).engine, "train:1", "x:1", print) == Pulled("sha256:7", None)
 
 
 def pull_error(name: str, *lines: Mapping[str, str]) -> str:

@@ -368,6 +368,14 @@ def test_an_engine_needs_space_for_layers_as_received_and_unpacked(layout: Layou
     assert disk_space_needed(layout, []) == disk_space_needed(layout, [()]) == 0
 
 
+def test_an_engine_that_keeps_layers_as_received_needs_space_for_those_of_all_stages(layout: Layout) -> None:
+    image = image_of_sizes(layout, [10, 20, 5])
+    stages = [image.layers[:1], image.layers[1:]]
+    whole = sum(layer.size for layer in image.layers)
+    assert disk_space_needed(layout, stages, keeps_received=True) == 2 * whole
+    assert disk_space_needed(layout, [], keeps_received=True) == 0
+
+
 def test_a_compressed_layer_needs_space_for_its_content(layout: Layout) -> None:
     content = tar({"zeros": bytes(MIB)})
     built = OciArchive()
@@ -387,6 +395,8 @@ def test_sizes_are_formatted_with_units(size: int, text: str) -> None:
 # --- an engine that cannot pull --------------------------------------------------------------------------------------
 
 NAME = "registry.example:5000/team/linear:1"
+REQUEST = "https://registry.example:5000/v2/team/linear/manifests/1"
+RESOLVE, FAILED = f'failed to resolve reference "{NAME}"', f'failed to do request: Head "{REQUEST}"'
 PULL_ERRORS = [
     (
         "pull access denied for team/linear, repository does not exist or may require 'docker login': denied: requested",
@@ -407,6 +417,13 @@ PULL_ERRORS = [
     ("Get https://registry.example:5000/v2/: http: server gave HTTP response to HTTPS client", "does not trust"),
     ("Get https://registry.example:5000/v2/: x509: certificate signed by unknown authority", "does not trust"),
     ("write /var/lib/docker/tmp/GetImageBlob1: no space left on device", "no space left on its disk"),
+    # An engine that stores images in containerd.
+    (f"{RESOLVE}: {NAME}: not found", "has no image"),
+    (f"{RESOLVE}: pull access denied, repository does not exist or may require authorization", "refuses access"),
+    (f"{RESOLVE}: unexpected status from HEAD request to {REQUEST}: 401 Unauthorized", "refuses access"),
+    (f"{RESOLVE}: {FAILED}: dial tcp: lookup registry.example: no such host", "does not reach"),
+    (f"{RESOLVE}: {FAILED}: http: server gave HTTP response to HTTPS client", "does not trust"),
+    ("no match for platform in manifest: not found", "no variant"),
 ]
 
 
@@ -453,6 +470,12 @@ def test_a_margin_of_disk_space_stays_free() -> None:
     check_disk_space("h1", "/", 1024, lambda _: free(8 * 1024 + 1))
     with pytest.raises(HostError, match=r"h1: no room for the image: it needs 8\.0 MiB, 8\.0 MiB is free in /"):
         check_disk_space("h1", "/", 1024, lambda _: free(8 * 1024))
+
+
+def test_a_name_without_a_repository_is_in_the_library_of_an_archive(layout: Layout) -> None:
+    image = load_image(layout)
+    (entry,) = json.loads(entries_of(archive(layout, image, image.layers, "relay:1"))["index.json"])["manifests"]
+    assert entry["annotations"]["io.containerd.image.name"] == "docker.io/library/relay:1"
 
 
 @pytest.mark.parametrize("reference", ["tfprov/x:1", None])

@@ -1,5 +1,7 @@
 """Find programs and files in images, try to import TensorFlow, and compare images with the delivered ones.
 
+Also which directory of a host has an engine's images.
+
 Files are looked up in a container that is never started, so the image needs neither a shell nor Python. Containers have
 the labels of `check`, so that the next lookup removes those of a killed controller.
 """
@@ -27,6 +29,11 @@ _NO_SOURCE = "bind source path does not exist: "
 """What an engine reports before the path."""
 _LINK, _FOLDER = 1 << 27, 1 << 31
 """Bits of Go's os.FileMode."""
+_CONTAINERD_DRIVER = "io.containerd.snapshotter"
+"""Driver type of an engine that stores images in containerd, which has its own directory: the default from Docker 29 on."""
+_CONTAINERD_ROOT = "/var/lib/containerd"
+_OWN_CONTAINERD = "docker/containerd/containerd.sock"
+"""How the address of a containerd ends that an engine has started itself, as a rootless one does: it is below its root."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,24 @@ class ImageLookup:
     present: Mapping[str, bool]
     entrypoint: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+
+
+def stores_in_containerd(info: Mapping[str, Any]) -> bool:
+    """Whether the engine with this `info` stores images in containerd, which keeps layers both as received and unpacked."""
+    return _CONTAINERD_DRIVER in str(info.get("DriverStatus"))
+
+
+def image_directory(info: Mapping[str, Any]) -> str:
+    """Return the directory that has the images of the engine with this `info`; empty where it does not say.
+
+    From Docker 27 on it names its containerd. Before, one with its default directory is taken to use the system's.
+    """
+    root = str(info.get("DockerRootDir") or "")
+    if not stores_in_containerd(info):
+        return root
+    address = str((info.get("Containerd") or {}).get("Address") or "")
+    is_system = not address.endswith(_OWN_CONTAINERD) if address else root == "/var/lib/docker"
+    return _CONTAINERD_ROOT if is_system else root
 
 
 def import_environment(container: Container) -> dict[str, str]:

@@ -1,10 +1,19 @@
-"""Moved image names: which images a runtime accepts."""
+"""Moved image names: which images a runtime accepts. Also where an engine has its images."""
 
+from collections.abc import Mapping
 from typing import Any
+
+import pytest
 
 from tests.support.hostile import IMAGE, engine, recorded
 from tfprov.hosts.collect_facts import engine_facts
-from tfprov.hosts.docker.image_contents import is_delivered, split_by_delivery, wrong_image_reason
+from tfprov.hosts.docker.image_contents import (
+    image_directory,
+    is_delivered,
+    split_by_delivery,
+    stores_in_containerd,
+    wrong_image_reason,
+)
 
 OURS, OTHER = "sha256:aa", "sha256:bb"
 NAME, NEW = "tfprov/lab:0123456789abcdef", "tfprov/lab:fedcba9876543210"
@@ -77,3 +86,37 @@ def test_check_ignores_moved_names_and_returns_the_ids_of_others() -> None:
         ({"tfprov/lab:1": "linux/amd64"}, {"tfprov/lab:1": IMAGE["Id"]}, frozenset()),
         ({}, {}, frozenset({"tfprov/lab:1"})),
     ]
+
+
+CONTAINERD = {"DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
+OWN, SYSTEM = "/var/run/docker/containerd/containerd.sock", "/run/containerd/containerd.sock"
+
+
+@pytest.mark.parametrize(
+    ("info", "directory"),
+    [
+        pytest.param({}, "", id="unknown"),
+        pytest.param({"DockerRootDir": "/data/docker"}, "/data/docker", id="the engine's own store"),
+        pytest.param({"DockerRootDir": "/data", "Containerd": {"Address": SYSTEM}}, "/data", id="containers only"),
+        pytest.param({"DockerRootDir": "/var/lib/docker", **CONTAINERD}, "/var/lib/containerd", id="before 27"),
+        pytest.param({"DockerRootDir": "/data", **CONTAINERD}, "/data", id="before 27, with a directory"),
+        pytest.param(
+            {"DockerRootDir": "/data", "Containerd": {"Address": SYSTEM}, **CONTAINERD},
+            "/var/lib/containerd",
+            id="system's",
+        ),
+        pytest.param(
+            {"DockerRootDir": "/var/lib/docker", "Containerd": {"Address": OWN}, **CONTAINERD},
+            "/var/lib/docker",
+            id="own",
+        ),
+        pytest.param(
+            {"DockerRootDir": "/home/me/docker", "Containerd": {"Address": f"/run/user/1000{OWN[8:]}"}, **CONTAINERD},
+            "/home/me/docker",
+            id="rootless",
+        ),
+    ],
+)
+def test_the_directory_with_an_engines_images(info: Mapping[str, Any], directory: str) -> None:
+    assert image_directory(info) == directory
+    assert stores_in_containerd(info) == ("DriverStatus" in info)

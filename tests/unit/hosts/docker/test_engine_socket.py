@@ -1,6 +1,7 @@
 """Which unix socket `docker` on a host would use: the question is run by a real shell, on this machine."""
 
 import json
+import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -49,11 +50,18 @@ def _path(home: Path, variables: Mapping[str, str] | None = None) -> str | None:
         pytest.param(
             {"DOCKER_HOST": "unix:///run/d.sock", "DOCKER_CONTEXT": "another"}, None, id="a host and a context"
         ),
-        pytest.param({"PATH": "/nowhere"}, None, id="no docker"),
+        pytest.param({"PATH": "/nowhere", "DOCKER_HOST": "unix:///nowhere/d.sock"}, None, id="no docker and no socket"),
     ],
 )
 def test_variables_decide_as_they_do_for_docker(home: Path, variables: Mapping[str, str], path: str | None) -> None:
     assert _path(home, variables) == path
+
+
+def test_an_engine_needs_no_docker_command(home: Path) -> None:
+    path = home / "d.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        assert _path(home, {"PATH": "/nowhere", "DOCKER_HOST": f"unix://{path}"}) == str(path)
 
 
 def test_a_context_in_the_configuration_is_left_to_docker(home: Path) -> None:

@@ -107,6 +107,22 @@ def test_strangers_get_nothing(relays: LocalRelays) -> None:
     assert ask(None, f"GET /v2/x/blobs/{digest} HTTP/1.1\r\n\r\n".encode()) == b""
 
 
+def test_an_engine_that_begins_with_tls_is_answered_in_http(relays: LocalRelays) -> None:
+    """containerd turns to HTTP after an answer in HTTP, and after nothing else."""
+    relays.start(1)
+    context = ssl.create_default_context()
+    with (
+        socket.create_connection(("127.0.0.1", relays.lines[1].port), 60) as plain,
+        pytest.raises(ssl.SSLError, match=r"(?i)wrong.version.number"),
+    ):
+        context.wrap_socket(plain, server_hostname="localhost")
+    with socket.create_connection(("127.0.0.1", relays.lines[1].port), 60) as plain:
+        plain.sendall(b"\x16\x03\x01\x02\x00" + bytes(50_000))
+        plain.shutdown(socket.SHUT_WR)
+        received = b"".join(iter(lambda: plain.recv(1000), b""))
+    assert received.startswith(b"HTTP/1.1 400 ")
+
+
 WITHOUT_DESCRIPTORS = """
 import os, resource, select, socket
 from tfprov.images.relays.program.connections import listen

@@ -185,8 +185,8 @@ _VOLUME = object_of(Name=read_name, Labels=_LABELS)
 VERSION = object_of(ApiVersion=_TEXT, Version=_TEXT, Os=_TEXT, Arch=_TEXT)
 INFO = object_of(
     Architecture=_TEXT, OSType=_TEXT, Driver=_TEXT, DriverStatus=optional(list_of(list_of(read_text))),
-    DockerRootDir=_TEXT, MemTotal=_NUMBER, NCPU=_NUMBER, SecurityOptions=_TEXTS,
-    MemoryLimit=_FLAG, CpuCfsQuota=_FLAG, Runtimes=read_any, DiscoveredDevices=read_any,
+    DockerRootDir=_TEXT, Containerd=optional(object_of(Address=_TEXT)), MemTotal=_NUMBER, NCPU=_NUMBER,
+    SecurityOptions=_TEXTS, MemoryLimit=_FLAG, CpuCfsQuota=_FLAG, Runtimes=read_any, DiscoveredDevices=read_any,
 )  # fmt: skip
 CONTAINER_LIST = list_of(
     object_of(

@@ -14,14 +14,19 @@ from tfprov.hosts.ssh.errors import ConnectionLost
 from tfprov.hosts.ssh.host import SSHHost
 
 DOCKER = ("docker",)
-SCRIPT = """command -v docker >/dev/null || exit
-[ -z "$DOCKER_CONTEXT" ] || exit
+SCRIPT = """[ -z "$DOCKER_CONTEXT" ] || exit
 case $DOCKER_HOST in
-unix:///*) echo "socket ${DOCKER_HOST#unix://}" ;;
-"") grep -qs currentContext "${DOCKER_CONFIG:-$HOME/.docker}/config.json" || echo socket /var/run/docker.sock ;;
+unix:///*) path=${DOCKER_HOST#unix://} ;;
+"") grep -qs currentContext "${DOCKER_CONFIG:-$HOME/.docker}/config.json" && exit; path=/var/run/docker.sock ;;
+*) exit ;;
 esac
+command -v docker >/dev/null || [ -S "$path" ] || exit
+echo "socket $path"
 """
-"""Prints the path of the unix socket that `docker` connects to, if it is one that can be known without starting it."""
+"""Prints the path of the unix socket that `docker` connects to, if it is one that can be known without starting it.
+
+A host may have an engine and no `docker`: Debian has it in a package of its own from 13 on.
+"""
 _PATH = re.compile(r"socket (/[^\0\n\ufffd]*)\n")
 _SHELL_SECONDS = 5.0
 """Seconds for the shell's answer; without one, `docker system dial-stdio` shows what is wrong with the account."""

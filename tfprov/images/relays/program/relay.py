@@ -9,7 +9,7 @@ import ssl
 import threading
 from typing import Any
 
-from tfprov.images.relays.program.connections import PIECE, Broken, Leading, Secure, fill, read_until
+from tfprov.images.relays.program.connections import MAX_HEAD, PIECE, Broken, Leading, Secure, fill, read_until
 from tfprov.images.relays.program.controller import CONNECT, Controller
 from tfprov.images.relays.program.layers import Layer
 
@@ -25,6 +25,7 @@ REPORT = 4 * 1024 * 1024
 _GET = re.compile(rb"GET /v2/[^ ]*/blobs/(sha256:[0-9a-f]{64}) HTTP/1\.1\Z")
 _AUTHORIZATION = re.compile(rb"(?im)^authorization: *basic +([A-Za-z0-9+/=]+) *\r?$")
 _RANGE = re.compile(rb"(?im)^range: *bytes=([0-9]{1,18})-")
+_BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _STATUS = re.compile(rb"HTTP/1\.[01] (200|206) ")
 
 
@@ -142,8 +143,13 @@ class Relay:
     def serve_engine(self, connection: socket.socket) -> None:
         """Answer one request of our engine: layers from here, anything else by the controller's registry."""
         connection.settimeout(PATIENCE)
-        # An engine tries TLS first, even on the loopback, and waits 10 s for an answer.
+        # An engine tries TLS first, even on the loopback, and waits 10 s for an answer. Docker takes the end of the
+        # connection for one, containerd nothing but an answer in HTTP.
         if not connection.recv(1, socket.MSG_PEEK).isupper():
+            connection.sendall(_BAD_REQUEST)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(MAX_HEAD):  # what is closed with unread bytes is reset, and the answer is lost
+                pass
             return
         head, _ = read_until(connection, b"\r\n\r\n")
         request = _GET.match(head.partition(b"\r\n")[0])

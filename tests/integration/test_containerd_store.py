@@ -13,6 +13,7 @@ import pytest
 from tests.support.delivery import (
     OURS,
     TEAM,
+    build_with_buildkit,
     export_tiny,
     failed_pull,
     machine,
@@ -28,7 +29,7 @@ from tests.support.images import Images
 from tests.support.lab_cluster import LabCluster, open_lab_cluster, standin
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab, each
-from tfprov.errors import Position
+from tfprov.errors import HostError, Position
 from tfprov.hosts.machine import SSHMachine
 from tfprov.images.archive import stream_archive
 from tfprov.images.build import Recipe, build, pack_context
@@ -122,6 +123,15 @@ def test_an_image_built_there_comes_back(node: Host, node_machine: SSHMachine, l
     image = export(node_machine, build(node_machine.engine, recipe, "containerd", lambda line: None), layout, "built")
     assert layout.find("built") == image
     assert len(image.layers) == 1
+
+
+def test_buildkit_of_this_version_cannot_read_a_context(
+    private_engine: PrivateEngine, images: Images, node_machine: SSHMachine, layout: Layout, tmp_path: Path
+) -> None:
+    """With this store; from 28 on it can, as every version can with the store of its own."""
+    tiny = export_tiny(private_engine, images, layout)
+    with pytest.raises(HostError, match=r"node21: .*cannot read a build context; update its Docker to 28 or newer, or"):
+        build_with_buildkit(node_machine, layout, tiny, tmp_path / "context")
 
 
 def test_a_pull_names_its_image_by_digest_or_fails_in_one_line_with_a_fix(

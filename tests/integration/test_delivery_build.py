@@ -115,6 +115,41 @@ def test_an_image_is_built_step_by_step_and_exported(builder: LoopbackMachine, b
     assert len(message_text) == steps + 1
 
 
+BUILDKIT = """
+    ARG BASE
+    FROM ${BASE} AS first
+    RUN --mount=type=cache,target=/cache ls .tfprov 2>/dev/null; echo kept >/cache/x && cat /cache/x >/seen
+    FROM ${BASE}
+    COPY --from=first --chmod=600 /seen /
+    COPY .tfprov/ca.crt /
+"""
+
+
+def test_buildkit_builds_what_needs_it_and_reports_a_failed_step(
+    builder: LoopbackMachine, base: str, tmp_path: Path
+) -> None:
+    steps: list[str] = []
+    made = recipe(tmp_path / "context", {"Dockerfile": BUILDKIT}, {"BASE": base}, ca_bundle=b"cert")
+    image_id = build(builder.engine, made, ours(), steps.append)
+    assert [step for step in steps if " FROM " not in step] == [
+        "[first 2/2] RUN --mount=type=cache,target=/cache ls .tfpr...",
+        "[stage-1 2/3] COPY --from=first --chmod=600 /seen /",
+        "[stage-1 3/3] COPY .tfprov/ca.crt /",
+    ]
+    layout = Layout(tmp_path / "images")
+    image = export(builder, image_id, layout, "built")
+    assert (image.id, image.labels) == (image_id, {LABEL: ours()})
+    assert {"seen": b"kept\n", "ca.crt": b"cert"}.items() <= contents(layout, "built").items()
+    assert build(builder.engine, made, ours(), steps.append) == image_id
+
+    run = "RUN --mount=type=cache,target=/x echo first && printf last && exit 5"
+    failed = {"Dockerfile": f"ARG BASE\nFROM ${{BASE}}\n{run}\n"}
+    assert failing(builder.engine, tmp_path / "failing", failed, BASE=base) == (
+        "h1: the image cannot be built: step 2/2, `RUN --mount=type=cache,target=/x echo first && printf las...`: "
+        "exit code 5; correct the Dockerfile\n  build | first\n  build | last"
+    )
+
+
 EDITED = "FROM {base}\nRUN seq 100000 >/numbers\nENV A=b&<c>\nCOPY greeting /\nRUN echo {edit} >>/greeting\n"
 
 

@@ -5,7 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.delivery import OURS, TEAM, failed_pull, machine, names, random_image, registry, unused
+from tests.support.delivery import (
+    OURS,
+    TEAM,
+    build_with_buildkit,
+    export_tiny,
+    failed_pull,
+    machine,
+    names,
+    random_image,
+    registry,
+    unused,
+)
+from tests.support.engine import Engine as PrivateEngine
+from tests.support.images import Images
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tfprov.hosts.machine import SSHMachine
@@ -81,3 +94,13 @@ def test_an_impossible_pull_is_reported_in_one_line_with_a_fix(
     )
     assert failed_pull(node_machine, "Not A Name").startswith("node1: invalid reference format")
     assert names(node) == set()
+
+
+def test_buildkit_builds_from_an_image_of_a_registry_that_wants_a_token(
+    private_engine: PrivateEngine, images: Images, node_machine: SSHMachine, layout: Layout, tmp_path: Path
+) -> None:
+    """It has no session with us, which would tell it a login or that there is none."""
+    tiny = export_tiny(private_engine, images, layout)
+    pulling, *steps = build_with_buildkit(node_machine, layout, tiny, tmp_path / "context")
+    assert pulling.startswith("pulling 127.0.0.1:")
+    assert [step.partition("] ")[2][:6] for step in steps] == ["FROM 1", "RUN --"]

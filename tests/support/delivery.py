@@ -2,28 +2,32 @@
 
 import json
 import os
+import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.delivery_images import config, tar
 from tests.support.engine import Engine
+from tests.support.files import write
 from tests.support.images import Images
 from tests.support.testhost import Host
-from tfprov.errors import HostError
+from tfprov.errors import HostError, Position
 from tfprov.hosts.machine import LocalMachine, Machine, SSHMachine
 from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSHHost
+from tfprov.images.build import Recipe, build, pack_context
 from tfprov.images.compression.compression import Compression
 from tfprov.images.engine_images import pull
 from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, OciImage, write_manifest
 from tfprov.images.push import PushResult, push
-from tfprov.images.registry_routes import Registry, Request, Response
+from tfprov.images.registry_routes import Registry, Request, Response, error_response
 from tfprov.images.registry_server import ByteStream, serve
 
 OURS = "tfprov/push-test"
@@ -126,26 +130,49 @@ def names(host: Host) -> set[str]:
 
 
 class Tagged(Registry):
-    """Somebody's registry, with the tag `latest`."""
+    """Somebody's registry, with the tag `latest`, at a `port`; with a `token`, it is given to whoever asks for it."""
 
-    latest = ""
+    latest, port, token = "", 0, ""
 
     def answer(self, request: Request) -> Response:
+        if self.token and request.target.startswith("/token"):
+            body = json.dumps({"token": self.token}).encode()
+            return Response(200, {"Content-Type": "application/json"}, len(body), body)
+        if self.token and request.headers.get("authorization") != f"Bearer {self.token}":
+            scope = f'service="registry",scope="repository:{TEAM}:pull"'
+            where = {"WWW-Authenticate": f'Bearer realm="http://127.0.0.1:{self.port}/token",{scope}'}
+            return error_response(401, "UNAUTHORIZED", "a token is needed", where)
         target = request.target.replace("/manifests/latest", f"/manifests/{self.latest}")
         return super().answer(replace(request, target=target))
 
 
 @contextmanager
-def registry(node_machine: SSHMachine, layout: Layout, *images: OciImage) -> Iterator[str]:
+def registry(node_machine: SSHMachine, layout: Layout, *images: OciImage, token: str = "") -> Iterator[str]:
     """Yield the name of a registry that has `images`; the first of them is tagged `latest`."""
     served = Tagged(layout, {TEAM: images})
-    served.latest = images[0].manifest.digest
+    served.latest, served.token = images[0].manifest.digest, token
 
     def answer(connection: ByteStream) -> None:
         serve(served, connection)
 
-    with node_machine.remote_forward(answer) as port:
-        yield f"127.0.0.1:{port}"
+    with node_machine.remote_forward(answer) as served.port:
+        yield f"127.0.0.1:{served.port}"
+
+
+def build_with_buildkit(node_machine: SSHMachine, layout: Layout, tiny: OciImage, directory: Path) -> list[str]:
+    """Build from `tiny` in a registry as Docker Hub is, which wants a token; return the steps that were reported."""
+    steps: list[str] = []
+    with registry(node_machine, layout, tiny, token="given") as at:
+        run = "RUN --mount=type=cache,target=/cache ls -d /cache >/checkpoints/seen"
+        files = {"Dockerfile": f"FROM {at}/{TEAM}:latest\n{run}\n"}
+        recipe = Recipe(pack_context(write(directory, files), Position("lab.yml")), {})
+        built = build(node_machine.engine, recipe, "pull", steps.append)
+        image = export(node_machine, built, layout, "built")
+    with layout.blobs.open(image.layers[-1]) as blob, tarfile.open(fileobj=blob) as layer:
+        seen = layer.extractfile("checkpoints/seen")
+        assert seen
+        assert seen.read() == b"/cache\n"
+    return steps
 
 
 def failed_pull(node_machine: SSHMachine, name: str) -> str:

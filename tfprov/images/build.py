@@ -19,7 +19,9 @@ from typing import IO, Any, cast
 from tfprov.errors import HostError, InvalidInput, Position, Problem, one_line, printable
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_errors import explain
+from tfprov.images.buildkit import BuildKitProgress, needs_buildkit
 from tfprov.images.code import archive_directory, check_directory
+from tfprov.images.engine_images import pull_image
 
 KEY = "image.build"
 """The setting with the directory's path."""
@@ -35,6 +37,7 @@ class BuildContext:
     digest: str
     archive: bytes
     dockerfile: str
+    needs_buildkit: bool = False
 
 
 def pack_context(directory: Path, at: Position, dockerfile: str = "Dockerfile") -> BuildContext:
@@ -49,7 +52,17 @@ def pack_context(directory: Path, at: Position, dockerfile: str = "Dockerfile") 
         fix = "add it, or name another file of that directory with `image.dockerfile`"
         raise InvalidInput([Problem(at, f"`{KEY}`: {directory} has no {printable(dockerfile)}", fix)])
     archive = archive_directory(directory, at, KEY, left_out=(HOST_FILES,), kept=(name,))
-    return BuildContext(str(directory), f"sha256:{hashlib.sha256(archive).hexdigest()}", archive, name)
+    digest = f"sha256:{hashlib.sha256(archive).hexdigest()}"
+    return BuildContext(str(directory), digest, archive, name, needs_buildkit(_text_in(archive, name)))
+
+
+def _text_in(archive: bytes, name: str) -> str:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        try:
+            file = files.extractfile(name)
+        except KeyError:  # a link to one that .dockerignore leaves out: the build reports it
+            return ""
+        return file.read().decode("utf-8", errors="replace") if file else ""
 
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
@@ -102,9 +115,11 @@ _NOT_OUTPUT = (" ---> ", "Removing intermediate container ")
 def build(engine: Engine, recipe: Recipe, label: str, say: Callable[[str], None]) -> str:
     """Build the image and return its id; it stays on `engine`, whose cache makes the next build fast.
 
-    The image gets the label `label`. `say` is called with each step when it begins: `Step 2/5 : RUN …`. HostError with
-    the failed step and its last lines of output.
+    The image gets the label `label`. `say` is called with each step when it begins: `Step 2/5 : RUN …`. BuildKit builds a
+    Dockerfile that needs it. HostError with the failed step and its last lines of output.
     """
+    if recipe.context.needs_buildkit:
+        return _build_with_buildkit(engine, recipe, label, say)
     progress = _Progress(engine.host, say)
     with engine.errors():
         lines = engine.api.build(
@@ -120,6 +135,32 @@ def build(engine: Engine, recipe: Recipe, label: str, say: Callable[[str], None]
         )
         for line in lines:
             progress.take(line)
+    return _built(engine, progress)
+
+
+def _build_with_buildkit(engine: Engine, recipe: Recipe, label: str, say: Callable[[str], None]) -> str:
+    """Build the image; one that BuildKit cannot look up without a login is pulled, after which BuildKit has it."""
+    params = {
+        "dockerfile": recipe.context.dockerfile,
+        "buildargs": json.dumps({**recipe.proxies, **recipe.args}),
+        "labels": json.dumps({LABEL: label}),
+    }
+    pulled: set[str] = set()
+    while True:
+        progress = BuildKitProgress(engine.host, say, _clean, MAX_ERROR_LINES)
+        with engine.errors():
+            api: Any = engine.api  # the SDK's type, which knows the classic builder only
+            for line in api.build_with_buildkit(context_chunks(recipe), params, READ_TIMEOUT):
+                progress.take(line)
+        if progress.wanted is None or progress.wanted in pulled:
+            return _built(engine, progress)
+        say(f"pulling {printable(progress.wanted)}")
+        pull_image(engine, progress.wanted)
+        pulled.add(progress.wanted)
+
+
+def _built(engine: Engine, progress: "_Progress | BuildKitProgress") -> str:
+    """Return the image's id; raise HostError if the build failed."""
     if progress.failure is not None:
         raise progress.failure
     if progress.image is None:
@@ -154,7 +195,8 @@ class _Progress:
         """Process the next message."""
         if "error" in line:
             self.failure = self._failure(str(line["error"]))
-        self.image = (line.get("aux") or {}).get("ID") or self.image
+        extra = line.get("aux")
+        self.image = (extra.get("ID") if isinstance(extra, dict) else None) or self.image
         output = str(line.get("stream", ""))
         if output.startswith(("Step ", *_NOT_OUTPUT)) and self._rest:  # the step's output had no last newline
             output = f"\n{output}"

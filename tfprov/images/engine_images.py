@@ -190,7 +190,7 @@ def pull(engine: Engine, name: str, reference: str, say: Callable[[str], None]) 
     present = inspect_image(engine, name)
     if present is None:
         say(f"pulling {name}")
-        _pull(engine, name)
+        pull_image(engine, name)
     facts = present or inspect_image(engine, name)
     if facts is None:
         raise HostError(engine.host, f"its engine pulled {printable(name)} and does not have it", "run this again")
@@ -217,7 +217,8 @@ def is_own_digest(name: str, image_id: str) -> bool:
     return name.endswith(f"@{image_id}")
 
 
-def _pull(engine: Engine, name: str) -> None:
+def pull_image(engine: Engine, name: str) -> None:
+    """Make `engine` pull the image `name`, with the registry logins of this machine. Raises HostError."""
     try:
         with engine.errors():
             lines = engine.api.pull(name, stream=True, decode=True)

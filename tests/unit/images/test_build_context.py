@@ -164,3 +164,18 @@ def test_only_proxy_variables_are_taken_in_upper_and_lower_case() -> None:
     both = dict.fromkeys([*names, *map(str.lower, names)], "p")
     assert proxies(both) == both
     assert proxies({}) == {}
+
+
+def test_a_context_knows_whether_its_dockerfile_needs_buildkit(tmp_path: Path) -> None:
+    files = {"Dockerfile": "FROM scratch\n", "other/new": "FROM scratch\nCOPY --chmod=600 a /\n", "a": "x"}
+    directory = write(tmp_path / "context", files)
+    assert not pack_context(directory, AT).needs_buildkit
+    assert pack_context(directory, AT, "other/new").needs_buildkit
+
+
+def test_a_dockerfile_behind_a_link_may_be_left_out(tmp_path: Path) -> None:
+    directory = write(tmp_path / "context", {"a": "FROM scratch\nARG TARGETARCH\n", ".dockerignore": "b\n"})
+    (directory / "b").symlink_to("a")
+    (directory / "Dockerfile").symlink_to("b")
+    assert pack_context(directory, AT, "a").needs_buildkit
+    assert not pack_context(directory, AT).needs_buildkit

@@ -216,14 +216,14 @@ IMAGE = object_of(
 NETWORK = object_of(IPAM=object_of(Config=optional(list_of(object_of(Gateway=_TEXT)))))
 CHANGES = optional(list_of(object_of(Path=read_text, Kind=read_int)))
 STAT = object_of(read_name=_TEXT, size=read_int, mode=read_int, mtime=_read_file_time)
+_INACTIVE = object_of(total_inactive_file=_NUMBER, inactive_file=_NUMBER)
 STATS = object_of(
     read=optional(read_time), cpu_stats=optional(object_of(cpu_usage=optional(object_of(total_usage=_NUMBER)))),
-    memory_stats=optional(
-        object_of(usage=_NUMBER, stats=optional(object_of(total_inactive_file=_NUMBER, inactive_file=_NUMBER)))
-    ),
+    memory_stats=optional(object_of(usage=_NUMBER, stats=optional(_INACTIVE))),
 )  # fmt: skip
-MESSAGE = object_of(error=_TEXT, stream=_TEXT, aux=optional(object_of(ID=optional(read_name))))
-"""A progress message of a build, pull or load."""
+_AUX = optional(object_of(ID=optional(read_name)))
+MESSAGE = object_of(error=_TEXT, stream=_TEXT, aux=lambda aux, path: aux if isinstance(aux, str) else _AUX(aux, path))
+"""A progress message of a build, pull or load; BuildKit's have a text beside."""
 
 _ANSWERS: tuple[tuple[str, str, Reader], ...] = (
     ("GET", r"/version", VERSION),

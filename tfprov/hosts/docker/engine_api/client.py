@@ -86,6 +86,14 @@ class Client(_Client):  # type: ignore[misc]
         pieces: Iterator[bytes] = self._stream_raw_result(response, chunk_size, decode=False)
         return pieces
 
+    def build_with_buildkit(self, context: Iterator[bytes], params: dict[str, str], timeout: float) -> Iterator[Any]:
+        """Build the image of `context`, a tar archive, and yield BuildKit's messages; the SDK knows the classic builder."""
+        response = self._post(
+            self._url("/build"), data=context, params={"version": "2", **params}, stream=True, timeout=timeout,
+            headers={"Content-Type": "application/x-tar"},
+        )  # fmt: skip
+        return self._stream_helper(response, decode=True)
+
     def stop_running(self, container: str, grace: int) -> bool:
         """Stop a container, as the SDK's `stop` does; return False for one that had ended before."""
         url = self._url("/containers/{0}/stop", container)

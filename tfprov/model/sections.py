@@ -163,8 +163,8 @@ class Image(StrictModel):
 
     build: PathText | None = Field(
         None,
-        description="The directory with the Dockerfile to build. A relative path is relative to the file that "
-        "contains it. Default: none; one of `build`, `name` and `archive` is required.",
+        description="The directory with the Dockerfile to build, by BuildKit if it needs that. A relative path is relative "
+        "to the file that contains it. Default: none; one of `build`, `name` and `archive` is required.",
         examples=["../images/train"],
     )
     name: Annotated[Line, field_types.IMAGE_NAME] | None = Field(

@@ -851,6 +851,7 @@ spec:
         - {name: data, hostPath: {path: /srv/mnist}}
         - {name: scratch, emptyDir: {}}
         - {name: keys, secret: {secretName: s}}
+        - {name: memory, emptyDir: {medium: Memory, sizeLimit: 1Gi}}
         - {hostPath: {path: /srv/unnamed}}
       initContainers:
         - {name: prepare, image: "i:1"}
@@ -868,6 +869,8 @@ spec:
             - {name: scratch, mountPath: /scratch, subPath: a}
             - {name: keys, mountPath: /keys}
             - {name: data}
+            - {name: memory, mountPath: /dev/shm}
+            - {name: data, mountPath: /last}
 """
 
 
@@ -884,7 +887,9 @@ def test_the_whole_inventory_of_a_job_with_volumes_references_and_further_contai
                 "mounts": [
                     {"source": "/srv/mnist/digits", "target": "/data", "read_only": True},
                     {"source": "/srv/mnist", "target": "/all", "read_only": False},
+                    {"source": "/srv/mnist", "target": "/last", "read_only": False},
                 ],
+                "shm_size": "1g",
                 "memory": "1g",
                 "cpus": 2,
                 "gpus": 2,
@@ -896,10 +901,10 @@ def test_the_whole_inventory_of_a_job_with_volumes_references_and_further_contai
     secret = "secrets are not copied; put the values into `env`, encrypted with ansible-vault"
     assert notes == [
         f"f.yml:14:11: `volumes.keys` is not carried over: {secret}",
-        "f.yml:17:11: a further container is not carried over: a task has one container",
-        "f.yml:19:11: a further container is not carried over: a task has one container",
-        "f.yml:23:51: `$(NONE)` stays as it is: its value is not in the file",
-        "f.yml:29:42: the storage at /scratch is not carried over: mount a directory of the host, with `mounts`",
+        "f.yml:18:11: a further container is not carried over: a task has one container",
+        "f.yml:20:11: a further container is not carried over: a task has one container",
+        "f.yml:24:51: `$(NONE)` stays as it is: its value is not in the file",
+        "f.yml:30:42: the storage at /scratch is not carried over: mount a directory of the host, with `mounts`",
     ]
 
 

@@ -125,6 +125,8 @@ def test_a_limit_selects_the_hosts_that_ansible_selects(answers: dict[str, Any],
         ("@/no/such/file", "`@/no/such/file`: no such file or directory; name a file with one pattern a line"),
         ("@/", "`@/`: is a directory; name a file with one pattern a line"),
         ("@", "`@` names no host; use `all`, a group or a host"),
+        ("ps,&", "`ps,&` names no host; use `all`, a group or a host"),
+        ("ps,~", "`ps,~` names no host; use `all`, a group or a host"),
         ("ps,!", "`ps,!` names no host; use `all`, a group or a host"),
     ],
 )  # fmt: skip

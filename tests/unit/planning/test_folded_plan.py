@@ -107,8 +107,8 @@ def test_a_plan_in_json_has_what_each_action_waits_for() -> None:
 
 def test_sizes_durations_and_counts_change_their_unit_at_its_bound() -> None:
     sizes = {
-        0: "0 B", 999: "999 B", 1000: "1.0 kB", 999_900: "999.9 kB", 1_000_000: "1.0 MB", 1_500_000_000: "1.5 GB",
-        999_900_000_000: "999.9 GB", 1_000_000_000_000: "1.0 TB", 5e15: "5000.0 TB",
+        0: "0 B", 1.4: "1 B", 999: "999 B", 1000: "1.0 kB", 999_900: "999.9 kB", 1_000_000: "1.0 MB",
+        1_500_000_000: "1.5 GB", 999_900_000_000: "999.9 GB", 1_000_000_000_000: "1.0 TB", 5e15: "5000.0 TB",
     }  # fmt: skip
     assert {size: format_size(size) for size in sizes} == sizes
     durations = {

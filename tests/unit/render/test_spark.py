@@ -178,8 +178,11 @@ def test_large_code_is_refused_unless_it_is_on_the_executors_already() -> None:
         return render(roles, target, settings, codes={(role.role, role.host): code for role in roles})
 
     assert rendered(64 << 20)
-    with pytest.raises(InvalidInput, match="`code` is larger than the 64 MiB that a job carries; leave data out with"):
+    with pytest.raises(
+        InvalidInput, match="`code` is larger than the 64 MiB that a job carries; leave data out"
+    ) as refused:
         rendered((64 << 20) + 1)
+    assert {problem.at for problem in refused.value.problems} == {roles[-1].at("code")} != {roles[-1].at("")}
     assert rendered((64 << 20) + 1, "code=image")
 
 

@@ -88,9 +88,7 @@ def test_an_image_is_pushed_and_runs_and_an_edit_sends_its_layer(
     assert node.client.containers.run(f"{OURS}:2", ["sh", "main"], remove=True) == b"edited\n"
 
 
-def test_layers_that_an_engine_has_from_elsewhere_are_not_sent(
-    node: Host, node_machine: SSHMachine, layout: Layout
-) -> None:
+def test_layers_from_elsewhere_are_not_sent_by_a_pull(node: Host, node_machine: SSHMachine, layout: Layout) -> None:
     base = random_image(layout, 2_000_000)
     load(node, layout, base, "base:1")
     image = compose(layout, base, code(main=b"x"), "top")
@@ -100,7 +98,7 @@ def test_layers_that_an_engine_has_from_elsewhere_are_not_sent(
     assert tags(node) == {f"{OURS}:1", "base:1"}, "also a name without a slash is the engine's own"
 
 
-def test_a_host_that_forwards_no_ports_gets_it_as_an_archive(node: Host, layout: Layout) -> None:
+def test_an_archive_brings_what_is_missing(node: Host, layout: Layout) -> None:
     node.sshd_option("AllowTcpForwarding no")
     node.wait()
     strict = machine(node)

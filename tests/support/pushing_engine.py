@@ -72,12 +72,17 @@ def push_layers(client: Client, layers: Sequence[bytes]) -> Iterator[str]:
 
 
 class PushingEngine:
-    """An engine on h1 with one image of `layers`: each is a step, and a last step adds a label."""
+    """An engine on h1 with one image of `layers`: each is a step, and a last step adds a label.
+
+    A `later` one answers as Docker 28 does: what is left out of an image's facts is in those of an earlier API.
+    """
 
     host = "h1"
 
-    def __init__(self, layers: Sequence[bytes], label: str = "1", send: Send = push_layers) -> None:
-        self.layers, self._send = list(layers), send
+    def __init__(
+        self, layers: Sequence[bytes], label: str = "1", send: Send = push_layers, *, later: bool = False
+    ) -> None:
+        self.layers, self._send, self._later = list(layers), send, later
         self.pushed = self.saved = 0
         self.names: dict[str, str] = {}
         self.document = self._document(label)
@@ -97,8 +102,12 @@ class PushingEngine:
     def errors(self) -> AbstractContextManager[None]:
         return engine_errors(self.host)
 
-    def ask(self, path: str) -> list[Any]:
-        assert path == f"/images/{self.id.replace(':', '%3A')}/history"
+    def ask(self, path: str, newest: str = "") -> list[Any]:
+        image = f"/images/{self.id.replace(':', '%3A')}"
+        if newest and path == f"{image}/json":
+            last = json.loads(self.document)["config"]
+            return [{**self._facts(self.id), "ContainerConfig": last}]
+        assert path == f"{image}/history"
         steps = [
             {"Id": f"step{number}", "CreatedBy": f"RUN <{number}>", "Size": len(layer)}
             for number, layer in enumerate(self.layers)
@@ -124,10 +133,15 @@ class PushingEngine:
         config = json.loads(self.document)
         return {
             "Id": self.id, "Parent": f"step{len(self.layers) - 1}", "Created": TIMES[9],
-            "Architecture": "amd64", "Os": "linux", "Config": config["config"], "DockerVersion": "20.10.24",
+            "Architecture": "amd64", "Os": "linux", "DockerVersion": "20.10.24", **self._settings(config["config"]),
             "Size": sum(map(len, self.layers)),
             "RootFS": {"Type": "layers", "Layers": [digest_of(layer) for layer in self.layers]},
         }  # fmt: skip
+
+    def _settings(self, config: dict[str, Any]) -> dict[str, Any]:
+        if self._later:
+            return {"Config": dict(sorted(config.items()))}
+        return {"Config": config, "ContainerConfig": config}
 
     def _document(self, label: str) -> bytes:
         history: list[dict[str, Any]] = [
@@ -137,6 +151,7 @@ class PushingEngine:
         document = {
             "architecture": "amd64",
             "config": {"Env": ["A=b&<c>"], "Cmd": None, "Labels": {"tfprov.image": label}},
+            "container_config": {"Env": ["A=b&<c>"], "Cmd": None, "Labels": {"tfprov.image": label}},
             "created": TIMES[9],
             "docker_version": "20.10.24",
             "history": history,

@@ -83,24 +83,31 @@ class Engine:
         """Return the engine to which each socket of `dial` is connected."""
         return cls(host, dial, timeouts=timeouts)
 
-    def ask(self, *paths: str) -> list[Any]:
-        """Return the checked answers to GET requests for `paths`, sent at once. Raises HostError."""
+    def ask(self, *paths: str, newest: str = "") -> list[Any]:
+        """Return the checked answers to GET requests for `paths`, sent at once. Raises HostError.
+
+        `newest` is the last version of the API in which the engine is to answer, for what later ones leave out.
+        """
         with self.errors():
-            return [self._value(answer) for answer in self._ask(paths)]
+            return [self._value(answer) for answer in self._ask(paths, newest)]
 
     def ask_each(self, *paths: str) -> list[Any]:
         """Return the answers like `ask`, without those for what is not there, such as a container removed meanwhile."""
         with self.errors():
             return [self._value(answer) for answer in self._ask(paths) if answer.status != NOT_FOUND]
 
-    def _ask(self, paths: Sequence[str]) -> list[Answer]:
+    def _ask(self, paths: Sequence[str], newest: str = "") -> list[Answer]:
         """Return the answers by the engine's own version of the API, like the SDK's.
 
         An engine of unknown version is asked for it at the same time, and takes paths without one for its own. Later
         engines may not: they are asked again.
         """
         if self._version:
-            return self._pipeline.ask([f"/v{self._version}{path}" for path in paths])
+            is_later = newest and version_numbers(newest) < version_numbers(self._version)
+            return self._pipeline.ask([f"/v{newest if is_later else self._version}{path}" for path in paths])
+        if newest:
+            self._set_version(self._value(self._pipeline.ask(["/version"])[0]))
+            return self._ask(paths, newest)
         version, *answers = self._pipeline.ask(["/version", *paths])
         self._set_version(self._value(version))
         return self._ask(paths) if any(answer.status in (400, NOT_FOUND) for answer in answers) else answers

@@ -10,6 +10,8 @@ from typing import Any
 
 from tfprov.images.oci_spec import digest_of
 
+WITH_CONTAINER_CONFIG = "1.44"
+"""The last version of the API whose answers have `ContainerConfig`, which is a part of the configuration."""
 UNKNOWN = "<missing>"
 """The id, in an engine's history, of a step that another engine has built."""
 _FIELDS = {
@@ -41,11 +43,25 @@ def engine_config(
     `stored` the configurations of other images, which tell the times of steps that another engine has built.
     """
     known = [entries for document in stored if (entries := _stored_history(document))]
-    for entries in _histories(facts, history, steps, known):
-        document = _encode(facts, entries)
-        if digest_of(document) == facts["Id"]:
-            return document
+    for settings in _settings(facts):
+        for entries in _histories(facts, history, steps, known):
+            document = _encode(settings, entries)
+            if digest_of(document) == facts["Id"]:
+                return document
     return None
+
+
+def _settings(facts: Facts) -> Iterator[Facts]:
+    """Yield the facts with the possible values of `Config`: as answered, and as Docker 28 has left it before.
+
+    It answers with the keys in the order of the alphabet and without the image of the last step, both of which
+    `ContainerConfig` still has.
+    """
+    yield facts
+    config, last = facts.get("Config") or {}, facts.get("ContainerConfig") or {}
+    if list(config) != list(last):
+        keys = sorted(config, key=lambda key: [*last, key].index(key))
+        yield {**facts, "Config": {key: last[key] if key == "Image" and key in last else config[key] for key in keys}}
 
 
 def _histories(

@@ -13,7 +13,7 @@ from tfprov.hosts.docker.engine_api.paths import image_path
 from tfprov.hosts.machine import Machine
 from tfprov.hosts.ssh.errors import ForwardingForbidden
 from tfprov.images.engine_images import tag, untag
-from tfprov.images.exports.engine_config import UNKNOWN, engine_config
+from tfprov.images.exports.engine_config import UNKNOWN, WITH_CONTAINER_CONFIG, engine_config
 from tfprov.images.exports.layer_upload import Openings
 from tfprov.images.exports.missing_layers import MissingLayers, missing_layers, stored_layers
 from tfprov.images.exports.upload_registry import UploadRegistry
@@ -82,6 +82,8 @@ def _examine(engine: Engine, facts: Facts, layout: Layout) -> _Image:
     missing = missing_layers(diff_ids, history, stored)
     if missing is None:
         raise WholeImageNeeded
+    if "ContainerConfig" not in facts:
+        (facts,) = engine.ask(image_path(facts["Id"]), newest=WITH_CONTAINER_CONFIG)
     ids = {str(step.get("Id")) for step in history} - {UNKNOWN, str(facts["Id"])}
     steps = {str(it["Id"]): it for it in engine.ask_each(*map(image_path, sorted(ids)))}
     config = engine_config(facts, history, steps, [layout.blobs.read(it.config) for it in images.values()])

@@ -139,6 +139,16 @@ def test_an_engine_that_wants_a_version_in_each_path_is_asked_again(scripted: Ca
     assert runtime(scripted(respond).engine).observe().delivered == {"tfprov/lab:1"}
 
 
+def test_an_engine_is_asked_in_an_earlier_version_for_what_later_ones_leave_out(
+    scripted: Callable[..., Scripted],
+) -> None:
+    host = scripted(without_restarts)
+    host.engine.ask("/volumes", newest="1.40")
+    host.engine.ask("/volumes", newest="1.44")
+    asked = [path for connection in host.connections for path in connection if path.endswith("/volumes")]
+    assert asked == ["/v1.40/volumes", "/v1.41/volumes"]
+
+
 def test_a_list_that_is_not_there_is_an_error_and_a_container_is_not(scripted: Callable[..., Scripted]) -> None:
     missing = "/containers/json"
 

@@ -58,6 +58,28 @@ def test_an_image_of_this_engine_alone_is_put_together_from_its_answers() -> Non
     assert engine_config(*answers(data, 0), []) == data
 
 
+def test_a_later_engine_leaves_order_and_image_of_the_settings_out() -> None:
+    ordered = {
+        "Hostname": "",
+        "Env": ["A=b"],
+        "Cmd": ["x"],
+        "Image": "sha256:parent",
+        "Labels": {"a": "1"},
+        "Shell": ["sh"],
+    }
+    last = {
+        **{key: ordered[key] for key in ordered if key != "Shell"},
+        "Hostname": "8e33",
+        "Cmd": ["sh", "-c", "#(nop)"],
+    }
+    data = document(STEPS, config=ordered, container_config=last)
+    facts, history, steps = answers(data, 0)
+    answered = dict(sorted({**ordered, "Image": ""}.items()))
+    assert engine_config({**facts, "Config": answered}, history, steps, []) == data
+    assert engine_config({**facts, "Config": answered, "ContainerConfig": None}, history, steps, []) is None
+    assert engine_config({**facts, "Config": None}, history, steps, []) is None
+
+
 @pytest.mark.parametrize("known", [1, 2])
 def test_the_times_of_a_base_from_a_registry_come_from_another_image(known: int) -> None:
     data = document(STEPS)

@@ -52,8 +52,9 @@ def exported(engine: PushingEngine, layout: Layout) -> tuple[int, list[str]]:
     return (received or [0])[-1], notes
 
 
-def test_after_an_edit_of_the_last_step_only_its_layer_is_uploaded(layout: Layout, tmp_path: Path) -> None:
-    engine = PushingEngine([BASE, COMMON, NEW])
+@pytest.mark.parametrize("later", [False, True])
+def test_after_an_edit_of_the_last_step_only_its_layer_is_uploaded(layout: Layout, tmp_path: Path, later: bool) -> None:
+    engine = PushingEngine([BASE, COMMON, NEW], later=later)
     received, notes = exported(engine, layout)
     assert 0 < received < 1000 + OPENING, "the layer, and as much of the one below as recognizes it"
     assert (engine.saved, engine.pushed, notes) == (0, 1, [])

@@ -9,7 +9,7 @@ import base64
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tfprov.errors import HostError, one_line, printable
@@ -37,6 +37,8 @@ _VERTEX, _LOG = 1, 3
 _DIGEST, _NAME, _STARTED, _ERROR = 1, 3, 5, 7
 _LOG_VERTEX, _LOG_TEXT = 1, 4
 
+_MOST_STEPS, _LONGEST_LINE = 10_000, 64 * 1024
+"""What is kept of an engine's messages: a Dockerfile has hundreds of steps at most, and a progress bar is one line."""
 _INTERNAL = "[internal] "
 _LOOKED_UP = re.compile(
     r"(?:\[internal\] load metadata for|resolve image config for) (?:docker-image://)?(?P<name>\S+)"
@@ -70,7 +72,7 @@ class _Vertex:
     name: str = ""
     is_reported: bool = False
     error: str = ""
-    rest: str = field(default="")
+    rest: str = ""
 
 
 class BuildKitProgress:
@@ -93,6 +95,8 @@ class BuildKitProgress:
         if isinstance(extra, str):
             try:
                 self._trace(base64.b64decode(extra, validate=True))
+            except MalformedAnswer:
+                raise
             except ValueError:
                 raise MalformedAnswer("a message that is not one of BuildKit") from None
         elif extra:
@@ -118,10 +122,13 @@ class BuildKitProgress:
 
     def _log(self, values: Mapping[int, bytes]) -> None:
         vertex = self._find(values.get(_LOG_VERTEX, b""))
-        *whole, vertex.rest = (vertex.rest + _text(values.get(_LOG_TEXT))).split("\n")
+        *whole, rest = (vertex.rest + _text(values.get(_LOG_TEXT))).split("\n")
+        vertex.rest = rest[-_LONGEST_LINE:]
         vertex.output.extend(filter(None, map(self._clean, whole)))
 
     def _find(self, digest: bytes) -> _Vertex:
+        if digest not in self._vertices and len(self._vertices) >= _MOST_STEPS:
+            raise MalformedAnswer(f"a build of more than {_MOST_STEPS:,} steps")
         return self._vertices.setdefault(digest, _Vertex(deque(maxlen=self._most)))
 
     def _failure(self, error: str) -> HostError:
@@ -133,6 +140,8 @@ class BuildKitProgress:
             how, fix = "it needs a secret, an SSH agent or a login", _SESSION_FIX
         elif _NO_CONTEXT.search(text):
             how, fix = "BuildKit there cannot read a build context", _CONTEXT_FIX
+        elif code := _EXIT_CODE.search(text):
+            how, fix = f"exit code {code['code']}", "correct the Dockerfile"
         elif image:
             how, fix = explain_pull_error(image["name"], text)
         elif missing := _MISSING.search(text):
@@ -140,8 +149,6 @@ class BuildKitProgress:
                 f"{printable(missing['path'] or missing['older'])} is not in the build context",
                 "add it, or correct .dockerignore",
             )
-        elif code := _EXIT_CODE.search(text):
-            how, fix = f"exit code {code['code']}", "correct the Dockerfile"
         else:
             how, fix = explain(text)
         where = f"step {step['number']}, `{printable(one_line(step['instruction']))}`: " if step else ""

@@ -183,6 +183,20 @@ def test_an_engine_that_cannot_read_the_context_is_too_old() -> None:
     )
 
 
+def test_the_words_of_a_failed_command_are_not_taken_for_the_cause() -> None:
+    text = 'process "/bin/sh -c echo \'"/z": not found\'" did not complete successfully: exit code: 1'
+    assert failure({"error": text}) == "h1: the image cannot be built: exit code 1; correct the Dockerfile"
+
+
+def test_what_is_kept_of_a_build_is_bounded() -> None:
+    steps = [vertex(str(number), "x") for number in range(10_001)]
+    assert progress(trace(*steps[1:]))
+    with pytest.raises(MalformedAnswer, match="a build of more than 10,000 steps"):
+        progress(trace(*steps))
+    failed = trace(log("1", "x" * 70_000), vertex("1", "[1/1] RUN x", STARTED, (7, "failed")))
+    assert failure(failed, {"error": "failed"}).count("x") == 65_536 + len("x")
+
+
 @pytest.mark.parametrize("extra", ["not base64!", base64.b64encode(b"\x0a\xff").decode(), "\u00e4"])
 def test_a_message_that_is_not_one_of_buildkit_is_malformed(extra: str) -> None:
     with pytest.raises(MalformedAnswer, match="a message that is not one of BuildKit"):

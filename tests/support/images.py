@@ -123,7 +123,7 @@ class Images:
 
     def containerd_host(self) -> str:
         """One whose engine is newer and stores images in containerd, as engines do by default from Docker 29 on."""
-        packages = PACKAGES[:2]
+        packages = PACKAGES[:1]  # a host needs no Python
         base = self._once(
             f"base-{NEWER_SUITE}",
             [NEWER_SUITE, *packages, *LEFT_OUT],

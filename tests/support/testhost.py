@@ -291,6 +291,7 @@ class Host:
             for name in image.tags:
                 self.client.images.remove(name, force=True)
         self.client.images.prune({"dangling": False})
+        self.client.api.prune_builds(all=True)  # BuildKit keeps the layers of what it has built
 
     def stop(self) -> None:
         """Switch it off at once, as a power cut does."""

@@ -81,6 +81,7 @@ PURE = (
     "tfprov/formats/*",
     "tfprov/images/[!bp]*.py",
     "tfprov/images/build.py",
+    "tfprov/images/buildkit.py",
     "tfprov/images/compression/*",
     "tfprov/images/exports/*",
     "tfprov/images/relays/[!cr]*.py",

@@ -76,7 +76,7 @@ def vertex(digest: str, name: str, *more: tuple[int, str]) -> tuple[int, bytes]:
     return 1, message((1, digest), (2, "sha256:input"), (3, name), *more)
 
 
-def log(digest: str, text: str) -> tuple[int, bytes]:
+def log(digest: str, text: str | bytes) -> tuple[int, bytes]:
     return 3, message((1, digest), (2, ""), (4, text))
 
 
@@ -118,14 +118,14 @@ def test_each_step_is_reported_once_when_it_begins() -> None:
 def test_a_failed_step_is_named_with_the_end_of_its_output(error: str) -> None:
     assert failure(
         trace(vertex("1", "[stage-0 1/2] FROM x", STARTED), vertex("2", "[one 2/2] RUN x", STARTED)),
-        trace(log("1", "another's\n"), log("2", "a\nb"), log("2", "b\n\nc\n"), log("2", "unended")),
+        trace(log("1", "another's\n"), log("2", "a\nb"), log("2", "b\n\nc\n"), log("2", b"unended \xff")),
         trace(vertex("1", "[stage-0 1/2] FROM x", STARTED, (7, "context canceled"))),
         trace(vertex("2", "[one 2/2] RUN x", STARTED, (7, error))),
         {"error": f"failed to solve: {error}"},
         most=3,
     ) == (
         "h1: the image cannot be built: step one 2/2, `RUN x`: exit code 3; correct the Dockerfile"
-        "\n  build | bb\n  build | c\n  build | unended"
+        "\n  build | bb\n  build | c\n  build | unended \N{REPLACEMENT CHARACTER}"
     )
 
 
@@ -197,7 +197,11 @@ def test_what_is_kept_of_a_build_is_bounded() -> None:
     assert failure(failed, {"error": "failed"}).count("x") == 65_536 + len("x")
 
 
-@pytest.mark.parametrize("extra", ["not base64!", base64.b64encode(b"\x0a\xff").decode(), "\u00e4"])
+def test_a_step_that_has_not_begun_is_not_reported() -> None:
+    assert progress(trace(vertex("1", "[1/2] FROM x"), vertex("2", "[2/2] RUN true")))[1] == []
+
+
+@pytest.mark.parametrize("extra", ["not base64!", "!", base64.b64encode(b"\x0a\xff").decode(), "\u00e4"])
 def test_a_message_that_is_not_one_of_buildkit_is_malformed(extra: str) -> None:
     with pytest.raises(MalformedAnswer, match="a message that is not one of BuildKit"):
         progress({"aux": extra})

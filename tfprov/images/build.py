@@ -19,7 +19,7 @@ from typing import IO, Any, cast
 from tfprov.errors import HostError, InvalidInput, Position, Problem, one_line, printable
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_errors import explain
-from tfprov.images.buildkit import BuildKitProgress, needs_buildkit
+from tfprov.images.buildkit import IN_DOCKERFILE, BuildKitProgress, needs_buildkit
 from tfprov.images.code import archive_directory, check_directory
 from tfprov.images.engine_images import pull_image
 
@@ -155,7 +155,7 @@ def _build_with_buildkit(engine: Engine, recipe: Recipe, label: str, say: Callab
         if progress.wanted is None or progress.wanted in pulled:
             return _built(engine, progress)
         say(f"pulling {printable(progress.wanted)}")
-        pull_image(engine, progress.wanted)
+        pull_image(engine, progress.wanted, IN_DOCKERFILE)
         pulled.add(progress.wanted)
 
 

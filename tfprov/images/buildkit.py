@@ -39,6 +39,8 @@ _LOG_VERTEX, _LOG_TEXT = 1, 4
 
 _MOST_STEPS, _LONGEST_LINE = 10_000, 64 * 1024
 """What is kept of an engine's messages: a Dockerfile has hundreds of steps at most, and a progress bar is one line."""
+IN_DOCKERFILE = "the Dockerfile"
+"""Where the name of a base image is corrected."""
 _INTERNAL = "[internal] "
 _LOOKED_UP = re.compile(
     r"(?:\[internal\] load metadata for|resolve image config for) (?:docker-image://)?(?P<name>\S+)"
@@ -143,7 +145,7 @@ class BuildKitProgress:
         elif code := _EXIT_CODE.search(text):
             how, fix = f"exit code {code['code']}", "correct the Dockerfile"
         elif image:
-            how, fix = explain_pull_error(image["name"], text)
+            how, fix = explain_pull_error(image["name"], text, IN_DOCKERFILE)
         elif missing := _MISSING.search(text):
             how, fix = (
                 f"{printable(missing['path'] or missing['older'])} is not in the build context",

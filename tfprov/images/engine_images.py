@@ -143,7 +143,7 @@ _PULL_ERRORS: tuple[tuple[str, str, str], ...] = (
     (
         r"unauthorized|authentication required|no basic auth|denied: |access denied|docker login|authorization failed",
         "the registry refuses access to {name}, or has no such image",
-        "correct `image`, or log in on this machine: `docker login {registry}`",
+        "correct {where}, or log in on this machine: `docker login {registry}`",
     ),
     (
         r"no matching manifest|no match for platform",
@@ -153,12 +153,12 @@ _PULL_ERRORS: tuple[tuple[str, str, str], ...] = (
     (
         r"manifest unknown|manifest for .* not found|not found: manifest|name unknown|resolve reference .*: not found",
         "the registry has no image {name}",
-        "correct `image`",
+        "correct {where}",
     ),
     (
         r"dial tcp|no such host|lookup |i/o timeout|timeout exceeded|handshake timeout|connection refused|request canceled",
         "its engine does not reach the registry {registry}",
-        "check the host's network, its DNS and its proxy, or deliver the image from here with `image: {{build: …}}`",
+        "check the host's network, its DNS and its proxy{instead}",
     ),
     (
         r"server gave HTTP response to HTTPS client|x509|certificate",
@@ -217,8 +217,15 @@ def is_own_digest(name: str, image_id: str) -> bool:
     return name.endswith(f"@{image_id}")
 
 
-def pull_image(engine: Engine, name: str) -> None:
-    """Make `engine` pull the image `name`, with the registry logins of this machine. Raises HostError."""
+_SETTING = "`image`"
+_INSTEAD = ", or deliver the image from here with `image: {build: …}`"
+
+
+def pull_image(engine: Engine, name: str, where: str = _SETTING) -> None:
+    """Make `engine` pull the image `name`, which is written `where`, with the registry logins of this machine.
+
+    Raises HostError.
+    """
     try:
         with engine.errors():
             lines = engine.api.pull(name, stream=True, decode=True)
@@ -228,12 +235,13 @@ def pull_image(engine: Engine, name: str) -> None:
         if not errors[0]:
             raise
     if errors:
-        raise HostError(engine.host, *explain_pull_error(name, errors[0]))
+        raise HostError(engine.host, *explain_pull_error(name, errors[0], where))
 
 
-def explain_pull_error(name: str, text: str) -> tuple[str, str]:
-    """Return the message and the fix for an engine's error on pulling `name`."""
-    facts = {"name": printable(name), "registry": _registry(name)}
+def explain_pull_error(name: str, text: str, where: str = _SETTING) -> tuple[str, str]:
+    """Return the message and the fix for an engine's error on pulling `name`, which is written `where`."""
+    facts = {"name": printable(name), "registry": _registry(name), "where": where}
+    facts["instead"] = _INSTEAD if where == _SETTING else ""
     for pattern, what, fix in _PULL_ERRORS:
         if re.search(pattern, text, re.IGNORECASE | re.DOTALL):
             return what.format(**facts), fix.format(**facts)

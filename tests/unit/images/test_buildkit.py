@@ -171,8 +171,11 @@ def test_an_image_that_needs_a_login_is_named() -> None:
 
 def test_an_image_that_cannot_be_looked_up_has_the_fix_of_a_pull() -> None:
     refused = vertex("1", METADATA, STARTED, (7, "dial tcp: lookup registry-1.docker.io: no such host"))
-    assert "its engine does not reach the registry docker.io; check" in failure(
+    assert failure(
         trace(refused), {"error": "failed to solve: dial tcp: lookup registry-1.docker.io: no such host"}
+    ).endswith("its engine does not reach the registry docker.io; check the host's network, its DNS and its proxy")
+    assert failure(trace(refused), {"error": "failed to solve: manifest unknown"}).endswith(
+        "the registry has no image docker.io/library/python:3.11; correct the Dockerfile"
     )
 
 
@@ -227,8 +230,9 @@ class Builder:
 
     def pull(self, name: str, **_options: Any) -> list[dict[str, str]]:
         self.pulled.append(name)
-        if not self.refuses:
-            self.unknown.remove(name)
+        if self.refuses:
+            return [{"error": "manifest unknown"}] if "none" in name else []
+        self.unknown.remove(name)
         return []
 
 
@@ -257,3 +261,5 @@ def test_an_image_that_stays_unknown_is_pulled_once() -> None:
     with pytest.raises(HostError, match="needs a secret, an SSH agent or a login"):
         build(builder.engine, recipe(), "key", lambda _: None)
     assert builder.pulled == ["docker.io/library/a:1"]
+    with pytest.raises(HostError, match=r"h1: the registry has no image none:1; correct the Dockerfile$"):
+        build(Builder("none:1", refuses=True).engine, recipe(), "key", lambda _: None)

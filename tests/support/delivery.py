@@ -130,7 +130,7 @@ def names(host: Host) -> set[str]:
 
 
 class Tagged(Registry):
-    """Somebody's registry, with the tag `latest`, at a `port`; with a `token`, it is given to whoever asks for it."""
+    """Somebody's registry, with the tag `latest`, at a `port`; with a `token`, whoever asks for it gets it."""
 
     latest, port, token = "", 0, ""
 
@@ -162,7 +162,7 @@ def registry(node_machine: SSHMachine, layout: Layout, *images: OciImage, token:
 def build_with_buildkit(node_machine: SSHMachine, layout: Layout, tiny: OciImage, directory: Path) -> list[str]:
     """Build from `tiny` in a registry as Docker Hub is, which wants a token; return the steps that were reported."""
     steps: list[str] = []
-    with registry(node_machine, layout, tiny, token="given") as at:
+    with registry(node_machine, layout, tiny, token="a token") as at:
         run = "RUN --mount=type=cache,target=/cache ls -d /cache >/checkpoints/seen"
         files = {"Dockerfile": f"FROM {at}/{TEAM}:latest\n{run}\n"}
         recipe = Recipe(pack_context(write(directory, files), Position("lab.yml")), {})

@@ -22,6 +22,9 @@ MAX_UPLOADS = 8
 REPORT = 4 * 1024 * 1024
 """Bytes received between two reports."""
 
+MAX_REST = 16
+"""Pieces of a request in TLS that are read before its connection is closed."""
+
 _GET = re.compile(rb"GET /v2/[^ ]*/blobs/(sha256:[0-9a-f]{64}) HTTP/1\.1\Z")
 _AUTHORIZATION = re.compile(rb"(?im)^authorization: *basic +([A-Za-z0-9+/=]+) *\r?$")
 _RANGE = re.compile(rb"(?im)^range: *bytes=([0-9]{1,18})-")
@@ -148,8 +151,9 @@ class Relay:
         if not connection.recv(1, socket.MSG_PEEK).isupper():
             connection.sendall(_BAD_REQUEST)
             connection.shutdown(socket.SHUT_WR)
-            while connection.recv(MAX_HEAD):  # what is closed with unread bytes is reset, and the answer is lost
-                pass
+            for _ in range(MAX_REST):  # what is closed with unread bytes is reset, and the answer is lost
+                if not connection.recv(MAX_HEAD):
+                    break
             return
         head, _ = read_until(connection, b"\r\n\r\n")
         request = _GET.match(head.partition(b"\r\n")[0])

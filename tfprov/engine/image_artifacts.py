@@ -18,15 +18,14 @@ from tfprov.engine.artifacts import Makes
 from tfprov.engine.host_registry import DeliveredImages
 from tfprov.engine.reporter import Reporter
 from tfprov.errors import DeliveryError, HostError, Unreachable
-from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.image_contents import Deliveries, is_delivered
+from tfprov.hosts.docker.image_contents import is_delivered
 from tfprov.hosts.machine import Machine
 from tfprov.images.archive import load
 from tfprov.images.build import Recipe, build
 from tfprov.images.code import Code, CodeStore
 from tfprov.images.code_layer import compose
 from tfprov.images.compression.compression import Compression
-from tfprov.images.engine_images import inspect_image, is_own_digest, name_by_digest, pull, remove_old_tags, tag
+from tfprov.images.engine_images import Pulled, inspect_image, pull, pulled_image, remove_old_tags, tag
 from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
@@ -58,10 +57,8 @@ class Workshop:
     """What delivers layers from host to host; None where all come from the controller."""
     compression: Compression | None = None
     """What compresses layers for slow links; None where they are sent as they are."""
-    digests: dict[str, str | None] = field(default_factory=dict)
-    """NAME@DIGEST by an image's name on hosts, once it is known which one all hosts pull; None without a registry."""
-    uncertain: set[str] = field(default_factory=set)
-    """Those of `digests` that may be of no registry: an engine with containerd's store names each image by a digest."""
+    pulled: dict[str, Pulled] = field(default_factory=dict)
+    """The image that all hosts pull, by its name on hosts, once one of them has it."""
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -219,14 +216,14 @@ class Named:
         """See Artifact. A tag can move at any time: the digest that the first host pulled is used for all."""
         if self._restore_name(host):
             return
-        digests = self.workshop.digests
+        pulled = self.workshop.pulled
         with self.workshop.exclusive(self.reference):
-            if self.reference not in digests:
-                digest = self._present_digest()
-                digests[self.reference] = digest or self._pull(host, self.name)
-                if digest is None:
+            if self.reference not in pulled:
+                present = self._present()
+                pulled[self.reference] = present or self._pull(host)
+                if present is None:
                     return
-        self._pull(host, digests[self.reference] or self.name)
+        self._pull(host, pulled[self.reference])
 
     def _restore_name(self, host: str) -> bool:
         """Tag the delivered image again if only its name was moved; return whether `host` has it."""
@@ -241,46 +238,38 @@ class Named:
         """See Artifact."""
         return nullcontext()
 
-    def _pull(self, host: str, name: str) -> str | None:
-        """Pull the image; return its name by digest, None if it is from no registry."""
+    def _pull(self, host: str, first: Pulled | None = None) -> Pulled:
+        """Pull the image, by the digest under which the `first` host has it."""
         engine, say = self.workshop.machines[host].engine, lambda text: self.workshop.report.note(f"{host}: {text}")
         try:
-            pulled = pull(engine, name, self.reference, say)
+            pulled = pull(engine, (first and first.digest) or self.name, self.reference, say)
         except HostError as error:  # of an image from no registry each host has its own
-            has_own = name in self.workshop.uncertain and not isinstance(error, Unreachable)
-            if not has_own or inspect_image(engine, self.name) is None:
+            may_be_own = first is not None and not first.is_certain and not isinstance(error, Unreachable)
+            if not may_be_own or inspect_image(engine, self.name) is None:
                 raise
             pulled = pull(engine, self.name, self.reference, say)
-        if pulled.digest and not pulled.is_certain:
-            self.workshop.uncertain.add(pulled.digest)
         self.workshop.delivered.record(host, self.reference, pulled.image_id)
-        return pulled.digest
+        return pulled
 
-    def _present_digest(self) -> str | None:
-        """Return NAME@DIGEST of the image on the first host that has it; None if no host has it."""
+    def _present(self) -> Pulled | None:
+        """Return the image as the first host with a digest of it has it; None if no host has one."""
         executor = ThreadPoolExecutor(_ASKED_AT_ONCE)
         try:
-            return next(filter(None, executor.map(self._digest_on, self.workshop.machines)), None)
+            return next(filter(None, executor.map(self._present_on, self.workshop.machines)), None)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)  # of those behind it, one may be lost
 
-    def _digest_on(self, host: str) -> str | None:
+    def _present_on(self, host: str) -> Pulled | None:
         with suppress(HostError):
-            deliveries = self.workshop.delivered.on(host)
-            return self._digest_form(self.workshop.machines[host].engine, deliveries)
+            deliveries, engine = self.workshop.delivered.on(host), self.workshop.machines[host].engine
+            with engine.errors():
+                if not engine.api.images(name=self.reference):
+                    return None
+                facts: dict[str, Any] = engine.api.inspect_image(self.reference)  # type: ignore[no-untyped-call]
+            present = pulled_image(facts, self.name)
+            if present.digest and is_delivered(deliveries, self.reference, present.image_id):
+                return present
         return None
-
-    def _digest_form(self, engine: Engine, deliveries: Deliveries) -> str | None:
-        with engine.errors():
-            if not engine.api.images(name=self.reference):
-                return None
-            facts: dict[str, Any] = engine.api.inspect_image(self.reference)  # type: ignore[no-untyped-call]
-        image_id, digest = str(facts["Id"]), name_by_digest(facts, self.name)
-        if not is_delivered(deliveries, self.reference, image_id):
-            return None
-        if digest and is_own_digest(digest, image_id):
-            self.workshop.uncertain.add(digest)
-        return digest
 
 
 def describe_compression(pushed: PushResult) -> str:

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-from tfprov.errors import HostError, InvalidInput, Position, Problem, one_line, printable
+from tfprov.errors import HostError, InvalidInput, Position, Problem, printable
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_errors import explain
-from tfprov.images.buildkit import IN_DOCKERFILE, BuildKitProgress, needs_buildkit
+from tfprov.images.buildkit import IN_DOCKERFILE, BuildKitProgress, build_error, needs_buildkit
 from tfprov.images.code import archive_directory, check_directory
 from tfprov.images.engine_images import pull_image
 
@@ -215,10 +215,9 @@ class _Progress:
     def _failure(self, error: str) -> HostError:
         self._line(self._rest)
         failure = _FAILED.search(error)
-        how, fix = (f"exit code {failure['code']}", "correct the Dockerfile") if failure else explain(error)
-        step = f"step {self._number}, `{printable(one_line(self._step))}`: " if self._number else ""
-        what = "; ".join(filter(None, (f"the image cannot be built: {step}{how}", fix)))
-        return HostError(self._host, what + "".join(f"\n  build | {line}" for line in self._output))
+        cause = (f"exit code {failure['code']}", "correct the Dockerfile") if failure else explain(error)
+        step = (self._number, self._step) if self._number else None
+        return build_error(self._host, step, cause, self._output)
 
 
 def _clean(text: str) -> str:

@@ -8,7 +8,7 @@ engine then pulls the image itself, with the logins of this machine, and BuildKi
 import base64
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,10 +153,19 @@ class BuildKitProgress:
             )
         else:
             how, fix = explain(text)
-        where = f"step {step['number']}, `{printable(one_line(step['instruction']))}`: " if step else ""
-        what = "; ".join(filter(None, (f"the image cannot be built: {where}{how}", fix)))
         lines = [*failed.output, *filter(None, [self._clean(failed.rest)])] if failed else []
-        return HostError(self._host, what + "".join(f"\n  build | {line}" for line in lines[-self._most :]))
+        at = (step["number"], step["instruction"]) if step else None
+        return build_error(self._host, at, (how, fix), lines[-self._most :])
+
+
+def build_error(host: str, step: tuple[str, str] | None, cause: tuple[str, str], output: Iterable[str]) -> HostError:
+    """Return the error of a build that failed at a step, by its number and instruction, or before the first of them.
+
+    `cause` is what failed and the fix; `output` are the last lines of the step.
+    """
+    at = f"step {step[0]}, `{printable(one_line(step[1]))}`: " if step else ""
+    what = "; ".join(filter(None, (f"the image cannot be built: {at}{cause[0]}", cause[1])))
+    return HostError(host, what + "".join(f"\n  build | {line}" for line in output))
 
 
 def _read(message: bytes) -> dict[int, bytes]:

@@ -195,11 +195,20 @@ def pull(engine: Engine, name: str, reference: str, say: Callable[[str], None]) 
     if facts is None:
         raise HostError(engine.host, f"its engine pulled {printable(name)} and does not have it", "run this again")
     tag(engine, facts["Id"], reference)
-    image_id, digest = str(facts["Id"]), name_by_digest(facts, name)
-    return Pulled(image_id, digest, is_certain=not (present and digest and is_own_digest(digest, image_id)))
+    return pulled_image(facts, name, is_new=present is None)
 
 
-def name_by_digest(facts: Mapping[str, Any], name: str) -> str | None:
+def pulled_image(facts: Mapping[str, Any], name: str, *, is_new: bool = False) -> Pulled:
+    """Return the image `name` with an engine's `facts`; it `is_new` when it has just come from a registry.
+
+    An engine with containerd's store names every image by its id, wherever it is from; elsewhere an id is another digest.
+    """
+    image_id, digest = str(facts["Id"]), _name_by_digest(facts, name)
+    is_own = digest is not None and digest.endswith(f"@{image_id}")
+    return Pulled(image_id, digest, is_certain=is_new or not is_own)
+
+
+def _name_by_digest(facts: Mapping[str, Any], name: str) -> str | None:
     """Return the digest, as `repository@sha256:…`, of the image `name` with an engine's `facts`; None without a registry.
 
     An image may have digests of several repositories, such as `app` and `myapp`.
@@ -207,14 +216,6 @@ def name_by_digest(facts: Mapping[str, Any], name: str) -> str | None:
     repository = _short_name(_repository(name))
     digests = (it for it in facts.get("RepoDigests") or () if _short_name(it.partition("@")[0]) == repository)
     return next(digests, None)
-
-
-def is_own_digest(name: str, image_id: str) -> bool:
-    """Whether `name`, as `repository@sha256:…`, may be of no registry: it is the id of the image in its engine.
-
-    An engine with containerd's store names every image by its id, wherever it is from. Elsewhere an id is another digest.
-    """
-    return name.endswith(f"@{image_id}")
 
 
 _SETTING = "`image`"

@@ -15,14 +15,17 @@ from tests.support import engine as engines
 from tests.support import testhosts
 from tests.support.budget import IMAGES_BUILT
 from tests.support.command_line import python
+from tests.support.delivery import machine
 from tests.support.engine import Engine
 from tests.support.images import Images
 from tests.support.local_cluster import LocalCluster, open_local_cluster
 from tests.support.paths import PROGRAMS, ROOT, cache_home
 from tests.support.programs import ProgramHosts
+from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tests.support.warm import interpreter
 from tfprov.errors import Locked
+from tfprov.hosts.machine import SSHMachine
 from tfprov.images.oci_layout import Layout
 
 if TYPE_CHECKING:
@@ -277,6 +280,14 @@ def training_lab(_training_lab: Lab, request: pytest.FixtureRequest) -> Iterator
 def containerd_lab(_containerd_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
     """Two hosts whose engines are newer and store images in containerd: node21 and node22."""
     yield from _restored(_containerd_lab, request)
+
+
+@pytest.fixture
+def node_machine(node: Host) -> Iterator[SSHMachine]:
+    """A connection to the host that a module calls `node`."""
+    made = machine(node)
+    yield made
+    made.close()
 
 
 def _restored(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:

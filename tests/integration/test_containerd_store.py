@@ -11,16 +11,19 @@ from typing import Any
 import pytest
 
 from tests.support.delivery import (
+    DOCUMENTS,
     OURS,
     TEAM,
     build_with_buildkit,
     export_tiny,
     failed_pull,
+    load,
     machine,
     names,
     push_image,
     random_image,
     registry,
+    tags,
     unused,
 )
 from tests.support.delivery_images import code
@@ -31,17 +34,12 @@ from tests.support.testhost import Host
 from tests.support.testhosts import Lab, each
 from tfprov.errors import HostError, Position
 from tfprov.hosts.machine import SSHMachine
-from tfprov.images.archive import stream_archive
 from tfprov.images.build import Recipe, build, pack_context
 from tfprov.images.code_layer import compose
 from tfprov.images.engine_images import Pulled, list_tags, pull
 from tfprov.images.exports.export import export
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import OciImage
 from tfprov.images.push import PushResult
-
-DOCUMENTS = 8_000
-"""Bytes of manifests, configurations and headers that one pull takes at most."""
 
 
 @pytest.fixture
@@ -50,25 +48,8 @@ def node(containerd_lab: Lab) -> Iterator[Host]:
 
 
 @pytest.fixture
-def node_machine(node: Host) -> Iterator[SSHMachine]:
-    made = machine(node)
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path / "images")
-
-
-def load(host: Host, layout: Layout, image: OciImage, name: str) -> None:
-    """Put an image on a host as somebody would who does not know of us."""
-    for _ in host.client.api.load_image(stream_archive(layout, image, name, image.layers)):  # type: ignore[no-untyped-call]
-        pass
-
-
-def tags(host: Host) -> set[str]:
-    return {name for image in host.client.images.list() for name in image.tags}
 
 
 def test_an_image_is_pushed_and_runs_and_an_edit_sends_its_layer(

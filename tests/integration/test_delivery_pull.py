@@ -11,7 +11,6 @@ from tests.support.delivery import (
     build_with_buildkit,
     export_tiny,
     failed_pull,
-    machine,
     names,
     random_image,
     registry,
@@ -29,13 +28,6 @@ from tfprov.images.oci_layout import Layout
 @pytest.fixture
 def node(lab: Lab) -> Iterator[Host]:
     yield from unused(lab.hosts[0])
-
-
-@pytest.fixture
-def node_machine(node: Host) -> Iterator[SSHMachine]:
-    made = machine(node)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -12,7 +12,19 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.delivery import OURS, PushRecorder, clean, export_tiny, machine, names, push_image, random_image
+from tests.support.delivery import (
+    DOCUMENTS,
+    OURS,
+    PushRecorder,
+    clean,
+    export_tiny,
+    load,
+    machine,
+    names,
+    push_image,
+    random_image,
+    tags,
+)
 from tests.support.delivery_images import code
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
@@ -22,7 +34,6 @@ from tests.support.testhosts import Lab
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.machine import LocalMachine, Machine, SSHMachine
-from tfprov.images.archive import stream_archive
 from tfprov.images.code import Code
 from tfprov.images.code_layer import compose
 from tfprov.images.engine_images import list_tags, remove_old_tags, wait_for_stream
@@ -31,9 +42,6 @@ from tfprov.images.oci_spec import OciImage
 from tfprov.images.push import PushResult
 from tfprov.images.registry_server import PushRegistry
 from tfprov.images.stages import STAGE_SIZE
-
-DOCUMENTS = 8_000
-"""Bytes of manifests, configurations and headers that one pull takes at most."""
 
 
 @pytest.fixture(scope="module")
@@ -54,23 +62,6 @@ def node(lab: Lab) -> Iterator[Host]:
     host.forget_images()
     yield host
     clean(host)
-
-
-@pytest.fixture
-def node_machine(node: Host) -> Iterator[SSHMachine]:
-    made = machine(node)
-    yield made
-    made.close()
-
-
-def load(host: Host, layout: Layout, image: OciImage, name: str) -> None:
-    """Put an image on a host as somebody would who does not know of us."""
-    for _ in host.client.api.load_image(stream_archive(layout, image, name, image.layers)):  # type: ignore[no-untyped-call]
-        pass
-
-
-def tags(host: Host) -> set[str]:
-    return {name for image in host.client.images.list() for name in image.tags}
 
 
 CUT = """

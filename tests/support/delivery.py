@@ -20,6 +20,7 @@ from tfprov.errors import HostError, Position
 from tfprov.hosts.machine import LocalMachine, Machine, SSHMachine
 from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSHHost
+from tfprov.images.archive import stream_archive
 from tfprov.images.build import Recipe, build, pack_context
 from tfprov.images.compression.compression import Compression
 from tfprov.images.engine_images import pull
@@ -33,6 +34,8 @@ from tfprov.images.registry_server import ByteStream, serve
 OURS = "tfprov/push-test"
 TEAM = "team/linear"
 """The repository of `registry`."""
+DOCUMENTS = 8_000
+"""Bytes of manifests, configurations and headers that one pull takes at most."""
 
 
 def machine(host: Host) -> SSHMachine:
@@ -181,3 +184,13 @@ def failed_pull(node_machine: SSHMachine, name: str) -> str:
         pull(node_machine.engine, name, f"{OURS}:1", lambda text: None)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def load(host: Host, layout: Layout, image: OciImage, name: str) -> None:
+    """Put an image on a host as somebody would who does not know of us."""
+    for _ in host.client.api.load_image(stream_archive(layout, image, name, image.layers)):  # type: ignore[no-untyped-call]
+        pass
+
+
+def tags(host: Host) -> set[str]:
+    return {name for image in host.client.images.list() for name in image.tags}

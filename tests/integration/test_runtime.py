@@ -16,6 +16,8 @@ from tfprov.wiring import Wiring, to_tf_config
 
 pytestmark = pytest.mark.tensorflow
 
+LEARNS = "--train_steps=400"
+"""Of linear.py: each step leaves 97 % of the error, so that after 400 of them nothing is left but the noise."""
 DONE = re.compile(r"done: step=(\d+) loss=(\d\.\d{4}) W=(-?\d\.\d{4}) b=(-?\d\.\d{4})")
 COUNTER = """
 import argparse, os, sys, time
@@ -137,14 +139,14 @@ for path in sys.argv[1:]:
 def test_two_workers_learn_and_everything_lies_with_the_chief(hosts: ProgramHosts) -> None:
     cluster = addresses(ps=1, worker=2)
     ps, chief, worker = (
-        hosts.task(PROGRAMS / "linear.py", Wiring(job, index, cluster))
+        hosts.task(PROGRAMS / "linear.py", Wiring(job, index, cluster), LEARNS)
         for job, index in (("ps", 0), ("worker", 0), ("worker", 1))
     )
     chief.ends()
     worker.ends()
     step, loss, w, b = learned(chief)
     # Asynchronous: the other worker may end one more step after the last one.
-    assert 2000 <= step <= 2001
+    assert 400 <= step <= 401
     assert loss < 0.05
     assert abs(w - 2) < 0.05
     assert abs(b) < 0.05
@@ -157,7 +159,7 @@ def test_two_workers_learn_and_everything_lies_with_the_chief(hosts: ProgramHost
     assert not (ps.folder / "saved").exists()
     assert [path.name for path in (worker.folder / "saved").iterdir()] == ["progress.json"]
     saved = chief.folder / "saved"
-    assert max(whole(saved)) >= 2000
+    assert max(whole(saved)) >= 400
     code, results = verify(*(saved / prefix for prefix in whole(saved).values()))
     assert code == 0
     assert all(result["tensors"] == 3 and result["error"] is None for result in results)
@@ -241,23 +243,25 @@ def test_a_single_task_learns_and_resumes_from_the_newest_whole_checkpoint(hosts
 
 
 def test_linear_learns_on_a_single_machine(hosts: ProgramHosts) -> None:
-    alone = hosts.start(PROGRAMS / "linear.py", fresh=True)
+    alone = hosts.start(PROGRAMS / "linear.py", LEARNS, fresh=True)
     alone.ends()
     step, _, w, b = learned(alone)
-    assert step == 2000
+    assert step == 400
     assert (round(w, 1), abs(round(b, 1))) == (2.0, 0.0)
 
 
 def test_tf_config_with_a_chief_job(hosts: ProgramHosts) -> None:
     cluster = addresses(ps=1, chief=1, worker=1)
     _, chief, worker = (
-        hosts.start(PROGRAMS / "linear.py", name=job, environ={"TF_CONFIG": to_tf_config(Wiring(job, 0, cluster))})
+        hosts.start(
+            PROGRAMS / "linear.py", LEARNS, name=job, environ={"TF_CONFIG": to_tf_config(Wiring(job, 0, cluster))}
+        )
         for job in ("ps", "chief", "worker")
     )
     chief.ends()
     worker.ends()
-    assert learned(chief)[0] >= 2000
-    assert max(whole(chief.folder / "saved")) >= 2000
+    assert learned(chief)[0] >= 400
+    assert max(whole(chief.folder / "saved")) >= 400
     assert "done:" not in worker.out
 
 

@@ -31,7 +31,7 @@ from tfprov.filesystems.remote_dir import open_remote
 
 ENDLESS = 10_000_000
 """Steps, until all have been killed."""
-PAUSE = 0.01
+PAUSE = 0.02
 """Seconds after each of these steps: what matters until then is that it trains, not how fast it heats two cores."""
 MORE = 300
 """Steps after that, with which every model has its quality again."""

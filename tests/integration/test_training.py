@@ -20,7 +20,7 @@ all:
       cluster: linear
       code: PROGRAMS
       command: [python, linear.py]
-      flags: {train_steps: 1500, save_every_steps: 200}
+      flags: {train_steps: 500, save_every_steps: 200}
       env: {TF_CPP_MIN_LOG_LEVEL: "2"}
       restart: never
       port: PORT
@@ -33,7 +33,7 @@ all:
 def test_run_trains_and_leaves_a_checkpoint_that_restores_where_it_is_moved_to(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     output = local_cluster("run", fresh=True)
-    assert re.search(r"worker/0 \| done: step=1\d{3} loss=0\.0\d+ W=(1\.9|2\.0)\d+ b=-?0\.0\d+", output), output
+    assert re.search(r"worker/0 \| done: step=50\d loss=0\.0\d+ W=(1\.9|2\.0)\d+ b=-?0\.0\d+", output), output
     assert "tensors read" in output
     assert local_cluster.processes() == []
     moved = local_cluster.directory / "moved"
@@ -41,14 +41,14 @@ def test_run_trains_and_leaves_a_checkpoint_that_restores_where_it_is_moved_to(l
     values = read_back(moved)
     assert abs(values["W"] - 2) < 0.05
     assert abs(values["b"]) < 0.05
-    assert values["global_step"] >= 1500
+    assert values["global_step"] >= 500
     assert list(moved.glob("events.out.tfevents.*"))
     manifest = json.loads((moved / "manifest.json").read_text())
     assert manifest["checkpoints"][-1]["tensors"] == 3
 
 
 def test_status_shows_the_chiefs_step_and_gather_takes_only_new_files(local_cluster: LocalCluster) -> None:
-    local_cluster.write(INVENTORY.replace("1500", "1000000, pause: 0.003"))
+    local_cluster.write(INVENTORY.replace("500", "1000000, pause: 0.003"))
     local_cluster("up")
     progress = local_cluster.until_step(300)
     assert 0 < progress["loss"] < 5
@@ -70,7 +70,7 @@ def test_status_shows_the_chiefs_step_and_gather_takes_only_new_files(local_clus
 
 
 def test_a_killed_chief_resumes_at_the_step_of_its_ps(local_cluster: LocalCluster) -> None:
-    local_cluster.write(INVENTORY.replace("1500", "1000000, pause: 0.003"))
+    local_cluster.write(INVENTORY.replace("500", "1000000, pause: 0.003"))
     local_cluster("up")
     local_cluster.until_step(500)
     os.kill(int(local_cluster.pids()["worker/0"]), signal.SIGKILL)
@@ -102,17 +102,17 @@ def test_the_textbook_program_is_run_unchanged_by_tfprov(local_cluster: LocalClu
 
 
 def test_tf_config_is_enough_for_a_program_without_flags(local_cluster: LocalCluster) -> None:
-    local_cluster.write(INVENTORY.replace("port:", "wiring: tf_config\n      port:").replace("1500", "400"))
+    local_cluster.write(INVENTORY.replace("port:", "wiring: tf_config\n      port:"))
     output = local_cluster("run")
-    assert "done: step=4" in output
-    assert read_back(local_cluster.directory / "checkpoints" / "linear")["global_step"] >= 400
+    assert "done: step=50" in output
+    assert read_back(local_cluster.directory / "checkpoints" / "linear")["global_step"] >= 500
 
 
 def test_a_second_training_keeps_the_first_ones_checkpoints(local_cluster: LocalCluster) -> None:
-    local_cluster.write(INVENTORY.replace("1500", "400"))
+    local_cluster.write(INVENTORY)
     local_cluster("run")
     first = (local_cluster.directory / "checkpoints/linear/manifest.json").read_bytes()
-    assert "held an earlier run (step 4" in local_cluster("run")
+    assert "held an earlier run (step 5" in local_cluster("run")
     assert (local_cluster.directory / "checkpoints/linear.1/manifest.json").read_bytes() == first
     read_back(local_cluster.directory / "checkpoints" / "linear.1")
     read_back(local_cluster.directory / "checkpoints" / "linear")

@@ -76,7 +76,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Before any process of the tests is forked, so that all of them share one warm interpreter."""
+    """Before any process of the tests is forked, so that all of them share the warm interpreters."""
     interpreter()
 
 

@@ -79,6 +79,7 @@ def test_the_shipped_inventory_trains_on_batches_of_the_data_workers(local_clust
         "code": str(PROGRAMS), "data": {"path": str(digits)}, "port": local_cluster.port,
         "checkpoints": {"to": "checkpoints"},
     }  # fmt: skip
+    settings["all"]["vars"]["tfprov"]["flags"]["train_steps"] = 500
     local_cluster.write(yaml.safe_dump(settings))
     local_cluster("up")
     local_cluster("wait")

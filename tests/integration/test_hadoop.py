@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from tests.support import spark as sparks
-from tests.support.paths import ROOT
 from tests.support.record_files import frame
 from tfprov import tfrecord
 
@@ -46,22 +45,8 @@ def read_java(spark: "SparkSession", path: Path, conf: dict[str, str] | None = N
     return [bytes(key) for key, _ in rows.collect()]
 
 
-@pytest.fixture(scope="module")
-def word_count(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command of the word count, compiled."""
-    classes = tmp_path_factory.mktemp("word-count")
-    jar = spark.conf.get("spark.driver.extraClassPath")
-    path = f"{sparks.jars()}:{jar}"
-    source = ROOT / "tests" / "cases" / "hadoop" / "WordCount.java"
-    command = ["javac", "--release", "11", "-Xlint:-options", "-d", str(classes), "-cp", path, str(source)]
-    subprocess.run(command, check=True, capture_output=True)
-    scratch = f"-Djava.io.tmpdir={tempfile.gettempdir()}"
-    return ["java", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", scratch, "-cp", f"{classes}:{path}", "WordCount"]
-
-
-def test_words_are_counted_by_mapreduce_in_files_that_are_split_by_their_index(
-    word_count: list[str], tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("spark")  # which says where there is no Java
+def test_words_are_counted_by_mapreduce_in_files_that_are_split_by_their_index(tmp_path: Path) -> None:
     """Four inputs: without compression and without or with an index, gzip, zlib; each of a quarter of the lines."""
     folder = tmp_path / "in"
     quarter = [byte_array(*(line.encode() for line in LINES[start::4])) for start in range(4)]
@@ -69,8 +54,11 @@ def test_words_are_counted_by_mapreduce_in_files_that_are_split_by_their_index(
         tfrecord.write(folder / name, part, record_type="ByteArray")
     tfrecord.write_index(folder / "indexed", every=10)
     size = (folder / "indexed").stat().st_size
+    jar = sparks.hadoop_jar()
+    path = f"{jar.with_name(sparks.WORD_COUNT)}:{sparks.jars()}:{jar}"
+    java = ["java", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", f"-Djava.io.tmpdir={tempfile.gettempdir()}"]
     done = subprocess.run(
-        [*word_count, str(folder), str(tmp_path / "out"), str(size // 3 + 1)],
+        [*java, "-cp", path, "WordCount", str(folder), str(tmp_path / "out"), str(size // 3 + 1)],
         capture_output=True,
         text=True,
         check=False,

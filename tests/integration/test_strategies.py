@@ -234,6 +234,7 @@ def show_and_continue(trained: Trained, run: LabCluster) -> None:
     entry = newest(gathered)
     assert entry["tensors"] > 0, "every tensor was read"
     trained.settings["all"]["vars"]["tfprov"]["end"] = {"wait": LONG}  # for the last checkpoint's quality
+    del trained.settings["all"]["children"]["tensorboard"]  # it has been shown, and starts as slowly as a task
     trained.write(entry["step"] + MORE)
     output = run("run", "--resume", timeout=LONG)
     assert f"the training goes on from step {entry['step']} (gathered)" in output

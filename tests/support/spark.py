@@ -23,7 +23,7 @@ from tests.support.waiting import until
 
 COMMANDS = ("java", "javac", "jar")
 """What `.ci/java.sh` looks for, and installs."""
-JAR, ARCHIVE, IN_USE = "tfprov-hadoop.jar", "spark.jsa", "in-use"
+JAR, WORD_COUNT, ARCHIVE, IN_USE = "tfprov-hadoop.jar", "word-count", "spark.jsa", "in-use"
 EXECUTORS, MEMORY = 2, 512
 """How many, and the MB of each."""
 
@@ -115,8 +115,12 @@ def jars() -> str:
 
 @cache
 def hadoop_jar() -> Path:
-    """Return the Hadoop formats, as `make hadoop` compiles them; once for their sources, Java and Spark."""
-    sources = [ROOT / "hadoop" / "build.sh", *sorted((ROOT / "hadoop" / "src").rglob("*.java"))]
+    """Return the Hadoop formats, as `make hadoop` compiles them; once for their sources, Java and Spark.
+
+    Beside it, below `WORD_COUNT`, are the classes of a program that uses them.
+    """
+    program = ROOT / "tests" / "cases" / "hadoop" / "WordCount.java"
+    sources = [ROOT / "hadoop" / "build.sh", *sorted((ROOT / "hadoop" / "src").rglob("*.java")), program]
     java = Path(shutil.which("javac") or "").resolve()
     parts = [*(hashlib.sha256(path.read_bytes()).hexdigest() for path in sources), str(java), str(java.stat().st_mtime)]
     home = cache_home() / "hadoop"
@@ -128,13 +132,19 @@ def hadoop_jar() -> Path:
             for other in home.glob("*/"):
                 _remove_unused(other)
             part = home / f"part-{final.name}"
-            command = ["sh", str(ROOT / "hadoop" / "build.sh"), str(part / JAR), jars()]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
+            _compiled("sh", str(ROOT / "hadoop" / "build.sh"), str(part / JAR), jars())
+            path = f"{jars()}:{part / JAR}"
+            javac = ("javac", "--release", "11", "-Xlint:-options")
+            _compiled(*javac, "-d", str(part / WORD_COUNT), "-cp", path, str(program))
             part.rename(final)
         # Locked as long as this process lives, or a fork of it.
         fcntl.flock(os.open(final / IN_USE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC), fcntl.LOCK_SH)
     return final / JAR
+
+
+def _compiled(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def _remove_unused(directory: Path) -> None:

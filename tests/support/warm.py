@@ -1,4 +1,4 @@
-"""A warm interpreter: TensorFlow and tfprov are imported once for all of pytest's processes, and programs are forks of it.
+"""Warm interpreters: TensorFlow and tfprov are imported once for all of pytest's processes, and programs are forks of them.
 
 TensorFlow's import takes 5 seconds of a core and a verb's 0.4, hundreds of times; a fork takes 0.02. All else is as it
 is: a process with its own pid, environment, descriptors, signals and exit code (see warm_server.py). What a fork cannot
@@ -92,24 +92,27 @@ class Process:
 AnyProcess = Process | subprocess.Popen[str]
 
 
-class Interpreter:
-    """The server, and the executable `python` that is handed to whoever wants an interpreter.
+VERB = ["-m", "tfprov"]
+"""How the arguments of a verb begin."""
 
-    All forks of the process that makes it use one server, which the first of them starts that needs it. It ends when all
-    of them have ended.
+
+class Interpreter:
+    """The servers, and the executable `python` that is handed to whoever wants an interpreter.
+
+    All forks of the process that makes it use one server for verbs, which need no TensorFlow, and one for all else; the
+    first of them that needs a server starts it. It ends when all of them have ended.
     """
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="tfprov-warm-"))
         self.path = self.directory / "bin" / "python"
-        self.log = self.directory / "log"
-        self._address = str(self.directory / "socket")
-        self._server: subprocess.Popen[bytes] | None = None
+        self._servers: list[subprocess.Popen[bytes]] = []
         self._maker = os.getpid()
-        # Each fork holds the writing end; the server reads the end of it when the last one has gone.
+        # Each fork holds the writing end; the servers read the end of it when the last one has gone.
         self._input, self._alive = os.pipe()
         self._starting = threading.Lock()
-        text = INTERPRETER.format(real=sys.executable, support=str(Path(__file__).parent), address=self._address)
+        address, support = str(self.directory / "programs"), str(Path(__file__).parent)
+        text = INTERPRETER.format(real=sys.executable, support=support, address=address)
         self.path.parent.mkdir()
         self.path.write_text(text)
         self.path.chmod(0o755)
@@ -120,30 +123,38 @@ class Interpreter:
 
     def executable(self) -> Path:
         """Return the `python` that runs programs as forks, for a script that looks for one."""
+        self._server("programs")
+        return self.path
+
+    def _server(self, name: str) -> str:
+        """Return the address of the server for `verbs` or `programs`, which listens."""
+        address = self.directory / name
         # Another thread or fork may want it at the same time, and it takes seconds until it listens.
         with self._starting, (self.directory / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not Path(self._address).exists():
-                self.start()
-        return self.path
+            if not address.exists():
+                self._start(address)
+        return str(address)
 
-    def start(self) -> None:
-        """Start the server and wait until it listens."""
+    def _start(self, address: Path) -> None:
+        """Start a server and wait until it listens."""
         # The padding is the room for the arguments and the environment of each fork. Of oneDNN TensorFlow decides at its
         # import; the inventories turn it off.
-        command = [sys.executable, "-m", "tests.support.warm_server", self._address, str(self.path), "-" * ROOM]
+        command = [sys.executable, "-m", "tests.support.warm_server", str(address), str(self.path), "-" * ROOM]
         env = {**os.environ, "PADDING": "-" * ROOM, "TF_ENABLE_ONEDNN_OPTS": "0"}
         ready, written = os.pipe()
-        with self.log.open("wb") as log:
-            self._server = subprocess.Popen(
+        log = address.with_suffix(".log")
+        with log.open("wb") as output:
+            server = subprocess.Popen(
                 [*command, str(written)],
-                cwd=ROOT, env=env, stdin=self._input, stdout=log, stderr=log, pass_fds=[written],
+                cwd=ROOT, env=env, stdin=self._input, stdout=output, stderr=output, pass_fds=[written],
                 start_new_session=True,
             )  # fmt: skip
+        self._servers.append(server)
         os.close(written)
         with open(ready, "rb") as pipe:  # noqa: PTH123  a descriptor
             if not pipe.read():
-                raise RuntimeError(f"the warm server did not start:\n{self.log.read_text(errors='replace')}")
+                raise RuntimeError(f"the warm server did not start:\n{log.read_text(errors='replace')}")
 
     def popen(
         self,
@@ -156,12 +167,13 @@ class Interpreter:
         session: bool = False,
     ) -> AnyProcess:
         """Start `python argv…`, without input; `stdout` is a file or subprocess.PIPE."""
-        self.executable()
+        self.executable()  # also for a verb, which may start programs with it
+        address = self._server("verbs" if [*argv[:2]] == VERB else "programs")
         read, out = os.pipe() if stdout == subprocess.PIPE else (-1, os.dup(_number(stdout)))
         error = os.dup(out if stderr == subprocess.STDOUT else _number(stderr))
         nothing = os.open(os.devnull, os.O_RDONLY)
         try:
-            connection = ProgramConnection(self._address, argv, env, str(cwd), [nothing, out, error], session=session)
+            connection = ProgramConnection(address, argv, env, str(cwd), [nothing, out, error], session=session)
         finally:
             for descriptor in (nothing, out, error):
                 os.close(descriptor)
@@ -206,12 +218,12 @@ class Interpreter:
             return subprocess.CompletedProcess([*argv], code, out.read(), error.read())
 
     def close(self) -> None:
-        """End the server, unless another process uses it; what runs goes on."""
+        """End the servers, unless another process uses them; what runs goes on."""
         os.close(self._alive)
         os.close(self._input)
         if os.getpid() == self._maker:
-            if self._server:
-                self._server.wait()
+            for server in self._servers:
+                server.wait()
             shutil.rmtree(self.directory, ignore_errors=True)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.support.memory_cluster import make_context
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.context import Context
+from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.engine.observe import observe
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.state import State
@@ -27,6 +28,7 @@ class MemoryPlays:
         made = make_context(inventory, (), self.hosts)
         self.context: Context = replace(made, home=directory, target=directory / "lab", report=self.report)
         self.ran: list[str] = []
+        self.lock: ClusterLock | None = None
         self.book = directory / "book.yml"
         for name, host in self.hosts.items():
             host.answer = lambda argv, name=name: self.answer(name, argv)  # type: ignore[misc]
@@ -39,7 +41,7 @@ class MemoryPlays:
 
     def play(self, text: str, **options: object) -> None:
         self.book.write_text(text)
-        play(self.context, read_playbook(self.book), PlayOptions(**options))  # type: ignore[arg-type]
+        play(self.context, read_playbook(self.book), PlayOptions(**options), self.lock)  # type: ignore[arg-type]
 
     def running(self) -> list[str]:
         """The tasks that run."""

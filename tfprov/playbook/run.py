@@ -17,8 +17,8 @@ _NAMED = 5
 """Tasks that are named of a cluster with more of them."""
 
 
-def play(context: Context, plays: Iterable[Play], options: PlayOptions) -> None:
-    """Play `plays`; raise the first error after the later `always` plays have run.
+def play(context: Context, plays: Iterable[Play], options: PlayOptions, lock: ClusterLock | None = None) -> None:
+    """Play `plays` under the `lock` of the cluster; raise the first error after the later `always` plays have run.
 
     A second Ctrl-C leaves at once.
     """
@@ -28,7 +28,7 @@ def play(context: Context, plays: Iterable[Play], options: PlayOptions) -> None:
             hosts_of(context, one)  # reports a pattern that matches nothing before anything is done
             _check_stopped_tasks(context, one)
     errors: list[BaseException] = []
-    player = Player(context, options, ClusterLock(context, options.verb))
+    player = Player(context, options, lock or ClusterLock(context, options.verb))
     try:
         for one in plays:
             while not errors or one.always:

@@ -66,11 +66,15 @@ class BatchWriter(DataSourceArrowWriter):
         """Write the rows of a task, and return its files."""
         context = TaskContext.get()
         assert context is not None
+        return self.write_partition(iterator, context.partitionId(), context.taskAttemptId())
+
+    def write_partition(self, iterator: Iterator[pa.RecordBatch], partition: int, task_attempt: int) -> Files:
+        """Write the rows of a partition by an attempt at its task, and return its files."""
         storage = Storage(self._path)
-        name = f"part-{context.partitionId():05}-{self._job}"
+        name = f"part-{partition:05}-{self._job}"
         if self._options.local:
-            return self._write_here(storage, name, f"{storage.root}/.{self._job}-{context.taskAttemptId()}", iterator)
-        attempt = f"{self._scratch(storage)}/{context.taskAttemptId()}"
+            return self._write_here(storage, name, f"{storage.root}/.{self._job}-{task_attempt}", iterator)
+        attempt = f"{self._scratch(storage)}/{task_attempt}"
         if not storage.is_local:
             return self._write_there(storage, name, attempt, iterator)
         return Files(tuple(PartFiles(storage, self._layout, name, attempt).write(iterator)))

@@ -316,25 +316,24 @@ def test_a_pattern_that_matches_nothing_is_reported_before_anything_is_done(memo
 class Noted(ClusterLock):
     """Notes whether it need not be had on a host that is out of reach, each time it is taken."""
 
-    tolerant: list[bool]
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, "play")
+        self.tolerant: list[bool] = []
 
     def take(self, *, tolerant: bool = False, patient: bool = False) -> None:
         self.tolerant.append(tolerant)
         super().take(tolerant=tolerant, patient=patient)
 
 
-def test_what_was_started_is_taken_back_also_when_the_host_of_the_lock_is_lost(
-    memory_lab: MemoryPlays, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tfprov.playbook.run.ClusterLock", Noted)
-    Noted.tolerant = []
+def test_what_was_started_is_taken_back_also_when_the_host_of_the_lock_is_lost(memory_lab: MemoryPlays) -> None:
+    memory_lab.lock = lock = Noted(memory_lab.context)
     memory_lab.hosts["h2"].refuses["start worker/0"] = "its disk is full"
     with pytest.raises(HostError, match=r"^h2: its disk is full$"):
         memory_lab.play("- {hosts: all, tasks: [start]}")
-    assert Noted.tolerant == [False, True]
-    Noted.tolerant = []
+    assert lock.tolerant == [False, True]
+    memory_lab.lock = lock = Noted(memory_lab.context)
     memory_lab.play("- {hosts: ps, always: true, tasks: [command: clean]}")
-    assert Noted.tolerant == [True]
+    assert lock.tolerant == [True]
 
 
 class Watched(MemoryRuntime):

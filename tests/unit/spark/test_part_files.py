@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructType
 
 from tfprov import tfrecord
-from tfprov.spark import writer
 from tfprov.spark.options import parse
 from tfprov.spark.part_files import Layout, PartFiles
 from tfprov.spark.storage import Storage
@@ -78,11 +76,9 @@ def test_an_attempt_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("ends", ["before it writes", "while it writes"])
 def test_an_attempt_that_outlives_its_job_leaves_nothing_on_a_file_system_of_a_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+    tmp_path: Path, ends: str
 ) -> None:
     """There a file makes its directories, also below one that the driver has removed."""
-    task = SimpleNamespace(partitionId=lambda: 0, taskAttemptId=lambda: 7)
-    monkeypatch.setattr(writer, "TaskContext", SimpleNamespace(get=lambda: task))
     schema = StructType().add("id", LongType()).add("key", StringType())
     job = BatchWriter(parse({"path": f"local://{tmp_path}/t", "partitionBy": "key"}), schema, overwrite=False)
 
@@ -94,5 +90,5 @@ def test_an_attempt_that_outlives_its_job_leaves_nothing_on_a_file_system_of_a_n
     if ends == "before it writes":
         job.commit([])
     with pytest.raises(FileError, match="the job of this task has ended"):
-        job.write(batches())
+        job.write_partition(batches(), partition=0, task_attempt=7)
     assert [path.name for path in (tmp_path / "t").iterdir()] == ["_SUCCESS"]

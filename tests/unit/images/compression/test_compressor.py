@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -222,24 +222,31 @@ def test_who_waits_for_a_layer_is_told_that_the_deliveries_have_ended(tmp_path: 
     assert not list(layout.blobs.incoming.iterdir())
 
 
-def test_close_ends_what_is_about_to_be_compressed(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, is_closing = threading.Event(), threading.Event()
-    in_use = layout.in_use
+class Late(Layout):
+    """A layout that can be used only while its compressor is being closed."""
 
-    def late() -> AbstractContextManager[None]:
-        asked.set()
-        assert is_closing.wait(LONG)
-        return in_use()
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.asked, self.is_closing = threading.Event(), threading.Event()
 
-    monkeypatch.setattr(layout, "in_use", late)
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        self.asked.set()
+        assert self.is_closing.wait(LONG)
+        with super().in_use():
+            yield
+
+
+def test_close_ends_what_is_about_to_be_compressed(tmp_path: Path) -> None:
+    layout = Late(tmp_path / "images")
     layer = layout.blobs.write(os.urandom(4_000_000).hex().encode(), DOCKER_LAYER)
     compressor = Compressor(layout, 1)
     compressor.begin([layer])
-    assert asked.wait(LONG)
+    assert layout.asked.wait(LONG)
     before = compressor._stopped  # noqa: SLF001  nobody else sees that `close` has begun to wait
     closing = threading.Thread(target=compressor.close)
     closing.start()
     until(lambda: compressor._stopped is not before, "it is being closed")  # noqa: SLF001
-    is_closing.set()
+    layout.is_closing.set()
     closing.join(LONG)
     assert layout.variants.named(layer) is None

@@ -132,17 +132,17 @@ def hadoop_jar() -> Path:
             for other in home.glob("*/"):
                 _remove_unused(other)
             part = home / f"part-{final.name}"
-            _compiled("sh", str(ROOT / "hadoop" / "build.sh"), str(part / JAR), jars())
+            _compile("sh", str(ROOT / "hadoop" / "build.sh"), str(part / JAR), jars())
             path = f"{jars()}:{part / JAR}"
             javac = ("javac", "--release", "11", "-Xlint:-options")
-            _compiled(*javac, "-d", str(part / WORD_COUNT), "-cp", path, str(program))
+            _compile(*javac, "-d", str(part / WORD_COUNT), "-cp", path, str(program))
             part.rename(final)
         # Locked as long as this process lives, or a fork of it.
         fcntl.flock(os.open(final / IN_USE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC), fcntl.LOCK_SH)
     return final / JAR
 
 
-def _compiled(*command: str) -> None:
+def _compile(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

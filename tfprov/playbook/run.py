@@ -18,9 +18,9 @@ _NAMED = 5
 
 
 def play(context: Context, plays: Iterable[Play], options: PlayOptions, lock: ClusterLock | None = None) -> None:
-    """Play `plays` under the `lock` of the cluster; raise the first error after the later `always` plays have run.
+    """Play `plays`; raise the first error after the later `always` plays have run.
 
-    A second Ctrl-C leaves at once.
+    The cluster is held by `lock`, by default one for the verb of `options`. A second Ctrl-C leaves at once.
     """
     plays = list(plays)
     for one in plays:

@@ -49,8 +49,7 @@ all:
       cluster: board
       code: PROGRAMS
       command: [python, linear.py]
-      flags: {train_steps: 1200, learning_rate: 0.001, save_every_steps: 200}
-      restart: never
+      flags: {train_steps: 1000000, learning_rate: 0.001, save_every_steps: 200, pause: 0.01}
       env: {TF_CPP_MIN_LOG_LEVEL: "2"}
       port: PORT
   children:

@@ -85,7 +85,6 @@ PURE = (
     "tfprov/images/compression/*",
     "tfprov/images/exports/*",
     "tfprov/images/relays/[!cr]*.py",
-    "tfprov/images/relays/certificate.py",
     "tfprov/images/relays/relay_image.py",
     "tfprov/importing/*",
     "tfprov/inventory/*",

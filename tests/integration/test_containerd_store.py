@@ -3,6 +3,7 @@
 An image's id is its manifest's digest there, every image has a name by digest, and layers are kept as they were received.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,15 +94,33 @@ def test_an_archive_brings_what_is_missing(node: Host, layout: Layout) -> None:
     strict.close()
 
 
-def test_an_image_built_there_comes_back(node: Host, node_machine: SSHMachine, layout: Layout, tmp_path: Path) -> None:
+def exported_bytes(node: SSHMachine, image_id: str, layout: Layout) -> int:
+    """Export an image, and return how many bytes were received."""
+    received, notes = [0], list[str]()
+    image = export(node, image_id, layout, "built", lambda size, total: received.append(size), notes.append)
+    assert (layout.find("built"), image.manifest.digest, notes) == (image, image_id, [])
+    assert layout.verify(image)
+    return received[-1]
+
+
+def test_an_image_built_there_comes_back_and_after_an_edit_its_new_layer(
+    node: Host, node_machine: SSHMachine, layout: Layout, tmp_path: Path
+) -> None:
     context = tmp_path / "context"
     context.mkdir()
-    (context / "Dockerfile").write_text("FROM scratch\nCOPY data /\n")
-    (context / "data").write_text("x" * 100_000)
-    recipe = Recipe(pack_context(context, Position("lab.yml")), {})
-    image = export(node_machine, build(node_machine.engine, recipe, "containerd", lambda line: None), layout, "built")
-    assert layout.find("built") == image
-    assert len(image.layers) == 1
+    (context / "Dockerfile").write_text("FROM scratch\nCOPY packages /\nCOPY code /\n")
+    (context / "packages").write_bytes(os.urandom(3_000_000))
+    received, ids = [], []
+    for number in range(3):
+        (context / "code").write_text(f"edit {min(number, 1)}")
+        recipe = Recipe(pack_context(context, Position("lab.yml")), {})
+        ids.append(build(node_machine.engine, recipe, "containerd", lambda line: None))
+        received.append(exported_bytes(node_machine, ids[-1], layout))
+    assert received[0] > 3_000_000
+    assert 0 < received[1] < 10_000, "the layer and the configuration"
+    assert received[2] == 0, "the engine's cache had the same image"
+    assert {node.client.images.get(image).id for image in ids} == {*ids}, "it stays there, and for the next build"
+    assert tags(node) == set(), "without the name by which it was pushed"
 
 
 def test_buildkit_of_this_version_cannot_read_a_context(

@@ -89,7 +89,7 @@ class PushingEngine:
         self.id = digest_of(self.document)
         self.api: Any = SimpleNamespace(
             timeout=60, inspect_image=self._facts, images=self._images, tag=self._tag, remove_image=self._remove,
-            push=self._push, get_image=self._save,
+            push=self._push, get_image=self._save, info=dict,
         )  # fmt: skip
 
     @property

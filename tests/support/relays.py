@@ -14,9 +14,9 @@ from tfprov.hosts.machine import LocalMachine
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
 from tfprov.images.registry_server import PushRegistry
-from tfprov.images.relays.certificate import make_certificate
 from tfprov.images.relays.line import Answers, Line
 from tfprov.images.relays.program.main import CERTIFICATE, CONFIG
+from tfprov.images.relays.relays import make_certificate
 from tfprov.images.relays.sources import Peer, Sources
 from tfprov.paths import PACKAGE
 

@@ -114,7 +114,7 @@ def _docker_images(members: ArchiveMembers) -> Iterator[_ArchivedImage]:
 def _oci_images(members: ArchiveMembers, platform: str) -> Iterator[_ArchivedImage]:
     names: dict[str, list[str]] = {}
     manifests: dict[str, Descriptor] = {}
-    for entry in filter(_is_image, members.parse(Index, "index.json").manifests):
+    for entry in filter(is_image, members.parse(Index, "index.json").manifests):
         manifest = _for_platform(members, entry, platform) if entry.media_type in INDEXES else entry
         manifests[manifest.digest] = manifest.blob
         annotations = entry.annotations or {}
@@ -127,7 +127,7 @@ def _oci_images(members: ArchiveMembers, platform: str) -> Iterator[_ArchivedIma
 
 def _for_platform(members: ArchiveMembers, index: IndexEntry, platform: str) -> IndexEntry:
     """Choose among the variants of an image; an index may list variants that the archive does not contain."""
-    variants = [it for it in members.parse(Index, _path(index)).manifests if _path(it) in members and _is_image(it)]
+    variants = [it for it in members.parse(Index, _path(index)).manifests if _path(it) in members and is_image(it)]
     matches = [it for it in variants if str(it.platform) == platform] or variants
     if len(matches) == 1:
         return matches[0]
@@ -135,7 +135,8 @@ def _for_platform(members: ArchiveMembers, index: IndexEntry, platform: str) -> 
     raise DeliveryError(f"no image for {platform}; it has: {available}")
 
 
-def _is_image(entry: IndexEntry) -> bool:
+def is_image(entry: IndexEntry) -> bool:
+    """Whether an entry of an index is an image, or an index of images, and no attestation."""
     return entry.media_type in MANIFESTS | INDEXES and str(entry.platform) != _ATTESTATION
 
 
@@ -171,7 +172,7 @@ def _store(layout: Layout, archived: _ArchivedImage) -> OciImage:
     if (archived.config.blob.size, len(archived.document)) != (image.config.size, image.manifest.size):
         raise DeliveryError(f"image {image.id} is damaged: its manifest has wrong sizes")
     for layer, blob, diff_id in zip(archived.layers, image.layers, image.diff_ids, strict=True):
-        _verify(layer, blob, diff_id)
+        verify_layer(layer, blob, diff_id)
     for layer, blob in zip(archived.layers, image.layers, strict=True):
         layer.blob.keep(blob.media_type)
     archived.config.blob.keep(image.config.media_type)
@@ -179,7 +180,8 @@ def _store(layout: Layout, archived: _ArchivedImage) -> OciImage:
     return image
 
 
-def _verify(layer: ArchiveMember, blob: Descriptor, diff_id: str) -> None:
+def verify_layer(layer: ArchiveMember, blob: Descriptor, diff_id: str) -> None:
+    """Raise DeliveryError unless `layer` is what its descriptor `blob` and its `diff_id` say."""
     # The engine verifies zstd layers; Python reads zstd only from 3.14 on.
     is_intact = compression(blob) == layer.compression and (layer.compression == "zstd" or layer.diff_id == diff_id)
     if not is_intact or layer.blob.size != blob.size:

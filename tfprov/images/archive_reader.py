@@ -73,15 +73,17 @@ class ArchiveMember:
 
     def fill(self, file: IO[bytes]) -> None:
         """Store and hash all of `file`."""
-        first = True
         while data := file.read(CHUNK):
-            if first:
-                self._recognize(data)
-                first = False
-            self.blob.write(data)
-            if self._unpacked:
-                self._unpacked.write(data)
+            self.write(data)
         self.blob.close()
+
+    def write(self, data: bytes) -> None:
+        """Store and hash the next bytes; the first ones tell the compression."""
+        if not self.blob.size:
+            self._recognize(data)
+        self.blob.write(data)
+        if self._unpacked:
+            self._unpacked.write(data)
 
     def _recognize(self, first: bytes) -> None:
         if first.startswith(_GZIP):

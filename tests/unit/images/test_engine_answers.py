@@ -167,7 +167,7 @@ def test_a_built_image_is_exported_as_a_stream_of_any_chunks(tmp_path: Path, siz
         requests.append((name, chunk_size, source.api.timeout))
         return (archive[start : start + size] for start in range(0, len(archive), size))
 
-    source = engine(inspect_image=lambda _: {"Id": image.id, "Size": 10}, get_image=pieces)
+    source = engine(inspect_image=lambda _: {"Id": image.id, "Size": 10}, get_image=pieces, info=dict)
     progress: list[tuple[int, int]] = []
     on_progress = lambda come, whole: progress.append((come, whole))  # noqa: E731
     assert export(machine(source), image.id, Layout(tmp_path / "here"), "x", on_progress).id == image.id
@@ -186,7 +186,7 @@ def test_a_removed_image_cannot_be_exported(tmp_path: Path) -> None:
 
 def test_a_broken_stream_is_reported_with_its_host(tmp_path: Path) -> None:
     broken = map(raising(ConnectionResetError("reset by peer")), [0])
-    there = engine(inspect_image=lambda _: {}, get_image=lambda *_, **__: broken)
+    there = engine(inspect_image=lambda _: {}, get_image=lambda *_, **__: broken, info=dict)
     with pytest.raises(Unreachable, match="h1: its Docker engine closed the connection"):
         export(machine(there), "sha256:7", Layout(tmp_path), "x")
 

@@ -1,15 +1,17 @@
 """Brings an image from the engine that built it into the layout: the layers that the layout lacks, or all of them."""
 
 from collections.abc import Callable, Iterator
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from tfprov.errors import HostError, printable
 from tfprov.hosts.base import OnProgress, ignore_progress
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.image_contents import stores_in_containerd
 from tfprov.hosts.machine import Machine
 from tfprov.images.archive import load
 from tfprov.images.engine_images import inspect_image
-from tfprov.images.exports.upload import WholeImageNeeded, upload
+from tfprov.images.exports.content_upload import upload_content
+from tfprov.images.exports.upload import WholeImageNeeded, upload_layers
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
 
@@ -32,6 +34,9 @@ def export(  # noqa: PLR0913, PLR0917
     facts = inspect_image(machine.engine, image_id)
     if facts is None:
         raise HostError(machine.host, f"the image {printable(image_id)} is not there", "build it again")
+    with machine.engine.errors():
+        info: dict[str, Any] = machine.engine.api.info()
+    upload = upload_content if stores_in_containerd(info) else upload_layers
     try:
         return upload(machine, facts, layout, name, on_progress)
     except WholeImageNeeded as error:

@@ -49,12 +49,12 @@ def missing_layers(
         return None
     uploaded = tuple(dict.fromkeys(diff_id for diff_id in diff_ids[lowest:] if diff_id not in lower))
     sizes = [int(step.get("Size") or 0) for step in history]
-    size = _upper_size(sizes, len(diff_ids) - lowest)
+    size = upper_size(sizes, len(diff_ids) - lowest)
     is_faster = _UPLOAD_START + size * _UPLOAD_COST < sum(sizes)
     return MissingLayers(uploaded, lower, size) if is_faster or not uploaded else None
 
 
-def _upper_size(sizes: Sequence[int], layers: int) -> int:
+def upper_size(sizes: Sequence[int], layers: int) -> int:
     """Return an upper bound of the size of the uppermost `layers`: a layer without bytes looks like a step without one."""
     filled = [size for size in sizes if size]
     return sum(filled[max(0, len(filled) - layers) :]) if layers else 0

@@ -1,7 +1,10 @@
-"""Lets an engine upload the layers of an image that the layout lacks; the others come from images of the layout."""
+"""Lets an engine with a store of its own upload the layers that the layout lacks; the others come from the layout.
+
+Engines that store images in containerd do it in another way: `content_upload`.
+"""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +19,17 @@ from tfprov.images.engine_images import tag, untag
 from tfprov.images.exports.engine_config import UNKNOWN, WITH_CONTAINER_CONFIG, engine_config
 from tfprov.images.exports.layer_upload import Openings
 from tfprov.images.exports.missing_layers import MissingLayers, missing_layers, stored_layers
-from tfprov.images.exports.upload_registry import UploadRegistry
+from tfprov.images.exports.upload_registry import LayerRegistry, UploadRegistry
 from tfprov.images.exports.upload_server import serve
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, Descriptor, OciImage, write_manifest
 from tfprov.images.registry_server import LOOPBACK
 
 _TAG = "export"
-_TEMPORARY_NAME = re.compile(rf"{re.escape(LOOPBACK)}:[0-9]+/tfprov/[0-9a-f]{{32}}:{_TAG}\Z")
-_MOST = 256 * 1024 * 1024
+EMPTY = "empty"
+"""The tag of an image without content, which takes a name away from another one."""
+_TEMPORARY_NAME = re.compile(rf"{re.escape(LOOPBACK)}:[0-9]+/tfprov/[0-9a-f]{{32}}:({_TAG}|{EMPTY})\Z")
+MOST = 256 * 1024 * 1024
 """Bytes of a layer beyond four times its files: a file of a few bytes takes 1 kB of a layer."""
 
 _HISTORY = list_of(object_of(Id=read_name, CreatedBy=optional(read_text), Size=optional(read_int)))
@@ -47,7 +52,7 @@ class _Image:
     config: bytes
 
 
-def upload(machine: Machine, facts: Facts, layout: Layout, name: str, on_progress: OnProgress) -> OciImage:
+def upload_layers(machine: Machine, facts: Facts, layout: Layout, name: str, on_progress: OnProgress) -> OciImage:
     """Store the image with the engine's `facts` in `layout` as `name`. Raises WholeImageNeeded."""
     with layout.in_use():
         image = _examine(machine.engine, facts, layout)
@@ -59,11 +64,11 @@ def upload(machine: Machine, facts: Facts, layout: Layout, name: str, on_progres
             on_progress(received, max(received, size))
 
         openings = Openings(layout.blobs, [image.stored[diff_id] for diff_id in image.missing.lower])
-        limit = 4 * size + _MOST
-        registry = UploadRegistry(layout.blobs, image.missing.uploaded, openings, limit, count)
+        limit = 4 * size + MOST
+        registry = LayerRegistry(layout.blobs, image.missing.uploaded, openings, limit, count)
         try:
             if image.missing.uploaded:
-                _push(machine, image.pushed, registry)
+                push(machine, image.pushed, registry)
             stored = _store(layout, image, registry)
         finally:
             registry.close()
@@ -77,8 +82,7 @@ def _examine(engine: Engine, facts: Facts, layout: Layout) -> _Image:
     if not images or not diff_ids:
         raise WholeImageNeeded
     stored = stored_layers(images)
-    with engine.errors():
-        history = _HISTORY(engine.ask(image_path(facts["Id"], "history"))[0], "")[::-1]
+    history = _history(engine, facts["Id"])
     missing = missing_layers(diff_ids, history, stored)
     if missing is None:
         raise WholeImageNeeded
@@ -94,25 +98,48 @@ def _examine(engine: Engine, facts: Facts, layout: Layout) -> _Image:
     return _Image(facts, str(parent["Id"]), missing, stored, config)
 
 
-def _push(machine: Machine, image_id: str, registry: UploadRegistry) -> None:
+def _history(engine: Engine, image_id: str) -> list[dict[str, Any]]:
+    with engine.errors():
+        history: list[dict[str, Any]] = _HISTORY(engine.ask(image_path(image_id, "history"))[0], "")
+    return history[::-1]
+
+
+def step_sizes(engine: Engine, image_id: str) -> list[int]:
+    """Return the bytes of each step of an image, unpacked, the oldest first; 0 for a step without a layer."""
+    return [int(step.get("Size") or 0) for step in _history(engine, image_id)]
+
+
+def push(
+    machine: Machine, image_id: str, registry: UploadRegistry[Any], remove_name: Callable[[Engine, str], None] = untag
+) -> None:
+    """Make the engine of `machine` push an image to `registry`. Raises WholeImageNeeded when not all of it comes.
+
+    `remove_name` takes away the name that the image has meanwhile.
+    """
     try:
         with machine.remote_forward(lambda connection: serve(registry, connection)) as port:
-            errors = _push_to(machine.engine, image_id, registry, f"{LOOPBACK}:{port}")
+            errors = _push_to(machine.engine, image_id, registry, f"{LOOPBACK}:{port}", remove_name)
     except ForwardingForbidden:
         raise WholeImageNeeded("its sshd forwards no ports") from None
     except Unreachable:
         raise
     except HostError as error:
         errors = [error.reason]
-    if registry.layers is None:
+    if not registry.is_complete:
         if not registry.was_contacted:
             raise WholeImageNeeded("its engine does not reach this machine through the loopback")
         raise WholeImageNeeded(printable(next(iter(errors), "its engine uploaded other layers")))
 
 
-def _push_to(engine: Engine, image_id: str, registry: UploadRegistry, address: str) -> Sequence[str]:
-    """Push until the engine ends, which it does with an error: the layers that the layout has are refused."""
-    _remove_temporary_names(engine)
+def _push_to(
+    engine: Engine,
+    image_id: str,
+    registry: UploadRegistry[Any],
+    address: str,
+    remove_name: Callable[[Engine, str], None],
+) -> Sequence[str]:
+    """Push until the engine ends, with an error where it is refused what the layout has; return its errors."""
+    _remove_temporary_names(engine, remove_name)
     repository = f"{address}/{registry.name}"
     tag(engine, image_id, f"{repository}:{_TAG}")
     try:
@@ -121,19 +148,19 @@ def _push_to(engine: Engine, image_id: str, registry: UploadRegistry, address: s
             lines = engine.api.push(repository, _TAG, stream=True, decode=True, auth_config=login)
             return [str(line["error"]) for line in lines if "error" in line]
     finally:
-        untag(engine, f"{repository}:{_TAG}")
+        remove_name(engine, f"{repository}:{_TAG}")
 
 
-def _remove_temporary_names(engine: Engine) -> None:
+def _remove_temporary_names(engine: Engine, remove_name: Callable[[Engine, str], None]) -> None:
     """Remove what killed runs have left."""
     with engine.errors():
         images = engine.api.images()
     for name in [name for image in images for name in image.get("RepoTags") or ()]:
-        if _TEMPORARY_NAME.match(name):
-            untag(engine, name)
+        if match := _TEMPORARY_NAME.match(name):
+            (remove_name if match[1] == _TAG else untag)(engine, name)
 
 
-def _store(layout: Layout, image: _Image, registry: UploadRegistry) -> OciImage:
+def _store(layout: Layout, image: _Image, registry: LayerRegistry) -> OciImage:
     """Keep the layers, then the configuration, the manifest last: as `docker save` would have it."""
     received = registry.layers or {}
     layers = {diff_id: blob.keep(DOCKER_LAYER) for diff_id, blob in received.items()}

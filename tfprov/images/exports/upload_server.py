@@ -9,7 +9,7 @@ from typing import Any
 
 from tfprov.errors import DeliveryError, HostError
 from tfprov.images.exports.upload_registry import Refused, UploadRegistry
-from tfprov.images.oci_spec import encode
+from tfprov.images.oci_spec import MAX_DOCUMENT, encode
 from tfprov.images.registry_server import ByteStream
 
 TIMEOUT = 60.0
@@ -20,18 +20,25 @@ _PIECE = 64 * 1024
 _MAX_LINE = 1024
 """Bytes of the line before a chunk."""
 _CHUNK_SIZE = re.compile(rb"(?P<size>[0-9a-fA-F]{1,8})(?:;[^\r\n]*)?\r\n\Z")
+_NO_TLS = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_MANIFEST = re.compile(r"/v2/(?P<name>[a-z0-9/]+)/manifests/(?P<reference>[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127})\Z")
 _UPLOAD = re.compile(r"/v2/(?P<name>[a-z0-9/]+)/blobs/uploads/(?P<id>[0-9a-f]{32}|)(?P<query>\?[!-~]*|)\Z")
 _BLOB = re.compile(r"/v2/(?P<name>[a-z0-9/]+)/blobs/(?P<digest>sha256:[0-9a-f]{64})\Z")
 _DIGEST = re.compile(r"\?digest=sha256(?::|%3A)(?P<hex>[0-9a-f]{64})\Z")
 
 
-def serve(registry: UploadRegistry, connection: ByteStream, timeout: float = TIMEOUT) -> None:
+def serve(registry: UploadRegistry[Any], connection: ByteStream, timeout: float = TIMEOUT) -> None:
     """Answer on one connection to its end; a client whose connection breaks tries again."""
     stream = _ReadStream(connection, timeout)
     reader: BufferedReader[Any] = BufferedReader(stream, _PIECE)
     try:
-        if reader.peek()[:1].isupper():  # an engine tries TLS first, and waits 10 s for an answer to its ClientHello
+        first = reader.peek()[:1]
+        if first.isupper():
             _Handler(registry, connection, stream, reader)
+        elif first:
+            # An engine tries TLS first, and waits 10 s for an answer. Docker takes the end of the connection for one,
+            # containerd nothing but an answer in HTTP.
+            connection.sendall(_NO_TLS)
     except (OSError, EOFError, ValueError, HostError):  # broken, closed, too slow, or the export has ended
         pass
     finally:
@@ -76,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "tfprov", ""
 
     def __init__(
-        self, registry: UploadRegistry, connection: ByteStream, stream: _ReadStream, reader: BufferedReader
+        self, registry: UploadRegistry[Any], connection: ByteStream, stream: _ReadStream, reader: BufferedReader
     ) -> None:
         self._registry, self._stream = registry, stream
         self._reader, self._writer = reader, BufferedWriter(_WriteStream(connection))
@@ -109,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self._receive)
 
     def do_PUT(self) -> None:
-        self._answer(self._commit)
+        self._answer(self._commit if "/blobs/" in self.path else self._put_manifest)
 
     def _answer(self, act: Callable[[], None]) -> None:
         self._stream.deadline = None
@@ -150,11 +157,23 @@ class _Handler(BaseHTTPRequestHandler):
     def _commit(self) -> None:
         route = self._match(_UPLOAD)
         digest = _DIGEST.match(route["query"])
-        if digest is None or self._has_body:
-            raise Refused(400, "DIGEST_INVALID", "an upload ends with a sha256 digest and without content")
+        if digest is None:
+            raise Refused(400, "DIGEST_INVALID", "an upload ends with a sha256 digest")
         name = f"sha256:{digest['hex']}"
+        if self._has_body:  # containerd sends a blob with this request, Docker before it
+            self._registry.receive(route["id"], self._body())
         self._registry.commit(route["id"], name)
         self._respond(201, {"Docker-Content-Digest": name, "Location": f"/v2/{route['name']}/blobs/{name}"})
+
+    def _put_manifest(self) -> None:
+        route = self._match(_MANIFEST)
+        document = b""
+        for piece in self._body():
+            document += piece
+            if len(document) > MAX_DOCUMENT:
+                raise Refused(413, "SIZE_INVALID", f"a manifest of more than {MAX_DOCUMENT} bytes")
+        digest = self._registry.put_manifest(route["reference"], self.headers.get("Content-Type", ""), document)
+        self._respond(201, {"Docker-Content-Digest": digest, "Location": f"/v2/{route['name']}/manifests/{digest}"})
 
     def _respond_upload(self, identifier: str, received: int) -> None:
         location = f"/v2/{self._registry.name}/blobs/uploads/{identifier}"

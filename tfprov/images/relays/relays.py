@@ -10,6 +10,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from tfprov.errors import DeliveryError, HostError, Unreachable
 from tfprov.hosts.docker.reachability_probe import sweep_created
@@ -18,7 +25,6 @@ from tfprov.images.engine_images import untag, untag_others
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
 from tfprov.images.push import push
-from tfprov.images.relays.certificate import make_certificate
 from tfprov.images.relays.container import is_running, remove_relay, start_relay
 from tfprov.images.relays.line import Answers, Line
 from tfprov.images.relays.program.main import CERTIFICATE, CONFIG
@@ -33,6 +39,8 @@ _POLL = 0.5
 _SMALL = 256 * 1024
 """Layers below this size come from the controller's registry: to ask for a source takes as long."""
 _FORKS = 32
+_BEGIN, _END = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+"""When certificates are valid: clocks of hosts may be wrong, and a certificate ends with the relays that know it."""
 
 
 @dataclass
@@ -225,3 +233,19 @@ class Relays:
     def _end(relay: _HostRelay) -> None:
         with suppress(HostError):
             relay.ending.close()
+
+
+def make_certificate() -> bytes:
+    """Return a new key and its self-signed certificate, as PEM: every relay of a run shows it, and accepts no other."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tfprov relay")])
+    certificate = (
+        x509.CertificateBuilder(issuer_name=name, subject_name=name, public_key=key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_BEGIN)
+        .not_valid_after(_END)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, SHA256())
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return private + certificate.public_bytes(Encoding.PEM)

@@ -20,7 +20,7 @@ from tests.support.waiting import LONG
 from tests.support.wire import Wire
 from tfprov.hosts.machine import LocalMachine
 from tfprov.images.exports.layer_upload import OPENING, Openings
-from tfprov.images.exports.upload_registry import MAX_UPLOADS, Refused, UploadRegistry
+from tfprov.images.exports.upload_registry import MAX_UPLOADS, LayerRegistry, Refused
 from tfprov.images.exports.upload_server import serve
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_LAYER, digest_of
@@ -37,10 +37,10 @@ def layout(tmp_path: Path) -> Layout:
 
 
 @contextmanager
-def serving(layout: Layout, timeout: float = LONG) -> Iterator[tuple[UploadRegistry, Client]]:
+def serving(layout: Layout, timeout: float = LONG) -> Iterator[tuple[LayerRegistry, Client]]:
     """Yield a registry that wants one layer, and a client with its token; who is silent for `timeout` s is disconnected."""
     stored = layout.blobs.write(STORED, DOCKER_LAYER)
-    registry = UploadRegistry(
+    registry = LayerRegistry(
         layout.blobs, [digest_of(WANTED)], Openings(layout.blobs, [stored]), LIMIT, lambda size: None
     )
     with LocalMachine("h1").remote_forward(lambda connection: serve(registry, connection, timeout)) as port:
@@ -220,13 +220,13 @@ def test_compressed_layers_of_the_layout_are_recognized_and_damaged_ones_are_not
     assert not openings.match(b"damaged")
 
 
-def unserved(layout: Layout, on_received: Callable[[int], None] = lambda size: None) -> UploadRegistry:
+def unserved(layout: Layout, on_received: Callable[[int], None] = lambda size: None) -> LayerRegistry:
     """Return a registry that wants one layer, of which some bytes more than its own are accepted."""
     stored = layout.blobs.write(STORED, DOCKER_LAYER)
-    return UploadRegistry(layout.blobs, [digest_of(WANTED)], Openings(layout.blobs, [stored]), len(WANTED), on_received)
+    return LayerRegistry(layout.blobs, [digest_of(WANTED)], Openings(layout.blobs, [stored]), len(WANTED), on_received)
 
 
-def asked(registry: UploadRegistry, line: str, *headers: str, body: bytes = b"") -> list[str]:
+def asked(registry: LayerRegistry, line: str, *headers: str, body: bytes = b"") -> list[str]:
     """Return the lines of the answer to one request with the token, with NAME for the name of the repository."""
     token = b64encode(f"tfprov:{registry.login['password']}".encode()).decode()
     head = [f"{line.replace('NAME', registry.name)} HTTP/1.1", f"Authorization: Basic {token}", *headers, "", ""]
@@ -278,6 +278,22 @@ def test_an_upload_may_come_in_chunks_and_its_digest_escaped(layout: Layout) -> 
     registry.close()
 
 
+def test_an_upload_may_end_with_its_only_piece(layout: Layout) -> None:
+    registry = unserved(layout)
+    line = f"PUT /v2/NAME/blobs/uploads/{registry.begin()}?digest={SENT}"
+    assert asked(registry, line, f"Content-Length: {len(GZIP)}", body=GZIP)[0] == "HTTP/1.1 201 Created"
+    assert list(registry.layers or ()) == [digest_of(WANTED)]
+    registry.close()
+
+
+def test_a_client_that_begins_in_tls_is_answered_in_http(layout: Layout) -> None:
+    """Docker takes the end of the connection for an answer, and containerd nothing but this."""
+    wire = Wire(b"\x16\x03\x01\x00\x05hello")
+    serve(unserved(layout), wire)
+    assert wire.answer == ["HTTP/1.1 400 Bad Request", "Content-Length: 0", "Connection: close", "", ""]
+    assert wire.is_closed
+
+
 CHUNKED = "Transfer-Encoding: chunked"
 
 
@@ -317,11 +333,10 @@ REFUSED = [
     ),
     (
         "PUT /v2/NAME/blobs/uploads/UPLOAD?digest=md5:1", (), b"", "400 Bad Request", "DIGEST_INVALID",
-        "an upload ends with a sha256 digest and without content",
+        "an upload ends with a sha256 digest",
     ),
     (
-        f"PUT /v2/NAME/blobs/uploads/UPLOAD?digest={SENT}", (LENGTH,), GZIP, "400 Bad Request", "DIGEST_INVALID",
-        "an upload ends with a sha256 digest and without content",
+        "PUT /v2/NAME/manifests/1", (LENGTH,), GZIP, "404 Not Found", "NAME_UNKNOWN", "no such repository",
     ),
     (
         f"PUT /v2/NAME/blobs/uploads/UPLOAD?digest={SENT}", (), b"", "400 Bad Request", "DIGEST_INVALID",

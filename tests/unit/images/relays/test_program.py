@@ -15,8 +15,8 @@ from tests.support.delivery import random_image
 from tests.support.relays import LocalRelays
 from tests.support.waiting import LONG, until
 from tfprov.images.oci_layout import Layout
-from tfprov.images.relays.certificate import make_certificate
 from tfprov.images.relays.program.connections import fill
+from tfprov.images.relays.relays import make_certificate
 
 SIZES = (3_000_000, 500_000)
 

@@ -24,10 +24,10 @@ from tests.support.growth import check_growth
 from tfprov.errors import DeliveryError
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, OciImage, digest_of, write_manifest
-from tfprov.images.relays.certificate import make_certificate
 from tfprov.images.relays.elf import Dynamic, read_dynamic
 from tfprov.images.relays.image_files import ImageFiles
 from tfprov.images.relays.relay_image import relay_image
+from tfprov.images.relays.relays import make_certificate
 
 PYTHON = Path(sys.executable).resolve()
 STDLIB = Path(sysconfig.get_path("stdlib")).resolve()

@@ -82,6 +82,10 @@ RECORDED: tuple[tuple[str, Any], ...] = (
     (r"/images/json", [{"Id": f"sha256:{ID}", "RepoTags": ["tfprov/lab:1"], "RepoDigests": None, "Labels": None}]),
     (r"/images/.+/json", IMAGE),
     (r"/volumes", VOLUMES),
+    (
+        r"/system/df",
+        {"Volumes": [{"Name": "tfprov-lab-worker-0-checkpoints", "UsageData": {"Size": 0, "RefCount": 0}}]},
+    ),
     (r"/networks/bridge", NETWORK),
     (r"/containers/[^/]+/logs", framed(1, b"step 1\n") + framed(2, b"Traceback\n")),
     (r"/events", EVENT),

@@ -1,4 +1,7 @@
-"""Copies files of this machine into a container, as one archive that gets its name when it is complete."""
+"""Puts files into a container: code, links and directories before it starts, and a user's files while it runs.
+
+A user's files are one archive, which gets its name when it is complete.
+"""
 
 import posixpath
 import tarfile
@@ -10,8 +13,13 @@ from typing import IO, Any
 
 from tfprov.errors import HostError
 from tfprov.hosts import bounds
+from tfprov.hosts.docker import archive as docker_archive
 from tfprov.hosts.docker import exec as docker_exec
+from tfprov.hosts.docker import files as docker_files
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.sdk import docker
+from tfprov.hosts.docker.labels import CODE
+from tfprov.model.state import Container
 
 _SPOOLED = 16 * 1024 * 1024
 """Bytes of an archive that are kept in memory; a larger one is a file meanwhile."""
@@ -25,6 +33,46 @@ _DIRECTORIES = ("directory", "locked")
 _PLACE_SCRIPT = """[ ! -d "$2" ] && mv -f "$1" "$2" && exit
 rm -rf "$1"; exit 73"""
 """Gives what was copied its name."""
+
+
+def make_writable(engine: Engine, container: Container, volume: str, image: str, container_id: str) -> None:
+    """Make the checkpoint directory of a created container writable for any user; a new volume belongs to root.
+
+    In a container with a read-only file system the engine can put files only into volumes, and cannot change the
+    volumes' own mode. For these, a helper container that is never started mounts the volume.
+    """
+    archive, directory = docker_archive.writable_directory(container.checkpoint_dir), container.checkpoint_dir
+    if container.docker is None or not container.docker.read_only:
+        engine.api.put_archive(container_id, "/", archive)
+        return
+    mounts = [docker.types.Mount(directory, volume, type="volume")]
+    config = engine.api.create_host_config(mounts=mounts, network_mode="none", cap_drop=["ALL"])
+    helper: str = engine.api.create_container(image, entrypoint=[], command=["true"], host_config=config)["Id"]
+    try:
+        engine.api.put_archive(helper, "/", archive)
+    finally:
+        engine.api.remove_container(helper, force=True)
+
+
+def put_code(engine: Engine, container_id: str, code: bytes, *, read_only: bool) -> None:
+    """Put the archive `code`, with names below /code, into a container; into its volume if it is read-only."""
+    engine.api.put_archive(
+        container_id, CODE if read_only else "/", docker_archive.subtree(code, CODE) if read_only else code
+    )
+
+
+def create_link(engine: Engine, container: str, name: str, target: str) -> None:
+    """Create the link `name`, below the working directory of a container, to its directory `target`."""
+    with engine.errors():
+        facts = engine.api.inspect_container(container)
+    path = posixpath.join(facts["Config"].get("WorkingDir") or "/", name)
+    if docker_files.exists(engine, container, path):
+        fix = "choose another name for `checkpoints.link`, or remove it from the image"
+        raise HostError(engine.host, f"the image has {path} already", fix)
+    with engine.errors():
+        in_code = facts["HostConfig"].get("ReadonlyRootfs") and path.startswith(f"{CODE}/")
+        root = CODE if in_code else "/"
+        engine.api.put_archive(container, root, docker_archive.symlink(path.removeprefix(root), target))
 
 
 def put_into(engine: Engine, facts: Mapping[str, Any], path: str, source: Path) -> str:

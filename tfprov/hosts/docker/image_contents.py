@@ -88,7 +88,7 @@ def find_programs(engine: Engine, container: Container, labels: Mapping[str, str
         present = {name: bool(path) for name, path in files.items()}
         if all(present.values()):
             return ImageLookup(present, files=files)
-        image: dict[str, Any] = engine.api.inspect_image(options.image)["Config"]  # type: ignore[no-untyped-call]
+        image: dict[str, Any] | None = engine.api.inspect_image(options.image).get("Config")  # type: ignore[no-untyped-call]
         return ImageLookup(present, tuple((image or {}).get("Entrypoint") or ()), files)
 
 

@@ -3,7 +3,6 @@
 What the engine refuses takes nothing away, and leaves nothing. Removes containers, and volumes that are left without one.
 """
 
-import posixpath
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -11,14 +10,12 @@ from typing import Any
 
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.collect_facts import container_summary
-from tfprov.hosts.docker import archive as docker_archive
-from tfprov.hosts.docker import files as docker_files
 from tfprov.hosts.docker import secret_files
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.engine_api.paths import containers_path, volumes_path
+from tfprov.hosts.docker.engine_api.paths import VOLUME_USAGE, containers_path, volumes_path
 from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.docker.image_contents import Deliveries, is_delivered
-from tfprov.hosts.docker.labels import CLUSTER, CODE, STOPPED, TASK, container_config, container_name, volume_name
+from tfprov.hosts.docker.labels import CLUSTER, STOPPED, TASK, container_config, container_name, volume_name
 from tfprov.hosts.facts import ContainerSummary, Listener, RunCommand, owner_of, publisher, read_listeners
 from tfprov.model.state import Container, undelivered_image
 
@@ -164,8 +161,9 @@ def remove_orphans(engine: Engine, cluster: str, *, discard: bool) -> None:
     if not (orphans := _orphans(engine, cluster)):
         return
     with engine.errors():
-        filled = frozenset() if discard else _volumes_with_files(engine)
-        kept = [name for name, task in orphans.items() if name in filled and _may_save(task)]
+        kept = [name for name, task in orphans.items() if _may_save(task) and not discard]
+        empty = _empty_volumes(engine) if kept else frozenset()
+        kept = [name for name in kept if name not in empty]
         for name in orphans.keys() - kept:
             engine.api.remove_volume(name)
     if kept:
@@ -179,8 +177,7 @@ def orphaned_volume(engine: Engine, cluster: str, task: str) -> str:
     orphans = [name for name, of in _orphans(engine, cluster).items() if of == task]
     if not orphans:
         return ""
-    with engine.errors():
-        return orphans[0] if orphans[0] in _volumes_with_files(engine) else ""
+    return orphans[0] if orphans[0] not in _empty_volumes(engine) else ""
 
 
 def _orphans(engine: Engine, cluster: str) -> dict[str, str]:
@@ -191,10 +188,11 @@ def _orphans(engine: Engine, cluster: str) -> dict[str, str]:
     return {str(item["Name"]): str(item["Labels"][TASK]) for item in volumes if item["Name"] not in mounted}
 
 
-def _volumes_with_files(engine: Engine) -> frozenset[str]:
-    """Return the names of the volumes that are not known to be empty."""
-    listed = engine.api.df().get("Volumes") or ()
-    return frozenset(item["Name"] for item in listed if (item.get("UsageData") or {}).get("Size") != 0)
+def _empty_volumes(engine: Engine) -> frozenset[str]:
+    """Return the names of the volumes that are known to be empty: later versions of the API list them in another way."""
+    (usage,) = engine.ask(VOLUME_USAGE, newest="1.52")
+    listed = usage.get("Volumes") or ()
+    return frozenset(item["Name"] for item in listed if (item.get("UsageData") or {}).get("Size") == 0)
 
 
 def _may_save(task: str) -> bool:
@@ -258,43 +256,3 @@ def _place_secrets(engine: Engine, cluster: str, container: Container, image: st
     with engine.errors():
         name, user = container_name(cluster, container.task.name), container.docker.user if container.docker else None
         return secret_files.put_secrets(engine, name, image, container.argv, values, user)
-
-
-def make_writable(engine: Engine, container: Container, volume: str, image: str, container_id: str) -> None:
-    """Make the checkpoint directory of a created container writable for any user; a new volume belongs to root.
-
-    In a container with a read-only file system the engine can put files only into volumes, and cannot change the
-    volumes' own mode. For these, a helper container that is never started mounts the volume.
-    """
-    archive, directory = docker_archive.writable_directory(container.checkpoint_dir), container.checkpoint_dir
-    if container.docker is None or not container.docker.read_only:
-        engine.api.put_archive(container_id, "/", archive)
-        return
-    mounts = [docker.types.Mount(directory, volume, type="volume")]
-    config = engine.api.create_host_config(mounts=mounts, network_mode="none", cap_drop=["ALL"])
-    helper: str = engine.api.create_container(image, entrypoint=[], command=["true"], host_config=config)["Id"]
-    try:
-        engine.api.put_archive(helper, "/", archive)
-    finally:
-        engine.api.remove_container(helper, force=True)
-
-
-def put_code(engine: Engine, container_id: str, code: bytes, *, read_only: bool) -> None:
-    """Put the archive `code`, with names below /code, into a container; into its volume if it is read-only."""
-    engine.api.put_archive(
-        container_id, CODE if read_only else "/", docker_archive.subtree(code, CODE) if read_only else code
-    )
-
-
-def create_link(engine: Engine, container: str, name: str, target: str) -> None:
-    """Create the link `name`, below the working directory of a container, to its directory `target`."""
-    with engine.errors():
-        facts = engine.api.inspect_container(container)
-    path = posixpath.join(facts["Config"].get("WorkingDir") or "/", name)
-    if docker_files.exists(engine, container, path):
-        fix = "choose another name for `checkpoints.link`, or remove it from the image"
-        raise HostError(engine.host, f"the image has {path} already", fix)
-    with engine.errors():
-        in_code = facts["HostConfig"].get("ReadonlyRootfs") and path.startswith(f"{CODE}/")
-        root = CODE if in_code else "/"
-        engine.api.put_archive(container, root, docker_archive.symlink(path.removeprefix(root), target))

@@ -16,7 +16,7 @@ from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker import files as docker_files
 from tfprov.hosts.docker import listing, preconditions, secret_files
 from tfprov.hosts.docker import logs as docker_logs
-from tfprov.hosts.docker.copy_in import put_into
+from tfprov.hosts.docker.copy_in import create_link, make_writable, put_code, put_into
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.paths import images_path, volumes_path
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries, split_by_delivery, wrong_image_reason
@@ -124,14 +124,14 @@ class DockerRuntime:
                 self.engine, self.cluster, container, run, image, previous=previous, older=older
             )
             if not options.only_reads and (previous is None or not has_used(previous, volume)):
-                preconditions.make_writable(self.engine, container, volume, image, created)
+                make_writable(self.engine, container, volume, image, created)
             if restore:
                 files = docker_archive.pack_files(self.host, restore, on_progress)
                 api.put_archive(created, container.checkpoint_dir, files)
             if options.code and self._codes:
-                preconditions.put_code(self.engine, created, self._codes(options.code), read_only=options.read_only)
+                put_code(self.engine, created, self._codes(options.code), read_only=options.read_only)
             if container.link:
-                preconditions.create_link(self.engine, created, *container.link)
+                create_link(self.engine, created, *container.link)
             api.start(created)
 
     def _find_stopped(self, task: str, problem: str, *questions: str) -> tuple[dict[str, Any] | None, list[Any]]:

@@ -56,12 +56,18 @@ class FakeEngine:
     def create_volume(self, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
         return {"Name": name, "Labels": self.volumes.setdefault(name, dict(labels))}
 
-    def ask(self, *_: str) -> list[Any]:
+    def ask(self, *paths: str, newest: str = "") -> list[Any]:
+        if paths == ("/system/df?type=volume",):
+            assert newest == "1.52", "from 1.53 on its volumes are elsewhere"
+            return [
+                {
+                    "Volumes": [
+                        {"Name": it, "UsageData": {"Size": VOLUMES[it][1]}} for it in self.volumes if it in VOLUMES
+                    ]
+                }
+            ]
         listed = [{"Name": name, "Labels": labels} for name, labels in self.volumes.items()]
         return [[{"Id": "x", "Mounts": [{"Type": "bind"}, {"Name": "mounted"}]}], {"Volumes": listed}]
-
-    def df(self) -> dict[str, Any]:
-        return {"Volumes": [{"Name": name, "UsageData": {"Size": VOLUMES[name][1]}} for name in self.volumes]}
 
     def remove_volume(self, name: str) -> None:
         if "new" in self.containers:
@@ -136,6 +142,8 @@ VOLUMES = {  # and the size of what is in each; -1 is unknown
     "mounted": ("evaluator/0", 500),
 }
 
+CHIEF = ("worker/0", 500)
+
 
 @pytest.mark.parametrize(
     ("volumes", "discard", "left", "problem"),
@@ -145,13 +153,14 @@ VOLUMES = {  # and the size of what is in each; -1 is unknown
         (["chief", "ps"], False, ["chief"], "the volume chief has files of a task whose container somebody removed"),
         (["chief", "ps-shard"], False, ["chief", "ps-shard"], "the volumes chief, ps-shard have files of a task"),
         (["mounted"], False, ["mounted"], None),
+        (["not listed"], False, ["not listed"], "the volume not listed has files of a task"),
     ],
 )
 def test_volumes_of_containers_that_somebody_removed_are_removed_but_for_checkpoints(
     volumes: list[str], discard: bool, left: list[str], problem: str | None
 ) -> None:
     fake = FakeEngine()
-    fake.volumes = {name: {"tfprov.cluster": "lab", "tfprov.task": VOLUMES[name][0]} for name in volumes}
+    fake.volumes = {name: {"tfprov.cluster": "lab", "tfprov.task": VOLUMES.get(name, CHIEF)[0]} for name in volumes}
     expected = pytest.raises(HostError, match=problem) if problem else nullcontext()
     with expected:
         remove_orphans(fake, "lab", discard=discard)  # type: ignore[arg-type]

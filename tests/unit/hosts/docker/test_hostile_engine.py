@@ -34,7 +34,7 @@ from tfprov.hosts.docker import listing
 from tfprov.hosts.docker.archive import open_sparse
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.dial import DeadlineSocket, EngineTimeouts
-from tfprov.hosts.docker.engine_api.paths import program_path
+from tfprov.hosts.docker.engine_api.paths import VOLUME_USAGE, program_path
 from tfprov.hosts.docker.reachability_probe import Endpoint, probe
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.docker.state import parse_container
@@ -88,6 +88,7 @@ REQUESTS: dict[str, tuple[str, Callable[[Engine], object]]] = {
     ),
     "network": (r"/networks/bridge", _gateway),
     "volumes": (r"/volumes", lambda broken: runtime(broken)._data().complete()),  # noqa: SLF001
+    "sizes": (r"/system/df", lambda broken: broken.ask(VOLUME_USAGE)),
     "logs": (r"/containers/[^/]+/logs", lambda broken: list(runtime(broken).logs("ps/0"))),
     "exec": (r"/exec/[^/]+/start|.*/exec", list_checkpoints),
     "execute": (r"/exec/[^/]+/start", read_tail),
@@ -492,3 +493,31 @@ def test_only_regular_files_of_an_archive_are_written_and_only_below_the_directo
     assert not (tmp_path / "behind").exists()
     with pytest.raises(HostError, match="is a hard link to another file"):
         gather(packed(member("model/hard", tarfile.LNKTYPE, "/etc/passwd")), len(OUTSIDE) + 1)
+
+
+ERROR = "pull access denied for app"
+DETAIL = {"code": 1, "message": ERROR}
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        ({"error": ERROR, "errorDetail": DETAIL}, ERROR),
+        ({"errorDetail": DETAIL}, ERROR),
+        ({"error": "", "errorDetail": DETAIL}, ERROR),
+        ({"error": ERROR}, ERROR),
+        ({"errorDetail": {"code": 1}}, "an error without a text"),
+        ({"error": "", "errorDetail": None, "status": "Pulling"}, None),
+        ({"status": "Pulling"}, None),
+    ],
+)
+def test_the_error_of_a_pull_is_read_from_either_field(message: dict[str, Any], error: str | None) -> None:
+    """Engines say it twice, in a text and in details, and will leave out the text."""
+    lines = b'{"status": "Pulling from app"}\r\n' + json.dumps(message).encode() + b"\r\n"
+    broken = engine(lambda _, path: answered(lines) if "/images/create" in path else recorded(path))
+    with broken.errors():
+        messages = list(broken.api.pull("app:1", stream=True, decode=True))
+    assert [it["error"] for it in messages if "error" in it] == ([error] if error else [])
+    if error:
+        with pytest.raises(HostError, match=r"the registry refuses access to app:1|an error without a text"):
+            engine_images.pull_image(broken, "app:1")

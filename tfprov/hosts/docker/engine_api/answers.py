@@ -7,7 +7,7 @@ null or of their type, and times are valid. Anything else raises MalformedAnswer
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -32,7 +32,7 @@ class MalformedAnswer(ValueError):
 def parse_json(data: bytes) -> Any:
     """Return the JSON value in `data`. Raises MalformedAnswer."""
     try:
-        return json.loads(data.decode("utf-8"), parse_constant=_not_json)
+        return json.loads(data.decode("utf-8"), parse_constant=not_json)
     except UnicodeDecodeError:
         raise MalformedAnswer("text that is not UTF-8") from None
     except RecursionError:
@@ -42,7 +42,8 @@ def parse_json(data: bytes) -> Any:
         raise MalformedAnswer(f"no JSON: `{start}`" if start else "nothing") from error
 
 
-def _not_json(word: str) -> NoReturn:
+def not_json(word: str) -> NoReturn:
+    """Refuse what Python reads, and JSON has not, such as NaN."""
     raise ValueError(word)
 
 
@@ -221,9 +222,7 @@ STATS = object_of(
     read=optional(read_time), cpu_stats=optional(object_of(cpu_usage=optional(object_of(total_usage=_NUMBER)))),
     memory_stats=optional(object_of(usage=_NUMBER, stats=optional(_INACTIVE))),
 )  # fmt: skip
-_AUX = optional(object_of(ID=optional(read_name)))
-MESSAGE = object_of(error=_TEXT, stream=_TEXT, aux=lambda aux, path: aux if isinstance(aux, str) else _AUX(aux, path))
-"""A progress message of a build, pull or load; BuildKit's have a text beside."""
+_USAGE = object_of(Name=read_name, UsageData=optional(object_of(Size=_NUMBER)))
 
 _ANSWERS: tuple[tuple[str, str, Reader], ...] = (
     ("GET", r"/version", VERSION),
@@ -238,6 +237,7 @@ _ANSWERS: tuple[tuple[str, str, Reader], ...] = (
     ("GET", r"/networks/[^/]+", NETWORK),
     ("GET", r"/volumes", object_of(Volumes=optional(list_of(_VOLUME)))),
     ("GET", r"/volumes/[^/]+", _VOLUME),
+    ("GET", r"/system/df", object_of(Volumes=optional(list_of(_USAGE)))),
     ("POST", r"/volumes/create", _VOLUME),
     ("GET", r"/exec/[^/]+/json", object_of(ExitCode=_NUMBER)),
     ("POST", r"/containers/create|/containers/[^/]+/exec", _WITH_ID),
@@ -263,31 +263,6 @@ def parse_file_status(header: str) -> Mapping[str, Any]:
         raise MalformedAnswer("a header about a file that is not base64") from None
     result: Mapping[str, Any] = STAT(parse_json(data), "")
     return result
-
-
-def parse_messages(line: bytes) -> Iterator[Mapping[str, Any]]:
-    """Yield the progress messages of a line: usually one."""
-    if not line.strip():
-        return
-    try:
-        yield MESSAGE(parse_json(line), "")
-    except MalformedAnswer as error:
-        values = list(_split_values(line))
-        if len(values) < 2:
-            raise error from None
-        yield from (MESSAGE(value, "") for value in values)
-
-
-def _split_values(line: bytes) -> Iterator[Any]:
-    """Yield concatenated JSON values. Raises MalformedAnswer at anything else."""
-    rest = line.decode("utf-8", errors="replace").strip()
-    while rest:
-        try:
-            value, end = json.JSONDecoder(parse_constant=_not_json).raw_decode(rest)
-        except (ValueError, RecursionError):
-            raise MalformedAnswer("no JSON") from None
-        yield value
-        rest = rest[end:].lstrip()
 
 
 def error_message(data: bytes) -> str:

@@ -9,7 +9,7 @@ import logging
 import math
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import docker
@@ -19,7 +19,15 @@ import urllib3
 from tfprov.hosts import bounds
 from tfprov.hosts.bounds import AnswerTooLong
 from tfprov.hosts.docker.engine_api import answers
-from tfprov.hosts.docker.engine_api.answers import MalformedAnswer
+from tfprov.hosts.docker.engine_api.answers import (
+    MalformedAnswer,
+    not_json,
+    object_of,
+    optional,
+    parse_json,
+    read_name,
+    read_text,
+)
 from tfprov.hosts.docker.engine_api.dial import EngineTimeouts
 from tfprov.hosts.trace import traced
 
@@ -222,7 +230,51 @@ def _parse_lines(pieces: Iterator[bytes]) -> Iterator[Any]:
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
-            yield from answers.parse_messages(line)
+            yield from _parse_messages(line)
         if len(rest) > bounds.ENGINE_LINE:
             raise AnswerTooLong(f"a message longer than {bounds.format_size(bounds.ENGINE_LINE)}")
-    yield from answers.parse_messages(rest)
+    yield from _parse_messages(rest)
+
+
+_TEXT = optional(read_text)
+_AUX = optional(object_of(ID=optional(read_name)))
+_MESSAGE = object_of(
+    error=_TEXT, errorDetail=optional(object_of(message=_TEXT)), stream=_TEXT,
+    aux=lambda aux, path: aux if isinstance(aux, str) else _AUX(aux, path),
+)  # fmt: skip
+"""A progress message of a build, pull, push or load; BuildKit's have a text beside."""
+
+
+def _parse_messages(line: bytes) -> Iterator[Mapping[str, Any]]:
+    """Yield the progress messages of a line: usually one."""
+    if not line.strip():
+        return
+    try:
+        yield _read_message(parse_json(line))
+    except MalformedAnswer as error:
+        values = list(_split_values(line))
+        if len(values) < 2:
+            raise error from None
+        yield from map(_read_message, values)
+
+
+def _read_message(value: Any) -> Mapping[str, Any]:
+    """Read a message; its error is `error`, which later versions of the API may leave out beside `errorDetail`."""
+    message: dict[str, Any] = _MESSAGE(value, "")
+    detail = message.get("errorDetail")
+    error = message.pop("error", None) or (
+        None if detail is None else detail.get("message") or "an error without a text"
+    )
+    return message | {"error": error} if error else message
+
+
+def _split_values(line: bytes) -> Iterator[Any]:
+    """Yield concatenated JSON values. Raises MalformedAnswer at anything else."""
+    rest = line.decode("utf-8", errors="replace").strip()
+    while rest:
+        try:
+            value, end = json.JSONDecoder(parse_constant=not_json).raw_decode(rest)
+        except (ValueError, RecursionError):
+            raise MalformedAnswer("no JSON") from None
+        yield value
+        rest = rest[end:].lstrip()

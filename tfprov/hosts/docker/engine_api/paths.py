@@ -5,6 +5,9 @@ import os
 from collections.abc import Sequence
 from urllib.parse import quote, urlencode
 
+VOLUME_USAGE = "/system/df?type=volume"
+"""The path for the sizes of volumes; up to API 1.41 also of images, containers and the build cache."""
+
 
 def containers_path(**filters: Sequence[str]) -> str:
     """Return the path for a list of containers, running or not, that pass every filter, such as `label`."""

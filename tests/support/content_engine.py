@@ -1,6 +1,7 @@
 """A Docker engine in memory that stores images in containerd, and pushes one over real HTTP with containerd's requests."""
 
 import gzip
+import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -138,6 +139,7 @@ class ContentEngine:
 
     def _import(self, data: bytes, repository: str, tag: str) -> str:
         assert data == b""
+        assert re.fullmatch(r"127\.0\.0\.1:\d+/tfprov/[0-9a-f]{32}", repository), "it is a name of ours"
         if not self.can_import:
             raise ConnectionResetError("reset by peer")
         self.names[f"{repository}:{tag}"] = EMPTY

@@ -16,8 +16,8 @@ from tfprov.images.archive_reader import ArchiveMember
 from tfprov.images.blobs import Blobs
 from tfprov.images.engine_images import tag, untag
 from tfprov.images.exports.layer_upload import DamagedUpload
-from tfprov.images.exports.missing_layers import upper_size
-from tfprov.images.exports.upload import EMPTY, MOST, WholeImageNeeded, push, step_sizes
+from tfprov.images.exports.missing_layers import upload_limit, upper_size
+from tfprov.images.exports.upload import EMPTY, WholeImageNeeded, push, step_sizes
 from tfprov.images.exports.upload_registry import MAX_UPLOADS, Refused, UploadRegistry
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import INDEXES, Descriptor, Index, OciImage, OciManifest, digest_of, parse
@@ -47,7 +47,6 @@ class PartUpload:
     def finish(self) -> None:
         """Mark the end of the part."""
         self.member.write(self._first)
-        self.member.blob.close()
 
     @property
     def digest(self) -> str:
@@ -127,7 +126,7 @@ def upload_content(
         size = upper_size(step_sizes(machine.engine, facts["Id"]), len(diff_ids) - lowest)
         known = {digest: size for (digest, _), size in known_layers.items()}
         known |= {image.config.digest: image.config.size for image in stored}
-        limit = 4 * int(facts.get("Size") or 0) + MOST
+        limit = upload_limit(facts.get("Size") or 0)
         registry = ContentRegistry(layout.blobs, facts["Id"], known, limit, count)
         try:
             push(machine, facts["Id"], registry, _remove_name)
@@ -186,7 +185,9 @@ def _manifest(registry: ContentRegistry, image_id: str) -> tuple[Descriptor, byt
     media_type, document = registry.manifests[image_id]
     if media_type in INDEXES:
         images = [it for it in parse(Index, document).manifests if it.digest in registry.manifests and is_image(it)]
-        if len(images) != 1:
-            raise DeliveryError(f"the engine uploaded {len(images)} images")
-        media_type, document = registry.manifests[images[0].digest]
+        try:
+            (image,) = images
+        except ValueError:
+            raise DeliveryError(f"the engine uploaded {len(images)} images") from None
+        media_type, document = registry.manifests[image.digest]
     return Descriptor(media_type=media_type, digest=digest_of(document), size=len(document)), document

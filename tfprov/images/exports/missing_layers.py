@@ -54,6 +54,15 @@ def missing_layers(
     return MissingLayers(uploaded, lower, size) if is_faster or not uploaded else None
 
 
+_MOST = 256 * 1024 * 1024
+"""Bytes of a layer beyond four times its files: a file of a few bytes takes 1 kB of a layer."""
+
+
+def upload_limit(size: int) -> int:
+    """Return after how many bytes a layer is refused, of an image whose files occupy `size` bytes."""
+    return 4 * size + _MOST
+
+
 def upper_size(sizes: Sequence[int], layers: int) -> int:
     """Return an upper bound of the size of the uppermost `layers`: a layer without bytes looks like a step without one."""
     filled = [size for size in sizes if size]

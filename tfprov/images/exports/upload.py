@@ -18,7 +18,7 @@ from tfprov.hosts.ssh.errors import ForwardingForbidden
 from tfprov.images.engine_images import tag, untag
 from tfprov.images.exports.engine_config import UNKNOWN, WITH_CONTAINER_CONFIG, engine_config
 from tfprov.images.exports.layer_upload import Openings
-from tfprov.images.exports.missing_layers import MissingLayers, missing_layers, stored_layers
+from tfprov.images.exports.missing_layers import MissingLayers, missing_layers, stored_layers, upload_limit
 from tfprov.images.exports.upload_registry import LayerRegistry, UploadRegistry
 from tfprov.images.exports.upload_server import serve
 from tfprov.images.oci_layout import Layout
@@ -29,9 +29,6 @@ _TAG = "export"
 EMPTY = "empty"
 """The tag of an image without content, which takes a name away from another one."""
 _TEMPORARY_NAME = re.compile(rf"{re.escape(LOOPBACK)}:[0-9]+/tfprov/[0-9a-f]{{32}}:({_TAG}|{EMPTY})\Z")
-MOST = 256 * 1024 * 1024
-"""Bytes of a layer beyond four times its files: a file of a few bytes takes 1 kB of a layer."""
-
 _HISTORY = list_of(object_of(Id=read_name, CreatedBy=optional(read_text), Size=optional(read_int)))
 
 Facts = Mapping[str, Any]
@@ -64,8 +61,7 @@ def upload_layers(machine: Machine, facts: Facts, layout: Layout, name: str, on_
             on_progress(received, max(received, size))
 
         openings = Openings(layout.blobs, [image.stored[diff_id] for diff_id in image.missing.lower])
-        limit = 4 * size + MOST
-        registry = LayerRegistry(layout.blobs, image.missing.uploaded, openings, limit, count)
+        registry = LayerRegistry(layout.blobs, image.missing.uploaded, openings, upload_limit(size), count)
         try:
             if image.missing.uploaded:
                 push(machine, image.pushed, registry)

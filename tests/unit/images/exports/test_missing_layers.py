@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.support.delivery_images import load_image, new_layout
-from tfprov.images.exports.missing_layers import MissingLayers, missing_layers, stored_layers
+from tfprov.images.exports.missing_layers import MissingLayers, missing_layers, stored_layers, upload_limit
 from tfprov.images.oci_spec import DOCKER_LAYER, OCI_LAYER, Descriptor
 
 MB = 10**6
@@ -72,3 +72,7 @@ def test_a_layer_that_is_there_twice_is_taken_uncompressed(tmp_path: object) -> 
     for images in ({"a": image, "b": other}, {"a": other, "b": image}):
         assert stored_layers(images) == dict(zip(image.diff_ids, image.layers, strict=True))
     assert set(stored_layers({"b": other}).values()) == set(compressed)
+
+
+def test_a_layer_may_have_four_times_the_bytes_of_its_files_and_256_mib_for_small_ones() -> None:
+    assert (upload_limit(0), upload_limit(1000)) == (268_435_456, 268_439_456)

@@ -61,7 +61,10 @@ _SESSION_FIX = (
 
 
 def needs_buildkit(dockerfile: str) -> bool:
-    """Whether the classic builder cannot build it. Without need it is not used: what it builds is exported as a whole."""
+    """Whether the classic builder cannot build it.
+
+    Without need BuildKit is not used: an engine with a store of its own exports all of what it builds.
+    """
     lines = _CONTINUED.sub(" ", _COMMENT.sub("", dockerfile)).splitlines()
     return any(_FEATURE.match(line) for line in lines)
 

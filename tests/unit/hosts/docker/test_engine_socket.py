@@ -1,15 +1,17 @@
 """Which unix socket `docker` on a host would use: the question is run by a real shell, on this machine."""
 
 import json
+import os
 import socket
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from tfprov.errors import Unreachable
+from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine_api.host_dial import DOCKER, SCRIPT, HostDial, engine_socket, read_path
 from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.errors import TimedOut
@@ -33,7 +35,7 @@ def _path(home: Path, variables: Mapping[str, str] | None = None) -> str | None:
     env = {"HOME": str(home), "PATH": f"{home / 'bin'}:/usr/bin:/bin", **(variables or {})}
     shell = subprocess.run(["/bin/sh", "-c", SCRIPT], env=env, capture_output=True, check=False)
     assert shell.stderr == b""
-    return read_path(shell.stdout)
+    return read_path(shell.stdout.decode(errors="replace"))
 
 
 @pytest.mark.parametrize(
@@ -64,6 +66,19 @@ def test_an_engine_needs_no_docker_command(home: Path) -> None:
         assert _path(home, {"PATH": "/nowhere", "DOCKER_HOST": f"unix://{path}"}) == str(path)
 
 
+def test_without_a_docker_command_a_socket_that_is_locked_is_named() -> None:
+    user = 65534 if os.geteuid() == 0 else None  # root may connect to any
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as listening:
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "d.sock"
+        listening.bind(str(path))
+        env = {"PATH": "/nowhere", "HOME": "/nowhere", "DOCKER_HOST": f"unix://{path}"}
+        for mode, word in ((0o666, "socket"), (0o000, "locked")):
+            path.chmod(mode)
+            output = subprocess.check_output(["/bin/sh", "-c", SCRIPT], env=env, user=user)
+            assert output.decode() == f"{word} {path}\n"
+
+
 def test_a_context_in_the_configuration_is_left_to_docker(home: Path) -> None:
     config = home / ".docker" / "config.json"
     config.write_text(json.dumps({"auths": {"registry.example": {"auth": "eA=="}}}))
@@ -88,7 +103,40 @@ def test_a_context_in_the_configuration_is_left_to_docker(home: Path) -> None:
     ],
 )
 def test_other_output_of_a_login_shell_is_no_path(output: bytes) -> None:
-    assert read_path(output) is None
+    assert read_path(output.decode(errors="replace")) is None
+
+
+class Printing:
+    """An account on which the script prints `output`."""
+
+    host, user = "h1", "ml"
+
+    def __init__(self, output: bytes) -> None:
+        self._pieces = [output, b""]
+
+    def stream(self, _argv: Sequence[str]) -> "Printing":
+        return self
+
+    def __enter__(self) -> "Printing":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def shutdown_write(self) -> None:
+        pass
+
+    def settimeout(self, seconds: float) -> None:
+        pass
+
+    def recv(self, _size: int) -> bytes:
+        return self._pieces.pop(0)
+
+
+def test_who_may_not_connect_where_there_is_no_docker_command_is_told_so() -> None:
+    assert engine_socket(cast(SSHHost, Printing(b"socket /run/d.sock\n"))) == "/run/d.sock"
+    with pytest.raises(HostError, match=r"^h1: ml may not use its Docker engine; add the user to the group `docker`"):
+        engine_socket(cast(SSHHost, Printing(b"locked /run/d.sock\n")))
 
 
 class DotsForever:

@@ -20,13 +20,18 @@ unix:///*) path=${DOCKER_HOST#unix://} ;;
 "") grep -qs currentContext "${DOCKER_CONFIG:-$HOME/.docker}/config.json" && exit; path=/var/run/docker.sock ;;
 *) exit ;;
 esac
-command -v docker >/dev/null || [ -S "$path" ] || exit
+if ! command -v docker >/dev/null; then
+    [ -S "$path" ] || exit
+    [ -w "$path" ] || { echo "locked $path"; exit; }
+fi
 echo "socket $path"
 """
 """Prints the path of the unix socket that `docker` connects to, if it is one that can be known without starting it.
 
-A host may have an engine and no `docker`: Debian has it in a package of its own from 13 on.
+A host may have an engine and no `docker`: Debian has it in a package of its own from 13 on. Nothing but this script can
+tell then that the account may not connect.
 """
+_LOCKED = re.compile(r"locked /[^\n]*\n")
 _PATH = re.compile(r"socket (/[^\0\n\ufffd]*)\n")
 _SHELL_SECONDS = 5.0
 """Seconds for the shell's answer; without one, `docker system dial-stdio` shows what is wrong with the account."""
@@ -63,7 +68,10 @@ class HostDial:
 
 
 def engine_socket(ssh: SSHHost, now: Callable[[], float] = time.monotonic) -> str | None:
-    """Return the path of the unix socket that `docker` on the host uses; None if that cannot be known."""
+    """Return the path of the unix socket that `docker` on the host uses; None if that cannot be known.
+
+    HostError where there is no `docker`, and the account may not connect.
+    """
     deadline = now() + _SHELL_SECONDS  # of all of it: a start-up file may print a dot a second
     try:
         with ssh.stream(["sh", "-c", SCRIPT]) as stream:
@@ -80,10 +88,14 @@ def engine_socket(ssh: SSHHost, now: Callable[[], float] = time.monotonic) -> st
         raise
     except HostError:
         return None
-    return read_path(text)
+    output = text.decode("utf-8", errors="replace")
+    if _LOCKED.fullmatch(output):
+        fix = "add the user to the group `docker` there (that is root on the host); `ansible_become` needs `docker` there"
+        raise HostError(ssh.host, f"{ssh.user} may not use its Docker engine", fix)
+    return read_path(output)
 
 
-def read_path(output: bytes) -> str | None:
+def read_path(output: str) -> str | None:
     """Return the path in the output of SCRIPT; None if there is none, or anything beside it."""
-    match = _PATH.fullmatch(output.decode("utf-8", errors="replace"))
+    match = _PATH.fullmatch(output)
     return match[1] if match else None

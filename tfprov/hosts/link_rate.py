@@ -8,6 +8,7 @@ import os
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 from tfprov.errors import HostError, Unreachable
@@ -83,10 +84,17 @@ def send_samples(
 
 
 def rate_of(samples: Sequence[Sample]) -> float:
-    """Return the bytes a second of the later half of what was read; 0 when nothing was read."""
+    """Return the bytes a second of the later half of what was read; 0 when nothing was read.
+
+    A busy host reads at once what had come while its sshd waited for a processor. So the longest pause in which nothing was
+    read counts, and all of the time where little more was read than may be under way at first; else the start of the
+    program does not.
+    """
     end, total = samples[-1]
-    begin, before = next(sample for sample in samples if 2 * sample[1] >= total)
-    if total == before:  # it was read at once, or nothing was
+    half = next(number for number, (_, read) in enumerate(samples) if 2 * read >= total)
+    pauses = [(later - earlier, number) for number, ((earlier, _), (later, _)) in enumerate(pairwise(samples[1:]), 1)]
+    begin, before = samples[min(half, max(pauses)[1]) if pauses else half]
+    if total == before or total <= 2 * _IN_FLIGHT:
         begin, before = samples[0]
     return (total - before) / max(end - begin, _LOOK)
 

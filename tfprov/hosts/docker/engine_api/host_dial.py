@@ -90,7 +90,9 @@ def engine_socket(ssh: SSHHost, now: Callable[[], float] = time.monotonic) -> st
         return None
     output = text.decode("utf-8", errors="replace")
     if _LOCKED.fullmatch(output):
-        fix = "add the user to the group `docker` there (that is root on the host); `ansible_become` needs `docker` there"
+        fix = (
+            "add the user to the group `docker` there (that is root on the host); `ansible_become` needs `docker` there"
+        )
         raise HostError(ssh.host, f"{ssh.user} may not use its Docker engine", fix)
     return read_path(output)
 

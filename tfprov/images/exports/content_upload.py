@@ -124,7 +124,7 @@ def upload_content(
             raise WholeImageNeeded
         lowest = next((number for number, it in enumerate(diff_ids) if it not in present), len(diff_ids))
         size = upper_size(step_sizes(machine.engine, facts["Id"]), len(diff_ids) - lowest)
-        known = {digest: size for (digest, _), size in known_layers.items()}
+        known = {digest: length for (digest, _), length in known_layers.items()}
         known |= {image.config.digest: image.config.size for image in stored}
         limit = upload_limit(facts.get("Size") or 0)
         registry = ContentRegistry(layout.blobs, facts["Id"], known, limit, count)

@@ -57,9 +57,11 @@ def read_wiring(
 ) -> Wiring:
     """Return the wiring of this task; end the program with code 2 if it is invalid, also by `check`.
 
-    SIGUSR1 prints the stacks of all threads from here on.
+    From here on, SIGUSR1 prints the stacks of all threads, and so does a crash of native code, such as TensorFlow's.
     """
     faulthandler.register(signal.SIGUSR1, file=2)  # not sys.stderr: in a notebook it is no file
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file=2)
     try:
         wiring = parse_wiring(sys.argv[1:] if argv is None else argv, os.environ if environ is None else environ, names)
         check(wiring)

@@ -13,6 +13,7 @@ import pytest
 from tests.support.waiting import until
 from tfprov import runtime
 from tfprov.formats.checkpoint import parse_state
+from tfprov.hosts.crash import last_words
 from tfprov.runtime.graph.task import check_wiring
 from tfprov.runtime.resume import repair
 from tfprov.runtime.signals import Signals
@@ -32,6 +33,15 @@ def save(folder: Path, prefix: str, *, torn: bool = False) -> None:
 
 def state(folder: Path) -> list[str]:
     return parse_state((folder / "checkpoint").read_text())
+
+
+def test_a_crash_of_native_code_prints_where_the_program_was() -> None:
+    joins = "from tfprov.runtime.join_cluster import read_wiring; read_wiring(lambda wiring: None, [], {})"
+    program = f"import ctypes; {joins}; ctypes.string_at(0)"
+    done = subprocess.run([sys.executable, "-c", program], check=False, env=ROOT, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGSEGV
+    assert last_words(done.stderr.splitlines()) == "Fatal Python error: Segmentation fault"
+    assert re.search('^  File ".*", line [0-9]+ in string_at$', done.stderr, re.MULTILINE)
 
 
 def test_importing_the_runtime_does_not_import_tensorflow() -> None:

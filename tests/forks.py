@@ -24,8 +24,8 @@ LONGEST = ("lab", "trainings", "spark", "training-lab", "engine", "strategies", 
 SECONDS = pytest.StashKey[Counter[str]]()
 """How long the tests of each lane took, by its name."""
 _IN_LANES = 3
-"""Forks that begin with the lanes of `LONGEST`, which have work for more than one core each. Further forks begin when all
-of these lanes have ended: of the files that remain, many wait for a process or a clock."""
+"""Forks that begin with the lanes of `LONGEST`, which have work for more than one core each. For each of them that finds
+none of these lanes left, a further fork begins: of the files that remain, many wait for a process or a clock."""
 _OF_EXAMPLES = 4_000
 """Bytes of other tests that take as long as a test with examples of hypothesis, which may be a file of few lines."""
 _SHOWN = 10
@@ -109,22 +109,23 @@ class _Left:
 
     def __init__(self, long: int, count: int) -> None:
         self._long, self._rest = _numbers(range(long)), _numbers(range(long, count))
-        # Nothing is written there: reading ends when no process has the other end open any more.
-        self._ended, self._busy = os.pipe()
+        # A byte for each fork that has no long lane any more; reading ends, too, when no process has the other end open.
+        self._freed, self._free = os.pipe()
 
     def taken(self, *, late: bool) -> Iterator[int]:
-        """Yield the numbers that a fork takes; a late one begins when the others have ended the long lanes."""
+        """Yield the numbers that a fork takes; a late one begins when another one has no long lane left to take."""
         if late:
-            os.close(self._busy)
-            os.read(self._ended, 1)
+            os.close(self._free)
+            os.read(self._freed, 1)
         else:
             yield from _read(self._long)
-            os.close(self._busy)
+            os.write(self._free, b"1")
+            os.close(self._free)
         yield from _read(self._rest)
 
     def close(self) -> None:
         """Leave them to the forks."""
-        for descriptor in (self._long, self._rest, self._ended, self._busy):
+        for descriptor in (self._long, self._rest, self._freed, self._free):
             os.close(descriptor)
 
 

@@ -59,12 +59,13 @@ pytestmark = {mark}
 
 def test_meets():
     os.close(os.open(f"of {kind} {{os.getpid()}}", os.O_CREAT))
-    while len([name for name in os.listdir() if name.startswith("of {kind} ")]) < {forks}:
-        time.sleep(0.01)
+    for kind, forks in {awaited}.items():
+        while len([name for name in os.listdir() if name.startswith(f"of {{kind}} ")]) < forks:
+            time.sleep(0.01)
     with open("log", "a") as file:
         file.write(f"{{os.getpid()}} {kind}\\n")
 """
-"""Ends when as many processes have begun a test of its kind."""
+"""Ends when as many processes have begun tests of each kind."""
 STAYS = f"import time\n{GROUPED}    time.sleep(600)\n"
 STOPS = """
 import pathlib
@@ -129,20 +130,23 @@ def test_a_group_shares_a_fixture_in_one_process_which_ends_it(
     assert more or len(used) == 3
 
 
-def test_further_forks_begin_when_the_long_lanes_have_ended(tmp_path: Path) -> None:
-    for lane in LONGEST[:3]:
-        (tmp_path / f"test_{lane}.py").write_text(
-            MEETS.format(mark=f"pytest.mark.lane('{lane}')", forks=3, kind="long")
+def test_a_further_fork_begins_for_each_that_has_no_long_lane_left(tmp_path: Path) -> None:
+    """The first long lane ends by itself; the others when two forks are at work on the rest: that one, and a late one."""
+    for number, lane in enumerate(LONGEST[:3]):
+        awaited = {"long": 3} | ({"other": 2} if number else {})
+        text = MEETS.format(mark=f"pytest.mark.lane('{lane}')", awaited=awaited, kind="long")
+        (tmp_path / f"test_{lane}.py").write_text(text)
+    for number in range(8):
+        text = MEETS.format(mark="[]", awaited={"other": 2 if number < 2 else 6}, kind="other")
+        (tmp_path / f"test_other{number}.py").write_text(
+            text.replace("test_meets", f"test_{number:050}"[: 55 - number])
         )
-    for number in range(4):
-        (tmp_path / f"test_other{number}.py").write_text(MEETS.format(mark="[]", forks=4, kind="other"))
-    done = in_forks(tmp_path, forks=4)
-    assert "7 passed" in done.stdout
+    done = in_forks(tmp_path, forks=6)
+    assert "11 passed" in done.stdout
     lines = [line.split() for line in (tmp_path / "log").read_text().splitlines()]
     long = {pid for pid, kind in lines if kind == "long"}
     assert len(long) == 3
-    last = max(number for number, (_, kind) in enumerate(lines) if kind == "long")
-    assert min(number for number, (pid, _) in enumerate(lines) if pid not in long) > last
+    assert lines[0][1] == "long", "none begins before a long lane has ended"
 
 
 def test_a_fixture_that_cannot_be_ended_fails_the_run(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Check for conflicts on an engine, and create a task's volume and container with secrets and links, before it starts.
+"""Check for conflicts on an engine, and create a task's volume and its container with secrets, before it starts.
 
 What the engine refuses takes nothing away, and leaves nothing. Removes containers, and volumes that are left without one.
 """

@@ -11,7 +11,7 @@ INPUTS := pyproject.toml $(wildcard locks/*.txt) .ci/venv.sh .ci/packages.sh .ci
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # What mypy knows of each file, by its content: a new clone need not learn it again.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tfprov-tests/mypy
-# Three processes run the tests with hosts and trainings, which wait for containers and tasks; behind each begins another.
+# Three processes run the tests with hosts and trainings, a fourth the unit tests; the others begin when the three have less to do.
 WORKERS ?= 6
 
 .PHONY: demo test unit lint check docs picture matrix bench fuzz mutants schemas lock licences hadoop clean help

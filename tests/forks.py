@@ -15,6 +15,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
@@ -25,7 +26,9 @@ SECONDS = pytest.StashKey[Counter[str]]()
 """How long the tests of each lane took, by its name."""
 _IN_LANES = 3
 """Forks that begin with the lanes of `LONGEST`, which have work for more than one core each. For each of them that finds
-none of these lanes left, a further fork begins: of the files that remain, many wait for a process or a clock."""
+none of these lanes left, a further fork begins: of the files that remain, many wait for a process or a clock. The first
+of the further forks takes unit tests from the start: the three wait at the same time, now and then."""
+UNIT = Path(__file__).parent / "unit"
 _OF_EXAMPLES = 4_000
 """Bytes of other tests that take as long as a test with examples of hypothesis, which may be a file of few lines."""
 _SHOWN = 10
@@ -53,10 +56,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     names = {item.nodeid: lane_of(item) for item in session.items}
     session.config.stash[SECONDS] = Counter()
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # noqa: SLF001  one for all of them
-    left = _Left(sum(lane_of(items[0]) in LONGEST for items in lanes), len(lanes))
+    left = _Left(*(Counter(_kind(items[0]) for items in lanes)[kind] for kind in _KINDS))
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
         for fork in range(number):
-            child, reports = _forked(session, lanes, left, late=fork >= _IN_LANES)
+            child, reports = _forked(session, lanes, left.taken(fork))
             stack.callback(_end, child)
             selector.register(stack.enter_context(reports), selectors.EVENT_READ)
         left.close()
@@ -86,9 +89,20 @@ def divided(items: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
         size += _OF_EXAMPLES * sum(
             getattr(getattr(item, "obj", None), "is_hypothesis_test", False) for item in lanes[key]
         )
-        return (LONGEST[::-1].index(key) if key in LONGEST else -1), size
+        kind = _kind(lanes[key][0])
+        return -_KINDS.index(kind), LONGEST[::-1].index(key) if kind == "long" else size
 
     return [lanes[key] for key in sorted(lanes, key=length, reverse=True)]
+
+
+_KINDS = ("long", "other", "unit")
+"""Of lanes, in the order in which they are taken."""
+
+
+def _kind(item: pytest.Item) -> str:
+    if lane_of(item) in LONGEST:
+        return "long"
+    return "unit" if item.path.is_relative_to(UNIT) else "other"
 
 
 def lane_of(item: pytest.Item) -> str:
@@ -105,27 +119,30 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 class _Left:
-    """The numbers of the lanes that are left, which forks take from pipes: those of the `long` first ones, and the rest."""
+    """The numbers of the lanes that are left, which forks take from pipes: first the long ones, then others, then unit."""
 
-    def __init__(self, long: int, count: int) -> None:
-        self._long, self._rest = _numbers(range(long)), _numbers(range(long, count))
+    def __init__(self, long: int, others: int, unit: int) -> None:
+        self._long = _numbers(range(long))
+        self._others = _numbers(range(long, long + others))
+        self._unit = _numbers(range(long + others, long + others + unit))
         # A byte for each fork that has no long lane any more; reading ends, too, when no process has the other end open.
         self._freed, self._free = os.pipe()
 
-    def taken(self, *, late: bool) -> Iterator[int]:
-        """Yield the numbers that a fork takes; a late one begins when another one has no long lane left to take."""
-        if late:
-            os.close(self._free)
-            os.read(self._freed, 1)
-        else:
+    def taken(self, fork: int) -> Iterator[int]:
+        """Yield the numbers that a fork takes, which are its own from then on."""
+        if fork < _IN_LANES:
             yield from _read(self._long)
             os.write(self._free, b"1")
-            os.close(self._free)
-        yield from _read(self._rest)
+        os.close(self._free)
+        if fork > _IN_LANES:
+            os.read(self._freed, 1)
+        if fork != _IN_LANES:
+            yield from _read(self._others)
+        yield from _read(self._unit)
 
     def close(self) -> None:
         """Leave them to the forks."""
-        for descriptor in (self._long, self._rest, self._freed, self._free):
+        for descriptor in (self._long, self._others, self._unit, self._freed, self._free):
             os.close(descriptor)
 
 
@@ -144,7 +161,7 @@ def _read(numbers: int) -> Iterator[int]:
 
 
 def _forked(
-    session: pytest.Session, lanes: Sequence[Sequence[pytest.Item]], left: _Left, *, late: bool
+    session: pytest.Session, lanes: Sequence[Sequence[pytest.Item]], taken: Iterable[int]
 ) -> tuple[int, BinaryIO]:
     """Return the process that runs tests, and where its reports are read."""
     reader, writer = os.pipe()
@@ -153,7 +170,7 @@ def _forked(
         code = 1
         try:
             os.close(reader)
-            _run(session, (lanes[number] for number in left.taken(late=late)), os.fdopen(writer, "wb"))
+            _run(session, (lanes[number] for number in taken), os.fdopen(writer, "wb"))
             code = 0
         except KeyboardInterrupt:  # of Ctrl-C, or of `_end`
             signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -15,7 +15,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
@@ -28,7 +27,8 @@ _IN_LANES = 3
 """Forks that begin with the lanes of `LONGEST`, which have work for more than one core each. For each of them that finds
 none of these lanes left, a further fork begins: of the files that remain, many wait for a process or a clock. The first
 of the further forks takes unit tests from the start: the three wait at the same time, now and then."""
-UNIT = Path(__file__).parent / "unit"
+_UNIT = "unit"
+"""A directory of unit tests."""
 _OF_EXAMPLES = 4_000
 """Bytes of other tests that take as long as a test with examples of hypothesis, which may be a file of few lines."""
 _SHOWN = 10
@@ -102,7 +102,7 @@ _KINDS = ("long", "other", "unit")
 def _kind(item: pytest.Item) -> str:
     if lane_of(item) in LONGEST:
         return "long"
-    return "unit" if item.path.is_relative_to(UNIT) else "other"
+    return "unit" if _UNIT in item.nodeid.partition("::")[0].split("/") else "other"
 
 
 def lane_of(item: pytest.Item) -> str:

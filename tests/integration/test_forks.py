@@ -133,10 +133,10 @@ def test_a_group_shares_a_fixture_in_one_process_which_ends_it(
 def test_a_further_fork_begins_for_each_that_has_no_long_lane_left(tmp_path: Path) -> None:
     """The first long lane ends by itself; the others when two forks are at work on the rest: that one, and a late one.
 
-    The fourth fork has no unit tests to take here.
+    None of them ends before a fourth fork has begun with a unit test.
     """
     for number, lane in enumerate(LONGEST[:3]):
-        awaited = {"long": 3} | ({"other": 2} if number else {})
+        awaited = {"long": 3, "unit": 1} | ({"other": 2} if number else {})
         text = MEETS.format(mark=f"pytest.mark.lane('{lane}')", awaited=awaited, kind="long")
         (tmp_path / f"test_{lane}.py").write_text(text)
     for number in range(7):
@@ -144,12 +144,15 @@ def test_a_further_fork_begins_for_each_that_has_no_long_lane_left(tmp_path: Pat
         (tmp_path / f"test_other{number}.py").write_text(
             text.replace("test_meets", f"test_{number:050}"[: 55 - number])
         )
+    (tmp_path / "unit").mkdir()
+    (tmp_path / "unit" / "test_unit.py").write_text(MEETS.format(mark="[]", awaited={}, kind="unit"))
     done = in_forks(tmp_path, forks=6)
-    assert "10 passed" in done.stdout
+    assert "11 passed" in done.stdout
     lines = [line.split() for line in (tmp_path / "log").read_text().splitlines()]
     long = {pid for pid, kind in lines if kind == "long"}
     assert len(long) == 3
-    assert lines[0][1] == "long", "none begins before a long lane has ended"
+    assert [kind for _, kind in lines[:2]] == ["unit", "long"], "no other begins before a long lane has ended"
+    assert lines[0][0] not in long
 
 
 def test_a_fixture_that_cannot_be_ended_fails_the_run(tmp_path: Path) -> None:

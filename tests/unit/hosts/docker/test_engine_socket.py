@@ -139,23 +139,12 @@ def test_who_may_not_connect_where_there_is_no_docker_command_is_told_so() -> No
         engine_socket(cast(SSHHost, Printing(b"locked /run/d.sock\n")))
 
 
-class DotsForever:
+class DotsForever(Printing):
     """An account whose start-up file prints a dot a second, by a clock of its own."""
 
     def __init__(self) -> None:
+        super().__init__(b"")
         self.seconds, self.limit = 0.0, 0.0
-
-    def stream(self, _argv: Sequence[str]) -> "DotsForever":
-        return self
-
-    def __enter__(self) -> "DotsForever":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def shutdown_write(self) -> None:
-        pass
 
     def settimeout(self, seconds: float) -> None:
         self.limit = seconds

@@ -28,7 +28,8 @@ parser.add_argument("--train_steps", type=int, default=None)
 parser.add_argument("--pause", type=float, default=0.0)
 parser.add_argument("--slow_until", default=os.curdir)
 parser.add_argument("--save_every_steps", type=int, default=None)
-parser.add_argument("--max_wait_secs", type=float, default=60)
+parser.add_argument("--max_wait_secs", type=float, default=float("inf"))
+parser.add_argument("--hold")
 flags = parser.parse_known_args()[0]
 task = runtime.join()
 with task.device():
@@ -42,10 +43,13 @@ with task.session(
     while not session.should_stop():
         session.run(train)
         print("step", time.time())
+        while flags.hold and not os.path.exists(flags.hold):
+            time.sleep(0.05)
         time.sleep(flags.pause if os.path.exists(flags.slow_until) else 0.2)
 print("end")
 """
-"""Counts, slowly where a test must meet it in the middle: until a file is there, where it says when."""
+"""Counts, slowly where a test must meet it in the middle: until a file is there, where it says when. With `--hold`, waits
+for a file after its first step."""
 
 SYNCHRONOUS = """
 import tensorflow.compat.v1 as tf
@@ -289,6 +293,7 @@ def test_training_ends_well_after_a_ps_was_killed_and_came_back(
     chief, worker = (hosts.task(counter, Wiring("worker", index, cluster), *arguments) for index in range(2))
     for process in (chief, worker):
         process.until(lambda process: len(process.times("step")) > 15)
+    chief.until(lambda process: max(whole(process.folder / "saved"), default=0) >= 20)
     ps.popen.kill()
     ps.wait()
     hosts.task(counter, Wiring("ps", 0, cluster))
@@ -326,18 +331,42 @@ def test_a_step_that_is_cancelled_for_a_reason_of_its_own_ends_the_training(
 
 
 def test_a_worker_in_its_last_step_ends_well_when_the_ps_has_left_with_the_chief(
-    hosts: ProgramHosts, counter: Path
+    hosts: ProgramHosts, counter: Path, tmp_path: Path
 ) -> None:
     cluster = addresses(ps=1, worker=2)
     ps = hosts.task(counter, Wiring("ps", 0, cluster))
-    arguments = ("--train_steps=24", "--pause=0.5")
-    worker = hosts.task(counter, Wiring("worker", 1, cluster), *arguments)
-    worker.until(lambda process: process.err.count(POLL) > 1)
-    chief = hosts.task(counter, Wiring("worker", 0, cluster), *arguments)
-    worker.until(has_stepped)
+    ons = [tmp_path / f"on{index}" for index in range(2)]
+    # So few steps that each is near the last one, the first too.
+    chief, worker = (
+        hosts.task(counter, Wiring("worker", index, cluster), "--train_steps=4", f"--hold={on}")
+        for index, on in enumerate(ons)
+    )
+    for process in (chief, worker):
+        process.until(lambda process: process.times("step"))
+    ons[0].touch()
     chief.ends()
     ps.popen.kill()
-    assert worker.wait(240) == 0, "it does not wait for a ps for `max_wait_secs`, which are 300"
+    ps.wait()
+    ons[1].touch()
+    worker.ends()  # and does not wait for a ps
+    assert re.search(
+        r"^tfprov: worker/1 ends: it was at step \d, near the last, and a ps has left$", worker.err, re.MULTILINE
+    )
+
+
+def test_a_ps_that_does_not_come_back_ends_the_others_with_one_line(hosts: ProgramHosts, counter: Path) -> None:
+    """TensorFlow closes the session of a step only when all of its parts have ended."""
+    cluster = addresses(ps=1, worker=2)
+    ps = hosts.task(counter, Wiring("ps", 0, cluster))
+    ps.until(lambda process: "Started server" in process.err)
+    tasks = [hosts.task(counter, Wiring("worker", index, cluster), "--max_wait_secs=30") for index in range(2)]
+    for process in tasks:
+        process.until(has_stepped)
+    ps.popen.kill()
+    for index, process in enumerate(tasks):
+        process.ends(1)
+        what = f"worker/{index}: no session after 30 s: no answer from ps/0 at {cluster['ps'][0]}"
+        assert process.err.endswith(f"tfprov: error: {what}\n")
 
 
 def test_synchronous_training_ends_for_all(hosts: ProgramHosts, tmp_path: Path) -> None:

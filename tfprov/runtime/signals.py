@@ -54,12 +54,13 @@ class Signals:
     """Handles SIGTERM and SIGINT: the first requests a stop, the second ends the task.
 
     While `orderly` is false there is nothing to save, and the first signal ends the task at once. While it is true, the
-    first one is only stored in `number`, for the training loop to end its step and save. `grace` limits that, in seconds;
-    None does not, because only the launcher knows how long a save may last.
+    first one is only stored in `number`, for the training loop to end its step and save. `grace` limits the step, in
+    seconds; None does not. What comes after it is not limited: only the launcher knows how long a save may last.
     """
 
     def __init__(self, grace: float | None = None) -> None:
         self.grace, self.orderly, self.number = grace, False, 0
+        self._step_ended = threading.Event()
 
     @property
     def code(self) -> int:
@@ -70,6 +71,10 @@ class Signals:
     def name(self) -> str:
         """The signal's name, such as SIGTERM; only after one came."""
         return signal.Signals(self.number).name
+
+    def end_step(self) -> None:
+        """Note that the step has ended in which the first signal came."""
+        self._step_ended.set()
 
     @contextlib.contextmanager
     def handled(self) -> Iterator[None]:
@@ -114,5 +119,7 @@ class Signals:
         first, self.number = not self.number, number
         if not first or not self.orderly:
             exit_now(f"ended by {self.name}", self.code)
-        if self.grace is not None and not select.select([pipe], [], [], self.grace)[0]:
+        if self.grace is None or select.select([pipe], [], [], self.grace)[0]:
+            return
+        if not self._step_ended.is_set():
             exit_now(f"ended by {self.name}; the step did not end within {self.grace:g} s", self.code)

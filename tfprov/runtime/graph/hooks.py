@@ -85,6 +85,8 @@ class StopHook(Hook):
 
     def _update_step(self, step: Any) -> None:
         self.step = int(step)
+        if self.signals.number:
+            self.signals.end_step()
         if self.finished or self.signals.number:
             self._coordinator.request_stop()
 

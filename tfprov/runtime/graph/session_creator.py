@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,14 +39,43 @@ def recoverable() -> Iterator[None]:
         raise errors.AbortedError(error.node_def, error.op, error.message) from error
 
 
+CLOSE_TIMEOUT = 10.0
+"""Seconds for a session to be closed: TensorFlow waits without limit for the part of a step that a lost ps never ends."""
+
+
+def call_within(seconds: float, function: Callable[[], object]) -> None:
+    """Call `function`; after `seconds` leave it to its thread. Raises its error when it has one in time."""
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=call, name="tfprov-close", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+
+
 def make_recoverable(session: Any) -> Any:
-    """Wrap the session's steps in `recoverable`; queue threads run theirs through `make_callable`."""
+    """Wrap the session's steps in `recoverable`, and limit its end; queue threads run theirs through `make_callable`."""
     make_callable = session.make_callable
 
     def make_recoverable_callable(*arguments: Any, **options: Any) -> Any:
         return recoverable()(make_callable(*arguments, **options))
 
+    def close() -> None:
+        del session.close  # TensorFlow closes it again when it is deleted, where no thread may be started any more
+        if sys.is_finalizing():
+            session.close()
+        else:
+            call_within(CLOSE_TIMEOUT, session.close)
+
     session.run, session.make_callable = recoverable()(session.run), make_recoverable_callable
+    session.close = close
     return session
 
 
@@ -84,12 +113,14 @@ class SessionCreator:
     max_wait_secs: float
     stop_hook: StopHook
     _manager: Any = field(default=None, init=False)
+    _had_session: bool = field(default=False, init=False)
 
     def create_session(self) -> Any:
         """Return a session whose model is ready."""
         signals = self.stop_hook.signals
         signals.orderly = False  # nothing to save without a session
-        self._leave_if_finished()
+        if self._had_session:
+            self._leave_if_finished()
         # The wait happens inside TensorFlow, where only the end of the process interrupts it.
         watchdog = threading.Timer(min(self.max_wait_secs, threading.TIMEOUT_MAX), self._give_up)
         watchdog.daemon = True
@@ -98,7 +129,7 @@ class SessionCreator:
             session = self._ready_session()
         finally:
             watchdog.cancel()
-        signals.orderly = True
+        signals.orderly = self._had_session = True
         return session
 
     def _leave_if_finished(self) -> None:

@@ -1,8 +1,11 @@
-"""Which of the errors of a step tell that a task was lost."""
+"""Which of the errors of a step tell that a task was lost; the end of a session that a lost task holds up."""
+
+import threading
 
 import pytest
 
-from tfprov.runtime.graph.session_creator import is_task_loss
+from tests.support.waiting import LONG
+from tfprov.runtime.graph.session_creator import call_within, is_task_loss
 
 LOG = """CANCELLED: From /job:worker/replica:0/task:1:
 RecvFromRemoteAsync is cancelled.
@@ -27,3 +30,18 @@ Recent warning and error logs:
 )
 def test_a_task_loss_is_recognized_in_parts_of_the_step_and_not_in_the_log(message: str, lost: bool) -> None:
     assert is_task_loss(message) is lost
+
+
+def test_what_never_returns_is_left_to_its_thread_and_an_error_in_time_is_raised() -> None:
+    over, ended = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        over.wait(LONG)
+        ended.set()
+
+    call_within(0.01, hang)
+    assert not ended.is_set()
+    over.set()
+    assert ended.wait(LONG)
+    with pytest.raises(ZeroDivisionError):
+        call_within(LONG, lambda: 1 / 0)

@@ -47,17 +47,24 @@ def run_program(argv: Sequence[str], env: Mapping[str, str]) -> int:
     A terminal sends Ctrl-C to both; SIGTERM and SIGHUP are passed on. subprocess.run() would kill it after 0.25 s.
     """
     started: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
-        for process in started:
-            process.send_signal(number)
+        if started:
+            started[0].send_signal(number)
+        else:
+            early.append(number)
 
-    before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
-            before[number] = signal.signal(number, pass_on)
+    def ignore(_number: int, _frame: FrameType | None) -> None: ...
+
+    before = {}
+    for number, handle in {signal.SIGINT: ignore, signal.SIGTERM: pass_on, signal.SIGHUP: pass_on}.items():
+        if callable(signal.getsignal(number)):  # nohup ignores SIGHUP, and the program inherits that
+            before[number] = signal.signal(number, handle)
     try:
         started.append(subprocess.Popen(argv, env=env))
+        for one in early:
+            started[0].send_signal(one)
         code = started[0].wait()
     finally:
         for number, handler in before.items():

@@ -61,7 +61,13 @@ VOLUMES = {
     "Warnings": None,
 }
 NETWORK = {"Name": "bridge", "Id": ID, "IPAM": {"Driver": "default", "Config": [{"Gateway": "10.214.0.1"}]}}
-EVENT = {"Type": "container", "Action": "die", "Actor": {"ID": ID, "Attributes": {"exitCode": "1"}}, "time": 1795452507}
+EVENT = {
+    "Type": "container",
+    "Action": "die",
+    "Actor": {"ID": ID, "Attributes": {"exitCode": "1"}},
+    "time": 1795452507,
+    "timeNano": 1795452507040324035,
+}
 STAT = {"name": "model", "size": 12, "mode": 420, "mtime": "2026-11-23T16:48:27.04Z", "linkTarget": ""}
 
 

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.answers import MalformedAnswer, parse_time
@@ -17,6 +18,33 @@ _LIVE_STATES = ("running", "restarting")
 _SECOND_LENGTH = len("2006-01-02T15:04:05")
 _SETTLE_SECONDS = 1.0
 """Seconds for an engine to report the end of a container after the end of its stream."""
+_EVENT_MARGIN = 1.0
+"""Seconds before a recorded end from which events are searched."""
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """The end of a container's run as the engine reported it, in seconds since the epoch, and the exit code.
+
+    By then the engine has read, and stamped, all of the run's output, and it has not begun the next run.
+    """
+
+    at: float
+    code: int
+
+
+def run_ends(api: "docker.APIClient", container: str, since: float, until: float) -> Sequence[RunEnd]:
+    """Return the ends of a container's runs from `since` to `until`, a time in the past, that the engine still knows.
+
+    It keeps a few hundred events. Raises the errors of the SDK.
+    """
+    # `until` is in the past, so that the engine does not wait for further events. The SDK converts only whole seconds.
+    times = {"since": cast(int, f"{since - _EVENT_MARGIN:.6f}"), "until": cast(int, f"{until:.6f}")}
+    events = api.events(**times, filters={"container": container, "event": "die"}, decode=True)
+    try:
+        return [RunEnd(event["timeNano"] / 1e9, int(event["Actor"]["Attributes"]["exitCode"])) for event in events]
+    except (LookupError, TypeError, ValueError, OverflowError):  # not Docker's: only details are lost
+        return ()
 
 
 def task_lines(
@@ -83,7 +111,8 @@ def _restarts(api: "docker.APIClient", container: str) -> int:
 def _last_end(api: "docker.APIClient", container: str, restarts: int) -> float | None:
     """Wait until a container has been restarted, and return a time between its runs; None if it has ended for good.
 
-    It is that of the first end observed: by the time it runs again, it may have ended a second time.
+    It is that of the first end observed: by the time it runs again, it may have ended a second time. The last lines of a
+    run may be read, and stamped, after its end; the engine reports the end after them.
     """
     deadline = time.monotonic() + _SETTLE_SECONDS
     first: float | None = None
@@ -96,9 +125,12 @@ def _last_end(api: "docker.APIClient", container: str, restarts: int) -> float |
         if status != "running" or facts["RestartCount"] > restarts:
             first = first or ended
         if status != "restarting" and facts["RestartCount"] > restarts:
-            started = parse_time(facts["State"]["StartedAt"]) if facts["RestartCount"] == restarts + 1 else None
-            # The last lines of a run may be read, and stamped, after its end; the next begins 0.1 s later or more.
-            return first if first is None or started is None or started < first else (first + started) / 2
+            started = parse_time(facts["State"]["StartedAt"])
+            if first is None or started is None or started < first:
+                return first
+            if reported := [end.at for end in run_ends(api, container, first, started) if end.at >= first]:
+                return min(reported)
+            return (first + started) / 2 if facts["RestartCount"] == restarts + 1 else first
         if status not in _LIVE_STATES or (status == "running" and time.monotonic() > deadline):
             return None
         time.sleep(_POLL_INTERVAL)

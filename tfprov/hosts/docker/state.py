@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from tfprov.errors import HostError
 from tfprov.hosts.crash import LINES, last_words
@@ -13,6 +13,7 @@ from tfprov.hosts.docker.engine_api.answers import parse_time
 from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.docker.engine_errors import explain, version_numbers
 from tfprov.hosts.docker.labels import DIRECTORY, RUN, SPEC, STOPPED, TASK
+from tfprov.hosts.docker.logs import RunEnd, run_ends
 from tfprov.hosts.log_file import split_lines
 from tfprov.hosts.usage import GPU_QUERY, CpuMeter, Usage, parse_gpu_memory
 from tfprov.model.state import Observed, State
@@ -68,12 +69,8 @@ def _error_text(facts: Mapping[str, Any]) -> str:
     return "; ".join(filter(None, explain(str(facts["State"].get("Error") or ""))))
 
 
-_EVENT_MARGIN = 1.0
-"""Seconds before the recorded end from which events are searched."""
-
-
 @dataclass(frozen=True)
-class RunEnd:
+class LastRun:
     """The exit code of a container's run, None if unknown, and the log line that named its failure."""
 
     code: int | None
@@ -85,9 +82,9 @@ class ExitHistory:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._known: dict[str, tuple[tuple[int, str], RunEnd]] = {}
+        self._known: dict[str, tuple[tuple[int, str], LastRun]] = {}
 
-    def last(self, facts: Mapping[str, Any]) -> RunEnd | None:
+    def last(self, facts: Mapping[str, Any]) -> LastRun | None:
         """Return the end of the run before the current or next one; None if there was none."""
         restarts, status = facts.get("RestartCount", 0), facts["State"]["Status"]
         if not restarts or status not in ("running", "restarting"):
@@ -95,39 +92,38 @@ class ExitHistory:
         container = facts["Id"]
         known = self._known.get(container)
         if known is None or known[0] != (restarts, status):
-            code = facts["State"]["ExitCode"] if status == "restarting" else self._exit_code(facts)
-            known = self._known[container] = (restarts, status), RunEnd(code, self._last_words(facts))
+            known = self._known[container] = (restarts, status), self._last_run(facts)
         return known[1]
 
-    def _last_words(self, facts: Mapping[str, Any]) -> str:
-        """Return the last words of the run before the current one, without the current one's output."""
-        until: dict[str, Any] = {}
-        ended, started = parse_time(facts["State"]["FinishedAt"]), parse_time(facts["State"]["StartedAt"])
-        if facts["State"]["Status"] == "running" and ended is not None and started is not None:
-            # An engine waits 0.1 s or more in between. It stamps a line when reading it, possibly after the run's end, and
-            # a start when the program may already have printed.
-            until = {"until": (ended + started) / 2}
+    def _last_run(self, facts: Mapping[str, Any]) -> LastRun:
+        state = facts["State"]
+        ended, started = parse_time(state["FinishedAt"]), parse_time(state["StartedAt"])
+        if state["Status"] == "restarting":
+            return LastRun(state["ExitCode"], self._last_words(facts["Id"], {}))
+        if ended is None or started is None or started < ended:
+            return LastRun(None, self._last_words(facts["Id"], {}))
+        end = self._reported_end(facts["Id"], ended, started)
+        # Without a report: an engine waits 0.1 s or more between two runs.
+        until = (ended + started) / 2 if end is None else end.at
+        return LastRun(end.code if end else None, self._last_words(facts["Id"], {"until": until}))
+
+    def _last_words(self, container: str, until: Mapping[str, Any]) -> str:
+        """Return the last words of the run before the current one, whose output is left out with `until`."""
         try:
             with self._engine.errors():
                 # stream=True strips the frames of the engine's protocol.
-                output = self._engine.api.logs(facts["Id"], stream=True, follow=False, tail=LINES, **until)
+                output = self._engine.api.logs(container, stream=True, follow=False, tail=LINES, **until)
                 return last_words(list(split_lines(output)))
         except (HostError, docker.errors.APIError):  # only an explanation is lost
             return ""
 
-    def _exit_code(self, facts: Mapping[str, Any]) -> int | None:
-        ended, started = parse_time(facts["State"]["FinishedAt"]), parse_time(facts["State"]["StartedAt"])
-        if ended is None or started is None or started < ended:
-            return None
-        # `until` is in the past, so that the engine does not wait for further events.
-        since, until = cast(int, f"{ended - _EVENT_MARGIN:.6f}"), cast(int, f"{started:.6f}")
+    def _reported_end(self, container: str, ended: float, started: float) -> RunEnd | None:
         try:
             with self._engine.errors():
-                filters = {"container": facts["Id"], "event": "die"}
-                events = list(self._engine.api.events(since=since, until=until, filters=filters, decode=True))
-            return int(events[-1]["Actor"]["Attributes"]["exitCode"])
-        except (HostError, LookupError, TypeError, ValueError):  # only a number in a message is lost
+                ends = run_ends(self._engine.api, container, ended, started)
+        except HostError:  # only a number in a message is lost
             return None
+        return ends[-1] if ends else None
 
 
 _DEFAULT_DIRECTORY = "/checkpoints"

@@ -23,7 +23,7 @@ from tfprov.hosts.docker.copy_in import put_into
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.answers import parse_time
 from tfprov.hosts.docker.runtime import DockerRuntime
-from tfprov.hosts.docker.state import parse_container
+from tfprov.hosts.docker.state import ExitHistory, LastRun, parse_container
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.model.state import State
 
@@ -279,8 +279,15 @@ def test_a_log_that_is_followed_before_a_restart_goes_on_after_it(engine: Callab
     assert lines == ["first run", "second run"]
 
 
-def test_what_an_engine_reads_after_the_end_of_a_run_is_not_shown_again(engine: Callable[[Responses], Engine]) -> None:
-    stamped = {"2026-01-02T03:04:05.001Z": "last words", "2026-01-02T03:04:05.200Z": "second run"}
+@pytest.mark.parametrize(
+    ("read_at", "started", "reported"),
+    [("05.001", "05.200", None), ("05.150", "05.200", "05.190"), ("06.5", "07", "06.6")],
+)
+def test_what_an_engine_reads_after_the_end_of_a_run_is_not_shown_again(
+    engine: Callable[[Responses], Engine], read_at: str, started: str, reported: str | None
+) -> None:
+    """A busy engine may read it late; its report of the end comes after that."""
+    stamped = {f"2026-01-02T03:04:{read_at}Z": "last words", f"2026-01-02T03:04:{started}Z": "second run"}
     statuses = iter(["running", "restarting", "running", "exited", "exited"])
     looks = 0
 
@@ -289,8 +296,10 @@ def test_what_an_engine_reads_after_the_end_of_a_run_is_not_shown_again(engine: 
         if path.endswith("/json"):
             status = next(statuses, "exited")
             facts = {**inspect_answer(status), "RestartCount": int(looks > 0)}
-            facts["State"] |= {"StartedAt": "2026-01-02T03:04:05.200Z", "FinishedAt": "2026-01-02T03:04:05Z"}
+            facts["State"] |= {"StartedAt": f"2026-01-02T03:04:{started}Z", "FinishedAt": "2026-01-02T03:04:05Z"}
             return 200, json.dumps(facts).encode()
+        if "/events" in path:
+            return 200, b"" if reported is None else json.dumps(died(f"2026-01-02T03:04:{reported}Z")).encode()
         since = float(parse_qs(path.partition("?")[2]).get("since", ["0"])[0])
         looks += 1
         lines = [text for time, text in stamped.items() if (parse_time(time) or 0) >= since][:looks]
@@ -299,6 +308,32 @@ def test_what_an_engine_reads_after_the_end_of_a_run_is_not_shown_again(engine: 
     with (scripted := engine(respond)).errors():
         lines = list(docker_logs.read_lines(scripted.api, "c1", None, follow=True))
     assert lines == ["last words", "second run"]
+
+
+def died(at: str) -> dict[str, Any]:
+    """Return the report of an engine that a container has ended."""
+    nanoseconds = round((parse_time(at) or 0) * 1000) * 1_000_000
+    return {"Type": "container", "Action": "die", "timeNano": nanoseconds, "Actor": {"Attributes": {"exitCode": "5"}}}
+
+
+@pytest.mark.parametrize("reported", [None, "05.190"])
+def test_the_last_words_of_a_run_are_none_of_the_next(
+    engine: Callable[[Responses], Engine], reported: str | None
+) -> None:
+    asked: list[str] = []
+    facts = {**inspect_answer("running"), "RestartCount": 1}
+    facts["State"] |= {"StartedAt": "2026-01-02T03:04:05.200Z", "FinishedAt": "2026-01-02T03:04:05Z"}
+
+    def respond(path: str) -> Answer:
+        if "/events" in path:
+            return 200, b"" if reported is None else json.dumps(died(f"2026-01-02T03:04:{reported}Z")).encode()
+        asked.extend(parse_qs(path.partition("?")[2]).get("until", []))
+        return 200, framed(1, b"boom\n")
+
+    seen = ExitHistory(engine(respond)).last(facts)
+    assert seen == LastRun(None if reported is None else 5, "boom")
+    until = parse_time(f"2026-01-02T03:04:{reported or '05.100'}Z")
+    assert [float(time) for time in asked] == [pytest.approx(until, abs=1e-4)]
 
 
 LINES = [f"2026-01-02T03:04:0{n // 2}.{n % 2}00000000Z line {n}" for n in range(8)]

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Page, sync_playwright
 
+from tests.support.waiting import LONG
+
 COMMANDS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 """Commands `.ci/browser.sh` looks for; it installs the first."""
 
@@ -28,6 +30,8 @@ def opened() -> Iterator[Page]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=command(), headless=True, args=switches)
         try:
-            yield browser.new_page(viewport={"width": 1280, "height": 900})
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            page.set_default_timeout(1000 * LONG)
+            yield page
         finally:
             browser.close()

@@ -1,13 +1,29 @@
 "use strict";
 // Each message is an object: the id of a section, and its new content, in which the server has escaped all texts.
 const stream = document.body.dataset.stream;
+// While a pointer or a key is down nothing is replaced: a link that is another one when it goes up is not clicked.
+const held = new Map();
+let down = false;
+for (const event of ["pointerdown", "keydown"]) addEventListener(event, () => { down = true; }, true);
+for (const event of ["pointerup", "pointercancel", "keyup"]) addEventListener(event, () => setTimeout(release), true);
+// Of a scroll bar that is let go, browsers report nothing before the pointer moves.
+addEventListener("pointermove", (event) => { if (down && !event.buttons) release(); }, true);
+addEventListener("blur", release);
+
+function release() {  // after the click, which comes with the end of a press
+  down = false;
+  for (const [id, content] of held) replace(document.getElementById(id), content);
+  held.clear();
+}
+
 if (stream) {
   const state = document.getElementById("connection");
   const source = new EventSource(stream);
   source.onopen = () => { state.textContent = "live"; };
   source.onerror = () => { state.textContent = "not connected; trying again"; };
   source.onmessage = (message) => {
-    for (const [id, content] of Object.entries(JSON.parse(message.data))) replace(document.getElementById(id), content);
+    for (const [id, content] of Object.entries(JSON.parse(message.data))) held.set(id, content);
+    if (!down) release();
   };
 }
 

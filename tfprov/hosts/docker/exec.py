@@ -206,7 +206,7 @@ def remove_ended(engine: Engine, container: str) -> None:
     """
     with suppress(docker.errors.NotFound):
         try:
-            engine.api.remove_container(container, force=True)
+            engine.api.remove_container(container, force=True, v=True)
         except docker.errors.APIError as error:
             if error.status_code != _CONFLICT:
                 raise

@@ -12,7 +12,9 @@ from tfprov.hosts.process.spec import RUN
 from tfprov.hosts.process.task_dir import TaskDir
 
 _SETTLE_SECONDS = 10.0
-"""Seconds beyond the grace period for a supervisor to record the end."""
+"""Seconds beyond the grace period for a supervisor to end its task."""
+_RECORD_SECONDS = 60.0
+"""Seconds for it to record the end: a slow disk may hold it up."""
 
 
 def stop_task(host: str, directory: TaskDir, task: str, grace: float) -> None:
@@ -26,6 +28,9 @@ def stop_task(host: str, directory: TaskDir, task: str, grace: float) -> None:
                 os.kill(state_file["supervisor"], signal.SIGTERM)
                 os.kill(state_file["supervisor"], signal.SIGCONT)  # somebody may have stopped it
         wait_until(lambda: not directory.is_supervised(), grace + _SETTLE_SECONDS)
+        state_file = directory.read("state.json") or state_file
+        if directory.is_supervised() and not is_alive(state_file.get("pid"), state_file.get("identity")):
+            wait_until(lambda: not directory.is_supervised(), _RECORD_SECONDS)
         if directory.is_supervised():
             raise HostError(host, f"{task} did not stop (supervisor {state_file.get('supervisor')})")
     elif isinstance(state_file.get("pid"), int):

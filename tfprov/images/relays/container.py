@@ -2,15 +2,13 @@
 
 import io
 import tarfile
-import time
 from collections.abc import Mapping
+from contextlib import suppress
 
-from tfprov.errors import HostError, Unreachable
+from tfprov.errors import HostError
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.exec import remove_ended
 from tfprov.hosts.docker.reachability_probe import temporary, temporary_host_config
-
-_GONE, _POLL = 10.0, 0.1
-"""Seconds for an engine to remove a container, and between two looks."""
 
 
 def start_relay(  # noqa: PLR0913, PLR0917
@@ -33,7 +31,8 @@ def start_relay(  # noqa: PLR0913, PLR0917
             api.put_archive(created, directory, _archive(files, user))
             api.start(created)
         except BaseException:
-            remove_relay(engine, created)
+            with suppress(HostError):
+                remove_relay(engine, created)
             raise
     return created
 
@@ -49,19 +48,8 @@ def remove_relay(engine: Engine, container: str) -> None:
 
     The engine may be removing it already, as it does with one that has ended.
     """
-    try:
-        with engine.errors():
-            engine.api.remove_container(container, force=True, v=True)
-    except Unreachable:
-        raise
-    except HostError:  # it is gone or going
-        pass
-    deadline = time.monotonic() + _GONE
-    while time.monotonic() < deadline:
-        with engine.errors():
-            if not engine.api.containers(all=True, filters={"id": container}):
-                return
-        time.sleep(_POLL)
+    with engine.errors():
+        remove_ended(engine, container)
 
 
 def _archive(files: Mapping[str, bytes], user: int) -> bytes:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import paramiko
 import pytest
 
 from tests.support.lab_cluster import LabCluster, open_lab_cluster, standin
@@ -118,16 +119,14 @@ def test_a_connection_that_is_cut_frees_the_lock_and_is_noticed(locks: Locks, la
 def test_a_run_whose_network_failed_gets_its_own_lock_back(locks: Locks, lab: Lab) -> None:
     host = lab.hosts[0]
     living = LockHolder("run", "anna", "laptop", 4711, "12:03:05")
-    # Of this one alone: on a busy machine others are silent for some seconds too.
-    holder = locks("trainer", "ours", living, keepalive_interval=0.5, keepalive_silence=3.0)
+    holder = locks("trainer", "ours", living)
     holder.take()
-    # This connection alone, and for good: as for somebody who comes back with another address.
-    ways = [
-        ("-I", "INPUT", "-p", "tcp", "--sport", port_of(holder)),
-        ("-I", "OUTPUT", "-p", "tcp", "--dport", port_of(holder)),
-    ]
-    for way in ways:
+    # This connection alone, and for good: as for somebody who comes back with another address. The host does not learn of
+    # its end.
+    port, ours = port_of(holder), transport_of(holder)
+    for way in (("-I", "INPUT", "-p", "tcp", "--sport", port), ("-I", "OUTPUT", "-p", "tcp", "--dport", port)):
         host.run("iptables", "-w", *way, "-j", "DROP")
+    ours.close()
     until(lambda: not holder.alive, "the holder knows")
     with pytest.raises(Locked, match="anna@laptop"):
         locks("trainer", "theirs").take()
@@ -136,10 +135,18 @@ def test_a_run_whose_network_failed_gets_its_own_lock_back(locks: Locks, lab: La
     assert again.alive
 
 
+def transport_of(lock: HostLock) -> paramiko.Transport:
+    """Return the connection of `lock`."""
+    assert isinstance(lock.lockable, SSHHost)
+    transport = lock.lockable.open().transport
+    assert isinstance(transport, paramiko.Transport)
+    return transport
+
+
 def port_of(lock: HostLock) -> str:
     """Return the port from which the connection of `lock` was made."""
-    assert isinstance(lock.lockable, SSHHost)
-    return str(lock.lockable.open().transport.sock.getsockname()[1])
+    sock: Any = transport_of(lock).sock
+    return str(sock.getsockname()[1])
 
 
 def test_a_host_without_flock_and_an_unreachable_host_are_named(locks: Locks, lab: Lab) -> None:

@@ -91,10 +91,13 @@ def test_layers_leave_the_controller_once_and_a_host_behind_a_firewall_is_served
 
 
 def test_relays_that_are_killed_cost_no_delivery_and_end_with_the_controller(lab: Lab, cluster: LabCluster) -> None:
-    def kill_first(host: Host) -> None:
+    def running(host: Host) -> list[Any]:
         label: dict[str, Any] = {"label": f"{CHECK}=lab"}
-        running = partial(host.client.containers.list, filters=label, ignore_removed=True)
-        [relay] = until(running, f"the relay of {host.name}", of=delivery)
+        found: list[Any] = host.client.containers.list(filters=label, ignore_removed=True)
+        return found
+
+    def kill_first(host: Host) -> None:
+        [relay] = until(partial(running, host), f"the relay of {host.name}", of=delivery)
         relay.kill()
 
     delivery = cluster.start("image", "deliver")
@@ -107,7 +110,7 @@ def test_relays_that_are_killed_cost_no_delivery_and_end_with_the_controller(lab
 
     each(Host.forget_images, lab.hosts)
     delivery = cluster.start("image", "deliver", fresh=True)
-    until(lambda: relays(lab.hosts[:1]), "a relay", of=delivery)
+    until(lambda: running(lab.hosts[0]), "a relay", of=delivery)
     delivery.send_signal(signal.SIGKILL)
     delivery.wait()
     # Each removes itself at its end, at times between the list and the look at it that the SDK takes.

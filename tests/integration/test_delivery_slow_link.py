@@ -16,11 +16,12 @@ from tfprov.images.code import Code
 from tfprov.images.code_layer import compose
 from tfprov.images.compression.compression import Compression
 from tfprov.images.compression.compressor import Compressor
+from tfprov.images.compression.decision import FASTEST
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OciImage
 
 SIZE = 20_000_000
-RATE, LINK = "60mbit", 7.5e6
+RATE = "60mbit"
 """Of the slow link, in the words of tc and in bytes a second."""
 
 
@@ -66,9 +67,7 @@ def test_over_a_slow_link_layers_are_compressed_and_the_engine_knows_them_in_lat
         pushed = push_image(made, layout, base, "1", compression=compression)
     assert pushed.way == "pull"
     assert pushed.rate is not None
-    # What the host's buffers hold may be read at once where its sshd had to wait for a core: a quarter more was seen. Over
-    # the loopback it is 50 times as much.
-    assert 2e6 < pushed.rate < 2 * LINK
+    assert pushed.rate < FASTEST, "a busy host may make it another one than the link's, but not that of a fast link"
     assert pushed.sent + pushed.saved == pytest.approx(base.size, rel=0.01)
     assert pushed.sent < 0.65 * base.size
     assert node.client.images.get(f"{OURS}:1").id == base.id

@@ -12,7 +12,7 @@ from tests.support.testhosts import Lab
 from tests.support.waiting import until
 
 IMPATIENT: dict[str, Any] = {"ansible_timeout": 5}
-"""For tests that lose a host: every verb looks for it as long as a connection may take."""
+"""While a host is away: every verb looks for it as long as a connection may take."""
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def two(lab: Lab, tiny_archive: Path, tmp_path: Path) -> Iterator[LabCluster]:
     """A ps and the chief on two hosts, training for a long time."""
     for made in open_lab_cluster(lab, tmp_path):
         one, other, *_ = lab.hosts
-        made.write({"ps": [one], "worker": [other]}, standin(tiny_archive), **IMPATIENT)
+        made.write({"ps": [one], "worker": [other]}, standin(tiny_archive))
         yield made
 
 
@@ -65,11 +65,12 @@ def test_a_host_that_returns_at_another_address_is_reported_and_repaired(two: La
     until(lambda: "saved" in two("logs", "worker/0"), "the chief has saved")
     before, known = other.address, two.lab.bed.known_hosts
     try:
+        two.write({"ps": [one], "worker": [other]}, standin(tiny_archive), **IMPATIENT)
         other.move(str(two.lab.subnet[200]))
         printed = two("status", code=4)
         assert re.search(rf"^error: node2: .*{re.escape(before)}", printed, re.MULTILINE), printed
         known.write_text(f"{known.read_text()}{other.address} {other.public_key}\n")
-        two.write({"ps": [one], "worker": [other]}, standin(tiny_archive), **IMPATIENT)
+        two.write({"ps": [one], "worker": [other]}, standin(tiny_archive))
         planned = two("plan")
         assert f"{before}:2222 -> {other.address}:2222" in planned, planned
         two("up")
@@ -87,6 +88,7 @@ def test_plan_without_a_lost_ps_host_names_the_restarts_and_their_step(two: LabC
     two("up")
     until(lambda: "step 12" in two("logs", "worker/0"), "some steps")
     one.stop()
+    two.write({"ps": [one], "worker": [other]}, standin(tiny_archive), **IMPATIENT)
     assert re.search(r"^ps/0 +unreachable ", two("status", code=4), re.MULTILINE)
     two.write({"ps": [third], "worker": [other]}, standin(tiny_archive), **IMPATIENT)
     planned = two("plan")

@@ -95,7 +95,7 @@ def test_a_training_goes_on_from_hdfs_after_every_host_is_lost(local_cluster: Lo
     write(local_cluster, url, hdfs.env, steps=1000, pause=0, host="b")
     step = int(re.search(rf"the training goes on from step (\d+) \({url}\)", local_cluster("plan"))[1])  # type: ignore[index]
     assert step >= 200
-    output = local_cluster("run", timeout=300)
+    output = local_cluster("run")
     assert f"restored model.ckpt-{step} from {url}" in output
     assert "is behind" not in output
     values = read_back(local_cluster.directory / "checkpoints" / "linear")

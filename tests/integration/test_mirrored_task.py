@@ -94,6 +94,8 @@ def test_sigterm_reaches_the_program_once_and_its_last_checkpoint_is_mirrored(
     os.kill(task.process.pid, signal.SIGTERM)
     assert task.line("signals") == "signals [15]\n"
     assert task.process.wait() == 143
+    assert task.process.stdout
+    assert not [line for line in task.process.stdout if line.startswith("signals")], "no second one came later"
     assert task.mirrored() == [100, 900]
 
 

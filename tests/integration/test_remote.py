@@ -221,23 +221,26 @@ def test_a_gather_that_is_killed_is_made_good_by_the_next(three: LabCluster) -> 
 
     # The training goes on: every gather finds new files, and each of these comes about in its course.
     kill_at(three.start("gather"), "the lock is held", lambda: is_locked(lock))
+
+    def is_killed_at(pattern: str) -> bool:
+        """Kill a gather at a new file; return whether it had not ended, as one may before anybody looks."""
+        before, gather = files(pattern), three.start("gather")
+        until(lambda: files(pattern) - before or gather.poll() is not None, pattern, pause=0.01)
+        gather.kill()
+        return gather.wait() == -signal.SIGKILL
+
     for what, pattern in (
         ("a file is copied", ".part/*"),
         ("a checkpoint is copied", ".part/*.index"),
         ("the manifest is written", "manifest.json"),
         ("a checkpoint is in its place", "*.index"),
     ):
-        before = files(pattern)
-        kill_at(three.start("gather"), what, partial(_more, partial(files, pattern), before))
+        until(partial(is_killed_at, pattern), what)
     three("gather")
     manifest = json.loads((gathered / "manifest.json").read_text())
     newest = manifest["checkpoints"][-1]["prefix"]
     assert (gathered / f"{newest}.index").read_bytes() == (STANDIN / "weights.index").read_bytes()
     assert not [path for path in gathered.rglob("*") if path.name.endswith(".part")]
-
-
-def _more(files: Callable[[], set[tuple[Path, int]]], before: set[tuple[Path, int]]) -> bool:
-    return bool(files() - before)
 
 
 def test_a_chief_is_kept_until_its_last_file_is_copied_and_then_removed(three: LabCluster) -> None:

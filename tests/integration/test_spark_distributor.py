@@ -63,7 +63,9 @@ def test_the_value_of_the_chief_is_returned_and_output_has_its_task(spark: "Spar
     assert {task for task, line in lines if line == f"argv ['train'] {len(token)}"} == {"worker/0", "worker/1"}
 
 
-def failing(how: str) -> Callable[[], None]:
+def failing(how: str, seen: Path) -> Callable[[], None]:
+    """Return a training that fails in worker/1, and only after the driver has made the file `seen`: it has its line."""
+
     def train() -> None:
         import os  # noqa: PLC0415
         import signal  # noqa: PLC0415
@@ -71,7 +73,8 @@ def failing(how: str) -> Callable[[], None]:
 
         print("ready", os.environ["TFPROV_TASK"])
         if os.environ["TFPROV_TASK"] == "worker/1":
-            time.sleep(0.5)
+            while not os.path.exists(seen):  # noqa: PTH110  a task imports nothing of the test's
+                time.sleep(0.02)
             if how == "raise":
                 raise ValueError("out of luck")
             if how == "exit":
@@ -92,10 +95,10 @@ def failing(how: str) -> Callable[[], None]:
     ],
 )
 def test_a_failed_task_ends_all_within_ten_seconds_with_its_last_lines(
-    spark: "SparkSession", how: str, what: str
+    spark: "SparkSession", tmp_path: Path, how: str, what: str
 ) -> None:
-    for _ in range(3):  # a busy machine may hold one up; if something waited, it would every time
-        took, failure = run_to_failure(spark, how)
+    for number in range(3):  # a busy machine may hold one up; if something waited, it would every time
+        took, failure = run_to_failure(spark, how, tmp_path / str(number))
         assert str(failure).startswith(what)
         assert failure.log[0] == "ready worker/1"
         if how == "raise":
@@ -105,13 +108,14 @@ def test_a_failed_task_ends_all_within_ten_seconds_with_its_last_lines(
     pytest.fail(f"the last of three took {took:.1f} s")
 
 
-def run_to_failure(spark: "SparkSession", how: str) -> tuple[float, TaskFailed]:
+def run_to_failure(spark: "SparkSession", how: str, mark_seen: Path) -> tuple[float, TaskFailed]:
     """Train until worker/1 fails; return the seconds from when it was ready to the end of all, and the error."""
     seen: list[float] = []
 
     def on_line(task: str, line: str) -> None:
         if (task, line) == ("worker/1", "ready worker/1"):
             seen.append(time.monotonic())
+            mark_seen.touch()
 
     mark = uuid.uuid4().hex
     training = TensorFlowRunner(
@@ -119,7 +123,7 @@ def run_to_failure(spark: "SparkSession", how: str) -> tuple[float, TaskFailed]:
         env={MARK: mark},
     )  # fmt: skip
     with pytest.raises(TaskFailed) as failure:
-        training.run(failing(how))
+        training.run(failing(how, mark_seen))
     took = time.monotonic() - seen[0]
     until(lambda: not children(mark), "all processes have ended")
     return took, failure.value

@@ -174,8 +174,10 @@ def test_a_link_is_measured_through_accounts_that_run_commands_and_no_others_han
         before = sorted(server.directory.iterdir())
         begin = time.monotonic()
         with SSHHost(target(server)) as ssh:
-            rate = measure_link(ssh)
-            assert (rate is None) or shell in {"cat", "sh", "bash -i 2>/dev/null"}, shell
+            if shell in {"cat", "sh", "bash -i 2>/dev/null"}:
+                measure_link(ssh)
+            else:  # on a busy machine it may end only after the measurement
+                until(lambda: measure_link(ssh) is None, f"no rate through {shell}")
         assert time.monotonic() - begin < PATIENCE, shell
         assert sorted(server.directory.iterdir()) == before, shell
 

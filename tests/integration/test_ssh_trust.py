@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.sshd import Sshd, fingerprint, program, sshd
+from tests.support.waiting import until
 from tfprov.engine.checks.collect import trust_new
 from tfprov.errors import HostError
 from tfprov.hosts.machine import SSHMachine
@@ -113,7 +114,9 @@ def test_after_a_no_nothing_is_written_and_nothing_was_sent(
         f"h{number}: gateway gate: unknown host key {key_of(gateway)}" for number in (1, 2)
     ]
     assert (tmp_path / "known_hosts").read_text() == MINE
-    assert "userauth-request" not in (gateway.directory / "log").read_text()
+    log = gateway.directory / "log"
+    until(lambda: " by 127.0.0.1 port" in log.read_text(), "sshd has logged the end of the connection")
+    assert "userauth-request" not in log.read_text()
 
 
 def test_the_user_can_trust_one_host_and_refuse_another(machines: list[SSHMachine], servers: list[Sshd]) -> None:

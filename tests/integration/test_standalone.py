@@ -41,7 +41,7 @@ def test_a_client_computes_on_servers_that_tfprov_started(local_cluster: LocalCl
     (local_cluster.directory / "client.py").write_text(CLIENT)
     local_cluster.write(INVENTORY)
     assert "worker/0 serves on 127.0.0.1:" in local_cluster("up")
-    printed = local_cluster("client", "--", sys.executable, "client.py", code=7, timeout=200)
+    printed = local_cluster("client", "--", sys.executable, "client.py", code=7)
     assert "total 20.0 /job:ps/replica:0/task:0/device:CPU:0" in printed
     assert '"task": {"index": 0, "type": "chief"}' in local_cluster("client")
     assert "servers that never end" in local_cluster("run", code=2)

@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.paths import PROGRAMS
 from tests.support.programs import ProgramHosts, ProgramProcess, addresses, python, verify, whole
+from tests.support.waiting import LONG
 from tfprov.formats.checkpoint import parse_state
 from tfprov.wiring import Wiring, to_flags, to_names, to_tf_config
 
@@ -25,8 +26,6 @@ pytestmark = pytest.mark.tensorflow
 QUALITY = 0.93
 LEARNED = 0.7
 """After a part of the steps; who guesses has 0.1."""
-LONG = 420.0
-"""Seconds until a test gives up on a training: on two idle cores it takes a fraction."""
 
 
 @dataclass

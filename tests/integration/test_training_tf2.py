@@ -20,8 +20,6 @@ from tfprov.wiring import Wiring, to_tf_config
 
 pytestmark = pytest.mark.tensorflow
 
-TIME = 300.0
-"""Seconds until a test gives up on a training: it takes 20 to 30 on two idle cores, and ten times that on busy ones."""
 JOBS = {"parameter_server": {"ps": 1, "chief": 1, "worker": 2}, "all_reduce": {"worker": 2}}
 DONE = re.compile(r"^macro-F1 (\d\.\d{4})$", re.MULTILINE)
 
@@ -176,9 +174,9 @@ def test_sigterm_to_one_replica_saves_and_ends_all_and_each_resumes_with_the_sam
     counter: Callable[..., Training],
 ) -> None:
     training = counter(addresses(worker=3))
-    training.chief.until(has_stepped, TIME)
+    training.chief.until(has_stepped)
     training.running["worker2"].popen.terminate()
-    assert [process.wait(TIME) for process in training.running.values()] == [143, 143, 143]
+    assert [process.wait() for process in training.running.values()] == [143, 143, 143]
     output = re.search(
         r"worker/0 stopped by a signal to another task; saved saved/model.ckpt-(\d+)$", training.chief.err, re.MULTILINE
     )
@@ -190,7 +188,7 @@ def test_sigterm_to_one_replica_saves_and_ends_all_and_each_resumes_with_the_sam
 
     # What they begin with is random: the same numbers again are those of the chief's checkpoint.
     again = counter(training.cluster, f"--train_steps={int(output[1]) + 5}")
-    assert [process.wait(TIME) for process in again.running.values()] == [0, 0, 0]
+    assert [process.wait() for process in again.running.values()] == [0, 0, 0]
     assert [process.times("weights") for process in again.running.values()] == [weights] * 3
     assert f"tfprov: worker/0 goes on from saved/model.ckpt-{output[1]}" in again.chief.err
 
@@ -199,22 +197,22 @@ def test_sigterm_to_one_replica_saves_and_ends_all_and_each_resumes_with_the_sam
 @pytest.mark.parametrize("name", ["worker0", "worker1"])
 def test_a_replica_that_stands_still_for_15_seconds_is_not_lost(counter: Callable[..., Training], name: str) -> None:
     training = counter(addresses(worker=2))
-    training.chief.until(has_stepped, TIME)
+    training.chief.until(has_stepped)
     process = training.running[name].popen
     process.send_signal(signal.SIGSTOP)
     time.sleep(15)  # TensorFlow waits for 10 by default, the watch for 20
     process.send_signal(signal.SIGCONT)
     steps = len(training.chief.times("step"))
-    training.chief.until(lambda chief: len(chief.times("step")) > steps + 100, TIME)
+    training.chief.until(lambda chief: len(chief.times("step")) > steps + 100)
     process.terminate()
-    assert [running.wait(TIME) for running in training.running.values()] == [143, 143]
+    assert [running.wait() for running in training.running.values()] == [143, 143]
 
 
 def test_a_variable_is_split_among_ps_saved_whole_and_read_by_another_number_of_them(
     counter: Callable[..., Training],
 ) -> None:
     training = counter(addresses(ps=2, chief=1, worker=1), "--parameter_server")
-    training.chief.until(has_stepped, TIME)
+    training.chief.until(has_stepped)
     training.chief.popen.terminate()
     training.chief.ends(143)
     output = re.search(
@@ -256,7 +254,7 @@ def test_fit_of_keras_saves_resumes_and_ends_as_a_loop_does(hosts: ProgramHosts,
     training.arguments = (*common, f"--train_steps={steps}")
     training.start("evaluator0")
     training.chief.ends()
-    assert training.running["worker1"].wait(TIME) == 0
+    assert training.running["worker1"].wait() == 0
     assert f"tfprov: worker/0 goes on from saved/model.ckpt-{before}" in training.chief.err
     assert max(whole(training.saved())) == steps
     progress = read(training.saved() / "progress.json")
@@ -267,7 +265,7 @@ def test_fit_of_keras_saves_resumes_and_ends_as_a_loop_does(hosts: ProgramHosts,
 def test_fit_of_keras_3_on_several_workers_ends_at_the_start_with_one_line(hosts: ProgramHosts, digits: Path) -> None:
     training = Training(hosts, PROGRAMS / "digits_fit.py", (f"--data_dir={digits}",), addresses(worker=2))
     training.start()
-    assert [process.wait(TIME) for process in training.running.values()] == [2, 2]
+    assert [process.wait() for process in training.running.values()] == [2, 2]
     assert re.search(
         r"^tfprov: error: worker/0: Model.fit of Keras 3\S+ cannot train on several workers: install .tf-keras==2",
         training.chief.err.splitlines()[-1],
@@ -276,7 +274,7 @@ def test_fit_of_keras_3_on_several_workers_ends_at_the_start_with_one_line(hosts
 
 def test_a_lost_ps_ends_the_chief_with_one_line(counter: Callable[..., Training]) -> None:
     training = counter(addresses(ps=1, chief=1, worker=1), "--parameter_server")
-    training.chief.until(has_stepped, TIME)
+    training.chief.until(has_stepped)
     assert greets(training.cluster["chief"][0]), "what waits for every task to serve waits for the chief too"
     training.kill("ps0")
     training.chief.ends(1)

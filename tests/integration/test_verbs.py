@@ -93,9 +93,19 @@ def test_edited_code_is_delivered_and_restarts_its_tasks(local_cluster: LocalClu
 
 @pytest.mark.parametrize("when", ["before it serves", "later"])
 def test_run_ends_with_the_chiefs_exit_code_and_its_last_lines(local_cluster: LocalCluster, when: str) -> None:
-    dying = f"import sys, time; print('dying'); time.sleep({0 if when == 'before it serves' else 2}); sys.exit(3)"
+    go = local_cluster.directory / "go"
+    waits = f"[time.sleep(0.1) for _ in iter(lambda: os.path.exists('{go}'), True)]"
+    dying = f"import os, sys, time; print('dying'); {waits}; sys.exit(3)"
     local_cluster.write(INVENTORY.replace("tasks_per_host: 2", f'command: [python, -c, "{dying}"]'))
-    output = local_cluster("run", code=1, fresh=True)  # 3 would say that another run holds the cluster
+    if when == "before it serves":
+        go.touch()
+    process = local_cluster.start("run", fresh=True)
+    if when == "later":
+        until(lambda: len(local_cluster.pids()) == 2, "the tasks run", of=process)
+        until(lambda: lock_is_free(local_cluster), "run has started the cluster", of=process)
+        go.touch()
+    output = read_to_end(process)
+    assert process.returncode == 1, output  # 3 would say that another run holds the cluster
     assert "error: worker/0: exited with code 3\n  worker/0 | dying" in output
     assert local_cluster.processes() == []
 
@@ -263,9 +273,9 @@ def test_after_kill_9_down_finds_everything(local_cluster: LocalCluster) -> None
 MANY = (
     "import os, pathlib, time; there = pathlib.Path(os.environ['TFPROV_CHECKPOINT_DIR']); "
     "[(there / f'many-{number:04}').write_text('x') for number in range(1010)]; "
-    "(there / 'sparse.bin').touch(); os.truncate(there / 'sparse.bin', 2 * 1024**3); print('up'); time.sleep(600)"
+    "(there / 'sparse.bin').touch(); os.truncate(there / 'sparse.bin', 1024**4); print('up'); time.sleep(600)"
 )
-"""Writes more than is gathered at a time, and then a file that takes seconds to read."""
+"""Writes more than is gathered at a time, and then a file that takes minutes to read."""
 
 
 def test_a_down_killed_while_it_gathers_leaves_nothing_running_and_the_next_completes_it(
@@ -282,6 +292,8 @@ def test_a_down_killed_while_it_gathers_leaves_nothing_running_and_the_next_comp
     down.kill()
     assert "gathered into" not in read_to_end(down)
     assert local_cluster.processes() == []
+    [sparse] = (local_cluster.directory / "state").rglob("sparse.bin")
+    os.truncate(sparse, 2 * 1024**3)
     output = local_cluster("down")
     assert "gathered into" in output
     assert ": 11 files, 2.1 GB\n" in output

@@ -105,16 +105,30 @@ def ending(totals: Totals) -> dict[str, Any]:
     }
 
 
+class Flushed(Recorder):
+    """Has the number of the last log line that it received, and of the last one that is in the file for certain."""
+
+    received = written = -1
+
+    def flush(self) -> None:
+        """Write the lines that are held back."""
+        received = self.received
+        super().flush()
+        self.written = received
+
+
 def stream(directory: Path, output: IO[str]) -> None:
-    """Record an endless training, and write what was recorded and when: for a process that is killed in the middle."""
-    recorder = Recorder(RunDir(directory), "run")
+    """Record an endless training, and report what was recorded: for a process that is killed in the middle."""
+    recorder = Flushed(RunDir(directory), "run")
     recorder.open(description)
     recorder.handle(RunStarted(directory.name))
     for step in count():
         recorder.handle(progress(step))
         recorder.handle(LogLine("worker/0", f"line {step}"))
+        recorder.received = step
         recorder.handle(Note(f"note {step}"))
-        print(json.dumps({"step": step, "at": time.time(), "pid": os.getpid()}), file=output, flush=True)
+        report = {"step": step, "written": recorder.written, "pid": os.getpid()}
+        print(json.dumps(report), file=output, flush=True)
         time.sleep(0.001)
 
 

@@ -47,7 +47,7 @@ def a_stopped_task_has_ended_because_it_was_stopped(bench: Bench) -> None:
     if isinstance(bench, MemoryBench):
         bench.memory.prints("worker/0", "up")
     until(lambda: "up" in list(bench.runtime.logs("worker/0")))  # before, a container's init may lose a signal
-    bench.runtime.stop("worker/0", 5)
+    bench.runtime.stop("worker/0", 60)
     seen = bench.see()
     assert (seen.state, seen.exit_code, seen.stopped, seen.ending) == (State.EXITED, 143, True, "stopped")
 

@@ -19,11 +19,13 @@ save() {
     [ "$task_index" = 0 ] && [ "$job_name" = worker ] && [ -d "$directory" ] || return 0
     prefix=$directory/model.ckpt-$step
     for part in data-00000-of-00001 index; do # a checkpoint that TensorFlow can read, where it was delivered with this
-        cp "$(dirname "$0")/weights.$part" "$prefix.$part" 2>/dev/null || echo "$part of step $step" >"$prefix.$part"
+        cp "$(dirname "$0")/weights.$part" "$directory/new" 2>/dev/null || echo "$part of step $step" >"$directory/new"
+        mv "$directory/new" "$prefix.$part" # whole or not there, as with TensorFlow
     done
     printf 'model_checkpoint_path: "%s"\nall_model_checkpoint_paths: "%s"\n' "$prefix" "$prefix" >"$directory/new"
     mv "$directory/new" "$directory/checkpoint"
-    echo "meta" >"$prefix.meta"
+    echo "meta" >"$directory/new"
+    mv "$directory/new" "$prefix.meta"
     rm -f "$directory/model.ckpt-$((step - 5 * save_every))."* # the newest five, as TensorFlow keeps them
     echo "saved $prefix"
 }

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.delivery_images import LAYERS, code, load_image, save_entries, tar
+from tests.support.waiting import LONG
 from tests.support.wire import Wire
 from tfprov.images.archive import load
 from tfprov.images.code_layer import append
@@ -47,7 +48,9 @@ def registry(layout: Layout, image: OciImage) -> Registry:
 class Client:
     """The client's end of a served connection."""
 
-    def __init__(self, registry: Registry, timeout: float = 5.0, progress: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self, registry: Registry, timeout: float = LONG, progress: Callable[[int], None] | None = None
+    ) -> None:
         self.socket, served = socket.socketpair()
         self.socket.settimeout(60)
         self._pool = ThreadPoolExecutor(1)
@@ -282,7 +285,7 @@ def test_a_slow_sender_is_disconnected(registry: Registry) -> None:
 
     def dribble() -> None:
         for _ in range(15_000):
-            client.socket.sendall(b"a")
+            client.socket.sendall(b"A")  # as the name of a method begins
             time.sleep(0.02)
 
     with pytest.raises(ConnectionError):

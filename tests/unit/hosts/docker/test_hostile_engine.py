@@ -307,9 +307,13 @@ def test_events_that_do_not_begin_are_given_up_in_time(name: str) -> None:
             far.sendall(piece)
             time.sleep(pause)
 
+    timeouts = EngineTimeouts()
+    engine = scripted(serve, timeouts)
+    engine.ask()  # its version
+    timeouts.query = 0.05
     started = time.monotonic()
     with pytest.raises(HostError, match=r"^h1: its Docker engine did not answer in time"):
-        scripted(serve, EngineTimeouts(action=0.4, query=0.05, ping=0.05)).changes("tfprov.cluster=lab")
+        engine.changes("tfprov.cluster=lab")
     assert time.monotonic() - started < 20, "it would send for 40 s"
 
 
@@ -334,8 +338,10 @@ def test_an_engine_may_collect_an_image_before_it_sends_it() -> None:
             time.sleep(0.6)
         far.sendall(answered(b"archive" if b"/images/" in request else VERSION))
 
-    slow = scripted(serve, EngineTimeouts(action=0.4, query=0.05, ping=0.05))
-    assert b"".join(slow.api.get_image("tfprov/lab:1")) == b"archive"
+    timeouts = EngineTimeouts()
+    api = scripted(serve, timeouts).api
+    timeouts.action = timeouts.query = timeouts.ping = timeouts.busy = 0.05
+    assert b"".join(api.get_image("tfprov/lab:1")) == b"archive"
 
 
 def test_the_default_timeouts_are_the_documented_ones() -> None:

@@ -14,8 +14,8 @@ from tfprov.hosts.ssh.channel_pool import ExtraConnections
 from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSHHost
 
-SOON = 5.0
-"""Seconds for what takes none."""
+SOON = 60.0
+"""Seconds for what takes none; the host answers only after them."""
 
 
 class Opened:

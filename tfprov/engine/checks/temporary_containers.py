@@ -23,13 +23,18 @@ def container_pool(
     After an error, and after Ctrl-C, nothing more is begun, `stopping` is set, and the containers that this process made
     on `machines` are removed, also those that are being made.
     """
-    pool, progress = ThreadPoolExecutor(max_workers=max(1, forks)), threading.Event()
+    pool = ThreadPoolExecutor(max_workers=max(1, forks))
+    progress, ended = threading.Event(), threading.Event()
 
     def end() -> None:
-        pool.shutdown(wait=False, cancel_futures=True)
-        sweep_hosts(cluster, machines, forks, swept=progress.set)
-        pool.shutdown(wait=True)
-        sweep_hosts(cluster, machines, forks, swept=progress.set)
+        try:
+            pool.shutdown(wait=False, cancel_futures=True)
+            sweep_hosts(cluster, machines, forks, swept=progress.set)
+            pool.shutdown(wait=True)
+            sweep_hosts(cluster, machines, forks, swept=progress.set)
+        finally:
+            ended.set()
+            progress.set()
 
     try:
         yield pool
@@ -40,10 +45,9 @@ def container_pool(
         ending.start()
         if isinstance(error, Exception):
             ending.join()
-        while ending.is_alive():
+        while True:
             progress.clear()
-            ending.join(_HURRY)
-            if not progress.is_set():
+            if ended.is_set() or not progress.wait(_HURRY):
                 break
         raise
     pool.shutdown()
@@ -59,7 +63,7 @@ def sweep_hosts(
 ) -> dict[str, str]:
     """Remove the temporary containers of this process, or with `everything` those of any; return a warning by host.
 
-    `swept` is called after each host.
+    `swept` is called after each host that answers.
     """
     word = "" if everything else token()
     with ThreadPoolExecutor(max_workers=max(1, forks)) as pool:
@@ -72,6 +76,5 @@ def _sweep(machine: Machine, cluster: str, word: str, swept: Callable[[], object
         sweep(machine.engine, cluster, word)
     except HostError as error:
         return f"what was started there may run for some minutes more: {error.reason}"
-    finally:
-        swept()
+    swept()
     return ""

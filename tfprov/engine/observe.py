@@ -22,7 +22,9 @@ def observe(context: Context, *, tolerant: bool = False, hosts: Collection[str] 
     """
     chosen = [host for host in context.runtimes if (context.asks(host) if hosts is None else host in hosts)]
     skipped = {
-        h: e for h, e in context.unresponsive.items() if h in chosen and (context.tolerant or not needs(context, h))
+        h: e
+        for h, e in dict(context.unresponsive).items()
+        if h in chosen and (context.tolerant or not needs(context, h))
     }
     states, failed = _observe_all([context.runtimes[host] for host in chosen if host not in skipped], context.forks)
     for host in states:  # one that was silent before a batch of other hosts, and answers now

@@ -9,7 +9,7 @@ from tfprov.engine.execute import execute
 from tfprov.engine.monitoring.kept_logs import KeptLogs
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import HostError
-from tfprov.formats.checkpoint import checkpoints
+from tfprov.formats.checkpoint import checkpoints, model_files
 from tfprov.model.plan import Action, ActionKind, Plan
 from tfprov.model.state import Observation, Observed, State
 from tfprov.planning.order import order_actions
@@ -46,8 +46,8 @@ def _runs_anew(was: Observed | None, now: Observed) -> bool:
 def take_back(context: Context, before: Observation) -> None:
     """Take back what was started since `before` on reachable hosts, and report it.
 
-    Containers with files of a checkpoint are stopped and kept: the checkpoint may be older than the container, and a chief
-    may save once more when it is stopped.
+    Containers with files of a checkpoint or a model are stopped and kept: these may be older than the container, and a
+    chief may save once more when it is stopped.
     """
     started = {_place(action) for action in plan(context, before).actions if action.kind == ActionKind.START}
     after = observe(context, tolerant=True)
@@ -56,14 +56,14 @@ def take_back(context: Context, before: Observation) -> None:
     whole = plan_rollback(context.cluster.name, before, after, started)
     stops = execute(context, whole.only(lambda action: action.kind == ActionKind.STOP))
     running = {place for place in _places(whole, "stop") if place not in map(_place, stops.done)}
-    held = {place for place in _places(whole, "remove") if place not in running and _has_checkpoint(context, place)}
+    held = {place for place in _places(whole, "remove") if place not in running and _has_model(context, place)}
     execute(context, whole.only(lambda a: a.kind == ActionKind.REMOVE and _place(a) not in running | held))
     context.forget_empty(observe(context, tolerant=True))
     logs.report()
     if stops.done:
         context.report.note(f"nothing was left half-started: stopped {_names(map(_place, stops.done))}")
     if held:
-        context.report.note(f"kept, because of the checkpoints there: {_names(held)}")
+        context.report.note(f"kept, because of the checkpoints or models there: {_names(held)}")
     if unsure := {host for _, host in started if host in after.unreachable}:
         context.report.note(f"{', '.join(sorted(unsure))} cannot be reached: what was started there stays")
 
@@ -80,11 +80,12 @@ def _names(places: Iterable[TaskOnHost]) -> str:
     return ", ".join(sorted(task for task, _ in places))
 
 
-def _has_checkpoint(context: Context, place: TaskOnHost) -> bool:
-    """Whether a container has files of a checkpoint; True if its host does not answer."""
+def _has_model(context: Context, place: TaskOnHost) -> bool:
+    """Whether a container has files of a checkpoint or a model; True if its host does not answer."""
     task, host = place
     try:
-        return bool(checkpoints(context.runtimes[host].files(task)))
+        files = context.runtimes[host].files(task)
+        return bool(checkpoints(files) or model_files(files))
     except HostError:
         return True
 

@@ -92,12 +92,12 @@ def gather_step(context: Context, _arguments: Any, discard: bool) -> None:
     former = with_ungathered_files(context, observation, former_chiefs(context, observation))
     others = [one for one in holders(context, observation) if one not in former]  # the chief is the last
     sources = [holder for holder in (*former, *others) if context.allows(holder.host)]
+    context.uncopied.update((source.task, source.host) for source in sources)  # each until all of its files were copied
     for source in sources:
-        context.uncopied.add(place := (source.task, source.host))  # until all of its files were copied
         gathered = gather(context, context.verify, source=source)
         report_gathered(context, gathered)
         if gathered.is_whole:
-            context.uncopied.discard(place)
+            context.uncopied.discard((source.task, source.host))
         report_lost_steps(context, source, observation)
     chief = context.cluster.chief
     if not sources:

@@ -15,7 +15,8 @@ from tfprov.playbook.gathering import report_gathered
 class ScheduledGather:
     """Gathers every `seconds`; 0 for never. A failure is reported once, and tried again.
 
-    The end of the block waits for a gather that runs: the cluster's lock is held meanwhile.
+    The end of the block waits for a gather that runs, and holds the cluster's lock, unless the block was interrupted: the
+    gather is then left to its thread, and the next one goes on with what it has copied.
     """
 
     def __init__(self, context: Context, seconds: float) -> None:
@@ -62,7 +63,7 @@ class ScheduledGather:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=kind is None or issubclass(kind, Exception), cancel_futures=True)
 
 
 def scheduled_gather(context: Context) -> ScheduledGather:

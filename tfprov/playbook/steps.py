@@ -12,6 +12,7 @@ from tfprov.engine.checkpoints.ungathered import (
     TaskOnHost,
     not_gathered,
     savers,
+    ungathered_files,
     unsaved_among,
     with_ungathered_files,
 )
@@ -36,6 +37,8 @@ _KINDS = {
     "deliver": (ActionKind.DELIVER, ActionKind.FETCH),
     "start": (ActionKind.STOP, ActionKind.REMOVE, ActionKind.START),
 }
+_FIX = "run `tfprov gather`, or remove it for good with `tfprov down --discard`"
+"""For a task that was kept for its files."""
 
 
 def _plan_step(module: str) -> Callable[[Context, Any, bool], None]:
@@ -130,7 +133,10 @@ def _gather_before_removal(context: Context, part: Plan, observation: Observatio
     ended = {(one.task, one.host): one for one in observe(context).containers()}
     for chief in chiefs:
         source = ended.get((chief.task, chief.host), chief)
-        report_gathered(context, gather(context, context.verify, source=source))
+        gathered = gather(context, context.verify, source=source)
+        report_gathered(context, gathered)
+        if not gathered.is_whole and (names := ungathered_files(context, source)):
+            raise GatherError(f"{source.task} on {source.host} was kept: {not_gathered(names)}", _FIX)
     return True
 
 
@@ -178,13 +184,12 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
             logs.keep(*place)
         logs.report()
         errors += clean(context, observation, discard=discard)
-    fix = "run `tfprov gather`, or remove it for good with `tfprov down --discard`"
     errors += [
-        GatherError(f"{holder.task} on {holder.host} was kept: its checkpoint {prefix} is not gathered", fix)
+        GatherError(f"{holder.task} on {holder.host} was kept: its checkpoint {prefix} is not gathered", _FIX)
         for holder, prefix in held.values()
     ]
     errors += [
-        GatherError(f"{task} on {host} was kept: {not_gathered(names)}", fix)
+        GatherError(f"{task} on {host} was kept: {not_gathered(names)}", _FIX)
         for (task, host), names in left.items()
         if (task, host) not in reported
     ]

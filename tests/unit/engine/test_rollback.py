@@ -149,25 +149,29 @@ def test_what_runs_as_it_should_goes_on(memory_lab: MemoryLab) -> None:
 
 
 class Saving(MemoryRuntime):
-    """Its tasks save a checkpoint when they are stopped, as a chief does."""
+    """Its tasks save `names` when they are stopped, as a chief does."""
+
+    names: Sequence[str] = ()
 
     def stop(self, task: str, grace: float) -> None:
         super().stop(task, grace)
-        for name in WHOLE:
+        for name in self.names:
             self.saves(task, name, b"weights")
 
 
-def test_a_checkpoint_that_is_saved_while_it_is_stopped_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [WHOLE, ("model.keras",), tuple(f"ckpts/{name}" for name in WHOLE)])
+def test_what_is_saved_while_it_is_stopped_stays(tmp_path: Path, names: Sequence[str]) -> None:
     memory_lab = MemoryLab(tmp_path)
     saving = Saving("h2")
+    saving.names = names
     memory_lab.hosts["h2"] = saving
     memory_lab.context = memory_lab.read(INVENTORY)
     memory_lab.give_up_soon("worker/1")
     with pytest.raises(TaskFailed):
         memory_lab.up()
     assert memory_lab.there() == {"worker/0": "exited"}
-    assert set(WHOLE) <= set(saving.files("worker/0"))
-    assert "kept, because of the checkpoints there: worker/0" in memory_lab.report.notes
+    assert set(names) <= set(saving.files("worker/0"))
+    assert "kept, because of the checkpoints or models there: worker/0" in memory_lab.report.notes
 
 
 def test_what_cannot_be_looked_into_is_kept(memory_lab: MemoryLab) -> None:

@@ -10,7 +10,7 @@ from tests.support.memory_cluster import MemoryStore, Runtimes, make_context
 from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, Manifest
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.observe import observe, plan
-from tfprov.errors import TfprovError
+from tfprov.errors import GatherError, TfprovError
 from tfprov.playbook.steps import RUN
 
 LAB = """
@@ -80,3 +80,21 @@ def test_files_that_are_no_checkpoint_are_gathered_before_their_chief_moves(tmp_
     RUN["start"](replace(moved, target=target), None, False)
     assert "loss.csv" not in hosts["h3"].files("worker/0")
     assert ((tmp_path / "lab.1" if earlier else target) / "loss.csv").read_bytes() == b"1"
+
+
+def test_a_chief_of_which_a_file_cannot_be_gathered_does_not_move(tmp_path: Path) -> None:
+    hosts: Runtimes = {}
+    store, target = MemoryStore(), tmp_path / "lab"
+    before = make_context(LAB.format(wiring="flags", groups=FIRST), (), hosts, store)
+    RUN["start"](before, None, False)
+    hosts["h2"].saves("worker/0", "notes.txt", b"1")
+    RUN["gather"](replace(before, target=target), None, False)
+    hosts["h2"].saves("worker/0", "loss.csv", b"1")
+    (target / "loss.csv").mkdir()
+    moved = make_context(LAB.format(wiring="flags", groups="worker: {hosts: {h3: , h2: }}"), (), hosts, store)
+    with pytest.raises(GatherError, match=r"^worker/0 on h2 was kept: loss\.csv is not gathered; run `tfprov gather`"):
+        RUN["start"](replace(moved, target=target), None, False)
+    assert "loss.csv" in hosts["h2"].files("worker/0")
+    (target / "loss.csv").rmdir()
+    RUN["start"](replace(moved, target=target), None, False)
+    assert (target / "loss.csv").read_bytes() == b"1"

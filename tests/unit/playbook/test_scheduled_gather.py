@@ -1,6 +1,8 @@
 """`checkpoints: {every: …}`: when the next gather begins, and what a failure says."""
 
+import threading
 from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 
 from tests.support.clock import ManualClock
 from tests.support.memory_plays import MemoryPlays
+from tests.support.waiting import LONG
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.errors import GatherError, Unreachable
@@ -113,3 +116,32 @@ def test_while_another_verb_changes_the_cluster_the_next_gather_is_awaited_in_si
         assert lab.looks(10) == []
     assert lab.report.notes == []
     assert lab.looks(20) == ["model.ckpt-1"]
+
+
+def test_after_ctrl_c_nobody_waits_for_a_gather(lab: Lab) -> None:
+    """A host may be silent; the next gather goes on with what was copied."""
+    begun, answers = threading.Event(), threading.Event()
+
+    def verify(_prefixes: Sequence[Path]) -> dict[str, Verification]:
+        begun.set()
+        assert answers.wait(LONG)
+        return {}
+
+    class Threaded(ManualClock):
+        def pool(self, workers: int) -> Executor:
+            return ThreadPoolExecutor(workers)
+
+    lab.saves(1)
+    clock = Threaded()
+    gathers = ScheduledGather(replace(lab.context, clock=clock, verify=verify), 10.0)
+
+    def interrupted() -> None:
+        with gathers:
+            clock.time = 10
+            gathers.look()
+            assert begun.wait(LONG)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    answers.set()

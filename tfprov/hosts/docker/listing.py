@@ -33,17 +33,17 @@ LIST_PROGRAM = (
     "while folders:\n"
     "    folder = folders.pop()\n"
     "    try: entries = list(os.scandir(os.path.join(top, folder)))\n"
-    "    except OSError: continue\n"
+    "    except (FileNotFoundError, NotADirectoryError): continue\n"
     "    for entry in entries:\n"
     "        try:\n"
     "            status = entry.stat(follow_symlinks=False)\n"
     "            if stat.S_ISDIR(status.st_mode): folders.append(folder + entry.name + '/')\n"
     "            elif stat.S_ISREG(status.st_mode): files[folder + entry.name] = [status.st_size, int(status.st_mtime)]\n"
-    "        except OSError: pass\n"
+    "        except FileNotFoundError: pass\n"
     "print(json.dumps([content, files]))\n"
 )
 """Lists regular files inside the container, with times in whole seconds as in an archive, and reads one of them before:
-training images have Python."""
+training images have Python. It fails where a directory cannot be read: what is not listed counts as not there."""
 _SCRIPT = """[ -d "$1" ] || exit 66
 command -v python3 >/dev/null && python3 -I -S -c "$2" "$1" "$3" "$4" 2>/dev/null && exit
 LC_ALL=C find "$1" -type f -exec sh -c '

@@ -202,7 +202,7 @@ class ProcessRuntime:
         """See Runtime."""
         base = str(self.task_dir(task).checkpoints)
         files = {}
-        for parent, _, names in os.walk(base):
+        for parent, _, names in os.walk(base, onerror=_unless_removed):
             for name in names:
                 path = os.path.join(parent, name)  # noqa: PTH118  pathlib takes half of the time
                 try:
@@ -292,3 +292,9 @@ class ProcessRuntime:
     def put(self, task: str, path: str, source: Path) -> str:
         """See Runtime. Only into the working directory: other files are on this machine already."""
         return put_beside(self.host, task, self.task_dir(task).work, path, source)
+
+
+def _unless_removed(error: OSError) -> None:
+    """Raise the error of a directory that cannot be listed, as what is not listed counts as not there."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error

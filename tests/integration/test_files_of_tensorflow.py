@@ -16,6 +16,7 @@ from tfprov.formats.event_file import progress, scalars
 PROGRAM = """
 import json, os, sys
 import tensorflow as tf
+from tfprov.runtime.resume import repair
 folder = sys.argv[1]
 one = tf.compat.v1
 with tf.Graph().as_default() as graph, one.Session() as session:
@@ -41,6 +42,12 @@ with writer.as_default():
             number = tf.strings.as_string(step) if dtype is tf.string else tf.cast(-step, dtype)
             tf.summary.write(dtype.name, number, step=step)
 writer.close()
+step = tf.Variable(0)
+for start in range(3):  # of a chief that is restarted
+    repair(os.path.join(folder, "kept"))
+    manager = tf.train.CheckpointManager(tf.train.Checkpoint(step=step), os.path.join(folder, "kept"), max_to_keep=2)
+    for number in range(2 * start, 2 * start + 2):
+        manager.save(checkpoint_number=number)
 state = tf.train.get_checkpoint_state(os.path.join(folder, "state"))
 print(json.dumps([tf.train.latest_checkpoint(os.path.join(folder, "state")), *state.all_model_checkpoint_paths]))
 """
@@ -102,6 +109,11 @@ def test_tensorflow_2s_events_are_read(tensorflow: tuple[Path, list[str]]) -> No
     assert (result.step, result.loss) == (2, float32(2 / 3))
     assert result.steps_per_second
     assert result.steps_per_second > 0
+
+
+@pytest.mark.tensorflow
+def test_tensorflow_2_deletes_the_oldest_checkpoints_of_earlier_starts(tensorflow: tuple[Path, list[str]]) -> None:
+    assert sorted(path.stem for path in (tensorflow[0] / "kept").glob("*.index")) == ["ckpt-4", "ckpt-5"]
 
 
 @pytest.mark.tensorflow

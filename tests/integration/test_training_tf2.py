@@ -15,7 +15,7 @@ import pytest
 from tests.support.paths import PROGRAMS
 from tests.support.programs import ProgramHosts, ProgramProcess, addresses, verify, whole
 from tests.support.waiting import until
-from tfprov.runtime.eager.member import greets
+from tfprov.runtime.peer_watch import greets
 from tfprov.wiring import Wiring, to_tf_config
 
 pytestmark = pytest.mark.tensorflow

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tfprov.formats.checkpoint import STATE, checkpoint_state, checkpoints, last_component, newest_whole, parse_state
@@ -33,7 +33,8 @@ def repair(directory: str) -> str | None:
     names = [entry.name for entry in folder.iterdir()]
     newest = newest_whole(names)
     if newest:
-        _replace(folder / STATE, checkpoint_state(newest, _listed_checkpoints(folder, names)))
+        listed = [prefix for prefix in _listed_checkpoints(folder, names) if prefix != newest]
+        _replace(folder / STATE, checkpoint_state(newest, listed) + _timestamps(folder, [*listed, newest]))
     else:
         (folder / STATE).unlink(missing_ok=True)
     return newest
@@ -48,6 +49,12 @@ def _listed_checkpoints(folder: Path, names: Iterable[str]) -> list[str]:
         return []
     first, *others = map(last_component, parse_state(text) or [""])
     return [prefix for prefix in dict.fromkeys([*others, first]) if prefix in whole]
+
+
+def _timestamps(folder: Path, prefixes: Sequence[str]) -> str:
+    """Return when each was saved, as TensorFlow 2 writes it: what it lists without a time it never deletes."""
+    times = ((folder / f"{prefix}.index").stat().st_mtime for prefix in prefixes)
+    return "".join(f"all_model_checkpoint_timestamps: {time!r}\n" for time in times)
 
 
 def _remove_leftovers(folder: Path) -> None:

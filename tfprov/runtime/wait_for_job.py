@@ -9,6 +9,7 @@ it is put into a ConfigMap and runs in any image with Python.
 
 from __future__ import annotations
 
+import http.client
 import json
 import random
 import ssl
@@ -65,8 +66,8 @@ def wait(path: str, api: str = API, account: Path = ACCOUNT, poll: float = POLL,
         except urllib.error.HTTPError as error:
             problem = f"{error.code} {error.reason}"
             missing_since = (missing_since or time.monotonic()) if error.code == 404 else None
-        except (OSError, ValueError) as error:
-            problem, missing_since = str(error), None
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            problem, missing_since = str(error) or type(error).__name__, None
         if missing_since is not None and time.monotonic() - missing_since >= patience:
             return "deleted"
         if problem and problem != printed:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-import socket
 import threading
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,74 +17,12 @@ from tfprov.runtime.eager.loop import Training, TrainingOptions
 from tfprov.runtime.export import FOLDER, export_model, write_aside
 from tfprov.runtime.join_cluster import ClusterTask, check_cluster, checkpoint_dir, cluster_spec, read_wiring
 from tfprov.runtime.lazy_tensorflow import tensorflow
+from tfprov.runtime.peer_watch import PeerWatch, unreachable_peers
 from tfprov.runtime.signals import Signals, die, exit_now
 from tfprov.wiring import OUTSIDE, Wiring, WiringError
 
-CHECK_INTERVAL = 1.0
-"""Seconds between two checks: less than any task needs to restart, so that no restart is missed."""
-GREETING_TIMEOUT = 10.0
-"""Seconds a peer has to send its first byte: its threads may wait for a core."""
-MAX_MISSED = 2
-"""Failed checks in a row after which a peer is lost."""
 _STACK = re.compile(r"\s|$|Graph execution error:|Detected at node |RPC: |The error could be from a previous operation")
 """The beginning of a line in an error of TensorFlow that is about where it happened."""
-
-
-def greets(address: str, timeout: float = GREETING_TIMEOUT) -> bool:
-    """Return whether a server answers at `address` (`host:port`) within `timeout` seconds."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout) as connection:
-            return bool(connection.recv(1))
-    except OSError:
-        return False
-
-
-def unreachable_peers(peers: Mapping[str, str], timeout: float = GREETING_TIMEOUT) -> list[str]:
-    """Return the `peers` (name to address) that do not answer within `timeout` seconds, as `ps/0 at h:2222`.
-
-    They are asked side by side: each that is silent takes all of the time.
-    """
-
-    def silent(peer: tuple[str, str]) -> str:
-        return "" if greets(peer[1], timeout) else f"{peer[0]} at {peer[1]}"
-
-    with ThreadPoolExecutor(max(1, len(peers))) as pool:
-        return list(filter(None, pool.map(silent, peers.items())))
-
-
-class PeerWatch:
-    """Calls `lost` from a thread with each peer that answered once and then left, as `ps/0 at h:2222`.
-
-    `interval` is the seconds between two checks of a peer.
-    """
-
-    def __init__(self, peers: Mapping[str, str], lost: Callable[[str], None], interval: float = CHECK_INTERVAL) -> None:
-        self.peers, self.lost, self.interval = dict(peers), lost, interval
-        self._over = threading.Event()
-        # A thread per peer: a slow one must not hide another that is gone.
-        self._threads = [
-            threading.Thread(target=self._check_peer, args=peer, name=f"tfprov-{peer[0]}", daemon=True)
-            for peer in self.peers.items()
-        ]
-
-    def start(self) -> None:
-        """Start the checks."""
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        """Stop the checks; one that is running reports nothing."""
-        self._over.set()
-
-    def _check_peer(self, name: str, address: str) -> None:
-        was_up, missed = False, 0
-        while not self._over.wait(self.interval):
-            answers = greets(address)
-            was_up, missed = was_up or answers, 0 if answers else missed + 1
-            if was_up and missed >= MAX_MISSED and not self._over.is_set():
-                self.lost(f"{name} at {address}")
-                return
 
 
 Batches = typing.Callable[[Any, int], Any]

@@ -9,13 +9,14 @@ Keras 3 brings model and optimizer. Its `Model.fit` works in a task that is alon
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tfprov.runtime.eager.fit import check_keras, fit
-from tfprov.runtime.eager.heartbeat import heartbeat_timeout
 from tfprov.runtime.eager.loop import TrainingOptions
 from tfprov.runtime.eager.member import (
     Batches,
@@ -34,6 +35,11 @@ from tfprov.runtime.signals import Signals
 from tfprov.wiring import Wiring, WiringError
 
 JOBS = ("chief", "worker")
+HEARTBEAT_TIMEOUT = 60.0
+"""Seconds without a heartbeat after which a replica is lost. TensorFlow's own 10 can pass on a core that has other work.
+
+It is longer than `PeerWatch` needs: a task that has ended is noticed there, after 2 s, and a host that is cut off after 22.
+"""
 
 
 @dataclass(frozen=True)
@@ -134,3 +140,25 @@ def served(make: Batches, *, job: str = "train") -> Batches:
         return make(0, 1).apply(whole).prefetch(2)
 
     return from_service
+
+
+@contextlib.contextmanager
+def heartbeat_timeout(context: Any, seconds: float = HEARTBEAT_TIMEOUT) -> Iterator[None]:
+    """Let a coordination service that is configured in this block wait `seconds` for each heartbeat.
+
+    `context` is TensorFlow's context of eager execution. A strategy configures the service in its constructor, which takes
+    no timeout, so the call is completed here. A TensorFlow without the service is left as it is.
+    """
+    configure = getattr(context, "configure_coordination_service", None)
+    if configure is None:
+        yield
+        return
+
+    def with_timeout(*args: Any, **options: Any) -> None:
+        configure(*args, **{"heartbeat_timeout_in_ms": round(seconds * 1000), **options})
+
+    context.configure_coordination_service = with_timeout
+    try:
+        yield
+    finally:
+        del context.configure_coordination_service

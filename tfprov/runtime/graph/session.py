@@ -10,13 +10,16 @@ from typing import Any
 from tfprov.runtime.graph.hooks import ProgressHook, ReleaseHook, ReportingHook, StepRateHook, StopHook
 from tfprov.runtime.graph.session_creator import SessionContext, SessionCreator
 from tfprov.runtime.lazy_tensorflow import graph_api
+from tfprov.runtime.peer_watch import PeerWatch
 from tfprov.runtime.placement import PlacementFile
 from tfprov.runtime.progress import ProgressWriter
-from tfprov.runtime.signals import Signals, die, leave
+from tfprov.runtime.signals import Signals, die, exit_now, leave
 
 THREAD_GRACE = 3
 """Seconds queue threads have to end after the last save. In a synchronous training the chief's thread waits for gradients
 of workers that have left: TensorFlow's default of 120 s exceeds every launcher's timeout."""
+_PEER_INTERVAL = 5.0
+"""Seconds between two checks of a peer: each worker asks each ps."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,10 @@ def training_session(context: SessionContext, options: SessionOptions, signals: 
     creator = SessionCreator(context, scaffold, options.config, options.max_wait_secs, stop_hook)
     reporter = ProgressWriter(context.checkpoint_dir, context.name, options.examples_per_step)
     hooks = _make_hooks(context, options, scaffold, stop_hook, reporter)
-    with signals.handled(), contextlib.closing(reporter):
+    with signals.handled(), contextlib.closing(reporter), _peer_watch(context, options.max_wait_secs) as watch:
         try:
             with v1.train.MonitoredSession(creator, hooks, stop_grace_period_secs=THREAD_GRACE) as session:
+                watch.start()
                 yield session
         except (v1.errors.UnavailableError, v1.errors.AbortedError) as error:
             # The loop recovers from these itself, so the last save failed: earlier ones are on the disk.
@@ -57,8 +61,26 @@ def training_session(context: SessionContext, options: SessionOptions, signals: 
             die(message, signals.code if signals.number else 1)
     if signals.number and not stop_hook.finished:
         # Other workers may have taken steps meanwhile: only the saver knows the step it saved.
-        end = f"; saved {scaffold.saver.last_checkpoints[-1]}" if context.is_chief else f" at step {stop_hook.step}"
+        saved = scaffold.saver.last_checkpoints if context.is_chief else ()  # none for one that keeps all
+        end = f"; saved {saved[-1]}" if saved else f" at step {stop_hook.step}"
         leave(f"{context.name} stopped by {signals.name}{end}", signals.code)
+
+
+@contextlib.contextmanager
+def _peer_watch(context: SessionContext, patience: float) -> Iterator[PeerWatch]:
+    """Yield what ends the task, once it has started with a session, when a peer is silent for `patience` seconds.
+
+    A step with a peer that hangs never returns.
+    """
+
+    def lost(peer: str) -> None:
+        exit_now(f"error: {context.name}: no answer from {peer} for {patience:g} s", 1)
+
+    watch = PeerWatch(dict(context.peers), lost, _PEER_INTERVAL, patience, was_up=True)
+    try:
+        yield watch
+    finally:
+        watch.stop()
 
 
 def _make_scaffold(context: SessionContext, options: SessionOptions) -> Any:

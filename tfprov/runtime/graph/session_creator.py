@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import socket
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from typing import Any
 from tfprov.formats.checkpoint import step_of
 from tfprov.runtime.graph.hooks import StopHook
 from tfprov.runtime.lazy_tensorflow import graph_api
+from tfprov.runtime.peer_watch import unreachable_peers
 from tfprov.runtime.resume import repair
 from tfprov.runtime.signals import exit_now, leave
 
@@ -186,6 +186,10 @@ class SessionCreator:
                 if step >= saved_step:
                     session.run(self.scaffold.local_init_op)
                     self.stop_hook.restored = step
+                    # As TensorFlow does when it restores one: the saver deletes the oldest of those that it knows.
+                    listed = v1.train.get_checkpoint_state(self.context.checkpoint_dir)
+                    if listed and self.scaffold.saver:
+                        self.scaffold.saver.recover_last_checkpoints(listed.all_model_checkpoint_paths)
                     return session
         except v1.errors.OpError:
             session.close()
@@ -219,15 +223,7 @@ class SessionCreator:
 
     def _give_up(self) -> None:
         waited = f"error: {self.context.name}: no session after {self.max_wait_secs:g} s"
-        unreachable = [f"{name} at {address}" for name, address in self.context.peers if not _is_reachable(address)]
-        reason = f"no answer from {', '.join(unreachable)}" if unreachable else "the chief has not made the model ready"
+        if silent := unreachable_peers(dict(self.context.peers)):
+            exit_now(f"{waited}: no answer from {', '.join(silent)}", 1)
+        reason = "all ps answer" if self.context.is_chief else "the chief has not made the model ready"
         exit_now(f"{waited}: {reason}", 1)
-
-
-def _is_reachable(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
-    except OSError:
-        return False
-    return True

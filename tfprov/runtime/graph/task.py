@@ -145,6 +145,8 @@ class Task(ClusterTask):
             die(f"{self.name} is not part of the training: it cannot open its session", 2)
         if save_every_steps is None and save_every_secs is None:
             save_every_secs = 60
+        elif save_every_steps is not None and save_every_secs is not None:
+            die("save_every_steps and save_every_secs are alternatives here: leave one out", 2)
         options = SessionOptions(
             train_steps=train_steps,
             save_every_steps=save_every_steps,

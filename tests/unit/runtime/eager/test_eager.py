@@ -11,9 +11,10 @@ import pytest
 
 from tests.support.waiting import until
 from tfprov import runtime
+from tfprov.runtime import peer_watch
 from tfprov.runtime.eager import fit, member, saver
-from tfprov.runtime.eager.heartbeat import heartbeat_timeout
 from tfprov.runtime.eager.member import peers, reason_of
+from tfprov.runtime.eager.mirrored import heartbeat_timeout
 from tfprov.runtime.eager.saver import Saver, task_of, variables_of
 from tfprov.runtime.resume import repair
 from tfprov.wiring import Wiring, to_tf_config
@@ -48,12 +49,12 @@ def server(greeting: bytes, connections: list[socket.socket] | None = None) -> I
 
 def test_a_server_that_greets_answers_and_one_that_only_accepts_does_not() -> None:
     with server(b"settings") as greets, server(b"") as mute:
-        assert member.greets(greets)
-        assert not member.greets(mute, timeout=0.1)
-        assert member.unreachable_peers({"ps/0": greets}) == []
-        assert f"ps/1 at {mute}" in member.unreachable_peers({"ps/0": greets, "ps/1": mute}, timeout=0.1)
-    assert not member.greets(greets)
-    assert not member.greets("[::1]:1")
+        assert peer_watch.greets(greets)
+        assert not peer_watch.greets(mute, timeout=0.1)
+        assert peer_watch.unreachable_peers({"ps/0": greets}) == []
+        assert f"ps/1 at {mute}" in peer_watch.unreachable_peers({"ps/0": greets, "ps/1": mute}, timeout=0.1)
+    assert not peer_watch.greets(greets)
+    assert not peer_watch.greets("[::1]:1")
 
 
 def test_the_watch_reports_a_peer_that_left_and_none_that_never_came() -> None:
@@ -66,7 +67,7 @@ def test_the_watch_reports_a_peer_that_left_and_none_that_never_came() -> None:
     connections: list[socket.socket] = []
     with server(b"settings") as stays:
         with server(b"settings", connections) as leaves:
-            watch = member.PeerWatch({"ps/0": stays, "ps/1": leaves, "ps/2": "127.0.0.1:1"}, report, 0.02)
+            watch = peer_watch.PeerWatch({"ps/0": stays, "ps/1": leaves, "ps/2": "127.0.0.1:1"}, report, 0.02)
             watch.start()
             until(lambda: len(connections) >= 2)  # with the second one, what came of the first is known
             assert not reported.is_set()
@@ -79,7 +80,7 @@ def test_a_stopped_watch_reports_nothing() -> None:
     reported = threading.Event()
     connections: list[socket.socket] = []
     with server(b"settings", connections) as leaves:
-        watch = member.PeerWatch({"ps/0": leaves}, lambda _: reported.set(), 0.02)
+        watch = peer_watch.PeerWatch({"ps/0": leaves}, lambda _: reported.set(), 0.02)
         watch.start()
         until(lambda: len(connections) >= 2)
         watch.stop()

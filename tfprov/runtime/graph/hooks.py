@@ -111,8 +111,12 @@ class ReleaseHook(Hook):
             self._tokens.append(v1.raw_ops.QueueEnqueueManyV2(handle=queue.outputs[0], components=[tokens]))
 
     def end(self, session: Any, /) -> None:
-        """Enqueue the tokens; a chief that has left has closed the queue, which ends the wait of the others as well."""
-        with contextlib.suppress(graph_api().errors.CancelledError):
+        """Enqueue the tokens; a chief that has left has closed the queue, which ends the wait of the others as well.
+
+        Where a ps has left after the chief, nobody waits.
+        """
+        errors = graph_api().errors
+        with contextlib.suppress(errors.CancelledError, errors.UnavailableError, errors.AbortedError):
             session.run(self._tokens)
 
 

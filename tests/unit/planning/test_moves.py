@@ -11,6 +11,7 @@ from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, Manifest
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, TfprovError
+from tfprov.model.state import Observed, State
 from tfprov.playbook.steps import RUN
 
 LAB = """
@@ -98,3 +99,25 @@ def test_a_chief_of_which_a_file_cannot_be_gathered_does_not_move(tmp_path: Path
     (target / "loss.csv").rmdir()
     RUN["start"](replace(moved, target=target), None, False)
     assert (target / "loss.csv").read_bytes() == b"1"
+
+
+def test_a_gather_that_fails_leaves_the_files_of_no_other_task_unprotected(tmp_path: Path) -> None:
+    hosts: Runtimes = {}
+    store = MemoryStore()
+    before = make_context(LAB.format(wiring="flags", groups=FIRST), (), hosts, store)
+    RUN["start"](before, None, False)
+    run = observe(before).containers()[0].run
+    hosts["h3"].puts(Observed("chief/0", "h3", State.RUNNING, {}, id="1", run=run))
+    for name in ("loss.csv", "model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001"):
+        hosts["h2"].saves("worker/0", name, b"1")
+        hosts["h3"].saves("chief/0", name, b"1")
+    now = make_context(
+        LAB.format(wiring="flags", groups="chief: {hosts: {h3: }}\nworker: {hosts: {h2: }}"), (), hosts, store
+    )
+    damaged = Verification(0, "damaged")
+    failing = replace(
+        now, target=tmp_path / "lab", verify=lambda prefixes: {prefix.name: damaged for prefix in prefixes}
+    )
+    with pytest.raises(GatherError):
+        RUN["gather"](failing, None, False)
+    assert failing.uncopied == {("worker/0", "h2"), ("chief/0", "h3")}

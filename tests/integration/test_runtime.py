@@ -12,6 +12,7 @@ import pytest
 from tests.support.paths import PROGRAMS
 from tests.support.programs import ProgramHosts, ProgramProcess, addresses, python, verify, whole
 from tfprov.formats.checkpoint import parse_state
+from tfprov.runtime.peer_watch import greets
 from tfprov.wiring import Wiring, to_tf_config
 
 pytestmark = pytest.mark.tensorflow
@@ -365,6 +366,7 @@ def test_a_ps_that_does_not_come_back_ends_the_others_with_one_line(
     tasks = [hosts.task(counter, Wiring("worker", index, cluster), "--max_wait_secs=30") for index in range(2)]
     for process in tasks:
         process.until(has_stepped)
+    assert all(greets(at) for at in (*cluster["ps"], *cluster["worker"]))  # or each training would end after a while
     ps.popen.send_signal(sent)
     for index, process in enumerate(tasks):
         process.ends(1)

@@ -59,7 +59,7 @@ def run_program(argv: Sequence[str], env: Mapping[str, str]) -> int:
 
     before = {}
     for number, handle in {signal.SIGINT: ignore, signal.SIGTERM: pass_on, signal.SIGHUP: pass_on}.items():
-        if callable(signal.getsignal(number)):  # nohup ignores SIGHUP, and the program inherits that
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and the program inherits that
             before[number] = signal.signal(number, handle)
     try:
         started.append(subprocess.Popen(argv, env=env))

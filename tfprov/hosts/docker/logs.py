@@ -36,14 +36,16 @@ class RunEnd:
 def run_ends(api: "docker.APIClient", container: str, since: float, until: float) -> Sequence[RunEnd]:
     """Return the ends of a container's runs from `since` to `until`, a time in the past, that the engine still knows.
 
-    It keeps a few hundred events. Raises the errors of the SDK.
+    It keeps a few hundred events. Raises the errors of the connection.
     """
     # `until` is in the past, so that the engine does not wait for further events. The SDK converts only whole seconds.
     times = {"since": cast(int, f"{since - _EVENT_MARGIN:.6f}"), "until": cast(int, f"{until:.6f}")}
-    events = api.events(**times, filters={"container": container, "event": "die"}, decode=True)
     try:
+        events = api.events(**times, filters={"container": container, "event": "die"}, decode=True)
         return [RunEnd(event["timeNano"] / 1e9, int(event["Actor"]["Attributes"]["exitCode"])) for event in events]
-    except (LookupError, TypeError, ValueError, OverflowError):  # not Docker's: only details are lost
+    except (docker.errors.APIError, docker.errors.StreamParseError):  # only details are lost
+        return ()
+    except (LookupError, TypeError, ValueError, OverflowError):  # not Docker's events
         return ()
 
 

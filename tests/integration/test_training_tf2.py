@@ -32,9 +32,10 @@ parser = argparse.ArgumentParser(allow_abbrev=False)
 parser.add_argument("--train_steps", type=int, default=None)
 parser.add_argument("--parameter_server", action="store_true")
 parser.add_argument("--wrong", action="store_true")
+parser.add_argument("--max_wait_secs", type=float, default=300)
 flags = parser.parse_known_args()[0]
 if flags.parameter_server:
-    task = runtime.parameter_server(min_shard_bytes=512)
+    task = runtime.parameter_server(min_shard_bytes=512, max_wait_secs=flags.max_wait_secs)
 else:
     task = runtime.multi_worker_mirrored()
 if service := eager_context().coordination_service:
@@ -280,6 +281,18 @@ def test_a_lost_ps_ends_the_chief_with_one_line(counter: Callable[..., Training]
     training.chief.ends(1)
     last = training.chief.err.splitlines()[-1]
     assert last.startswith(f"tfprov: error: chief/0: lost ps/0 at {training.cluster['ps'][0]}"), training.chief.err
+
+
+def test_a_chief_without_any_worker_saves_and_ends(counter: Callable[..., Training]) -> None:
+    training = counter(addresses(ps=1, chief=1, worker=1), "--parameter_server", "--max_wait_secs=30")
+    training.chief.until(has_stepped)
+    training.kill("worker0")
+    training.chief.ends(1)
+    last = training.chief.err.splitlines()[-1]
+    what = rf"the loss of worker/0 at {training.cluster['worker'][0]}: no answer for 30 s; saved saved/model.ckpt-(\d+)"
+    saved = re.fullmatch(f"tfprov: chief/0 stopped by {what}", last)
+    assert saved, training.chief.err
+    assert int(saved[1]) in whole(training.chief.folder / "saved")
 
 
 def test_an_error_in_a_step_ends_the_chief(counter: Callable[..., Training]) -> None:

@@ -128,7 +128,7 @@ class Training(ABC):
         self.disconnect()
         if not self._is_last_step(self.step) and (reason := self.stop_reason()):
             end = f"; saved {saved}" if self.is_chief else f" at step {self.step}"
-            leave(f"{self.name} stopped by {reason}{end}", self.signals.code if self.signals.number else 143)
+            leave(f"{self.name} stopped by {reason}{end}", self.stop_code())
 
     @abstractmethod
     def disconnect(self) -> None:
@@ -137,6 +137,10 @@ class Training(ABC):
     def stop_reason(self) -> str:
         """Return the name of the signal that stopped the loop, or an empty text."""
         return self.signals.name if self.signals.number else ""
+
+    def stop_code(self) -> int:
+        """Return the exit code of a task whose loop was stopped."""
+        return self.signals.code if self.signals.number else 143
 
     def _is_last_step(self, step: int) -> bool:
         return self.options.train_steps is not None and step >= self.options.train_steps

@@ -27,6 +27,7 @@ from tfprov.runtime.eager.member import (
 from tfprov.runtime.eager.mirrored import Replica, multi_worker_mirrored
 from tfprov.runtime.join_cluster import checkpoint_dir, ps_devices, serve
 from tfprov.runtime.lazy_tensorflow import graph_api, tensorflow
+from tfprov.runtime.peer_watch import unreachable_peers
 from tfprov.runtime.signals import Signals
 from tfprov.wiring import Wiring, WiringError
 
@@ -45,6 +46,7 @@ class Chief(EagerTask):
     """The task that runs the program, and `coordinator`, the tf.distribute.coordinator.ClusterCoordinator it uses."""
 
     coordinator: Any
+    max_wait_secs: float = 300
 
     def batches(self, make: Batches) -> Any:
         """Return the batches of all workers, each made on its own worker, with one shard per worker."""
@@ -73,6 +75,9 @@ class ScheduledTraining(Training):
         super().__init__(chief.name, True, chief.strategy, options, signals)
         self.io_device = f"/job:{chief.wiring.job}/replica:0/task:{chief.wiring.index}/device:CPU:0"
         self.coordinator, self.workers = chief.coordinator, len(chief.wiring.cluster["worker"])
+        self._addresses, self._patience = peers(chief.wiring, "worker"), chief.max_wait_secs
+        self._last_end = (0, time.monotonic())
+        self._lost: list[str] = []
         self._scheduled = 0
         self._limit = float(MIN_QUEUED * self.workers)
         self._values: deque[Any] = deque(maxlen=2 * MAX_QUEUED * self.workers)
@@ -80,7 +85,16 @@ class ScheduledTraining(Training):
 
     def should_stop(self) -> bool:
         """Whether `train_steps` are scheduled, or a signal was received."""
-        return self._is_last_step(self._first + self._scheduled) or bool(self.signals.number)
+        return self._is_last_step(self._first + self._scheduled) or bool(self.stop_reason())
+
+    def stop_reason(self) -> str:
+        """Return the signal that stopped the loop, or the workers that are all lost, or an empty text."""
+        lost = f"the loss of {', '.join(self._lost)}: no answer for {self._patience:g} s" if self._lost else ""
+        return super().stop_reason() or lost
+
+    def stop_code(self) -> int:
+        """Return 1 where all workers are lost."""
+        return 1 if self._lost and not self.signals.number else super().stop_code()
 
     def is_due_by_steps(self) -> bool:
         """Whether `save_every_steps` were scheduled since the last save, which waits for running ones."""
@@ -117,6 +131,8 @@ class ScheduledTraining(Training):
             signalled_at = signalled_at or (time.monotonic() if self.signals.number else None)
             if signalled_at and time.monotonic() - signalled_at > SIGNAL_GRACE:
                 break
+            if self._are_workers_lost():
+                break
             time.sleep(0.005)
         return int(self.counter.numpy())
 
@@ -142,8 +158,19 @@ class ScheduledTraining(Training):
         # A step whose worker was lost after it was counted is taken again, and counts twice.
         return max(0, self._scheduled - (self.step - self._first))
 
+    def _are_workers_lost(self) -> bool:
+        """Whether no step has ended for `max_wait_secs`, and then no worker answers: TensorFlow waits for one for ever."""
+        now = time.monotonic()
+        if self.step != self._last_end[0]:
+            self._last_end = (self.step, now)
+        elif not self._lost and now - self._last_end[1] >= self._patience:
+            silent = unreachable_peers(self._addresses)
+            self._lost = silent if len(silent) == len(self._addresses) else []
+            self._last_end = (self.step, time.monotonic())
+        return bool(self._lost)
+
     def _wait(self) -> None:
-        while self._running_steps() > self._limit / 2 and not self.signals.number:
+        while self._running_steps() > self._limit / 2 and not (self.signals.number or self._are_workers_lost()):
             self.coordinator.done()  # raises the error of a failed step, after which the count would stand still
             self.step = int(self.counter.numpy())
             before, since = self._last_sample
@@ -159,8 +186,8 @@ def parameter_server(*, min_shard_bytes: int = 256 * 1024, max_wait_secs: float 
     """Serve, as a ps or worker, until a signal ends the task; return on the chief, once all of them answer.
 
     With several ps a variable is split among them, into parts of at least `min_shard_bytes`. After `max_wait_secs`
-    seconds without an answer the chief ends with code 1. An evaluator waits for nobody. Without a cluster the program
-    trains alone.
+    seconds without an answer the chief ends with code 1: of any ps or worker at the start, of all workers later. An
+    evaluator waits for nobody. Without a cluster the program trains alone.
     """
     wiring = read_eager_wiring(_check)
     if wiring.job == "evaluator":
@@ -176,7 +203,8 @@ def parameter_server(*, min_shard_bytes: int = 256 * 1024, max_wait_secs: float 
         strategy = distribute.ParameterServerStrategy(
             cluster_resolver(wiring), partitioners.MinSizePartitioner(min_shard_bytes, parts)
         )
-        return Chief(wiring, checkpoint_dir(), strategy, distribute.coordinator.ClusterCoordinator(strategy))
+        coordinator = distribute.coordinator.ClusterCoordinator(strategy)
+        return Chief(wiring, checkpoint_dir(), strategy, coordinator, max_wait_secs)
 
 
 def server_threads() -> int:

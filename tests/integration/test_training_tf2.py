@@ -32,6 +32,7 @@ parser = argparse.ArgumentParser(allow_abbrev=False)
 parser.add_argument("--train_steps", type=int, default=None)
 parser.add_argument("--parameter_server", action="store_true")
 parser.add_argument("--wrong", action="store_true")
+parser.add_argument("--finite", action="store_true")
 parser.add_argument("--max_wait_secs", type=float, default=300)
 flags = parser.parse_known_args()[0]
 if flags.parameter_server:
@@ -42,7 +43,7 @@ if service := eager_context().coordination_service:
     print("heartbeat", service.heartbeat_timeout_in_ms)
 with task.strategy.scope():
     weights, ready = tf.Variable(tf.random.uniform([64, 8]), name="weights"), tf.Variable(False, name="ready")
-batches = task.batches(lambda shard, shards: tf.data.Dataset.range(10).repeat().batch(2))
+batches = task.batches(lambda shard, shards: tf.data.Dataset.range(10).repeat(1 if flags.finite else None).batch(2))
 def step(batch):
     if flags.wrong:
         tf.debugging.assert_equal(tf.size(batch), 3, "three were promised")
@@ -293,6 +294,18 @@ def test_a_chief_without_any_worker_saves_and_ends(counter: Callable[..., Traini
     saved = re.fullmatch(f"tfprov: chief/0 stopped by {what}", last)
     assert saved, training.chief.err
     assert int(saved[1]) in whole(training.chief.folder / "saved")
+
+
+def test_a_task_that_is_alone_ends_with_its_data_and_others_say_that_these_ended(
+    counter: Callable[..., Training], hosts: ProgramHosts
+) -> None:
+    training = counter(addresses(ps=1, chief=1, worker=1), "--parameter_server", "--finite")
+    alone = hosts.start(training.program, "--finite")
+    alone.ends()
+    assert "step 5\n" in alone.out
+    assert whole(alone.folder / "saved")
+    training.chief.ends(2)
+    assert "tfprov: error: chief/0: the data of a task ended; add `.repeat()` to the dataset\n" in training.chief.err
 
 
 def test_an_error_in_a_step_ends_the_chief(counter: Callable[..., Training]) -> None:

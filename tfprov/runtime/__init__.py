@@ -34,7 +34,7 @@ Exit codes of a task:
       1   no session for `max_wait_secs`, or a ps was lost before the last checkpoint; one line on stderr. Under
           `parameter_server` also when a ps is lost, or every worker for `max_wait_secs`, under `multi_worker_mirrored`
           when any task is
-      2   invalid flags or TF_CONFIG; one line on stderr
+      2   invalid flags or TF_CONFIG, or under TF2 strategies a dataset that ended among several tasks; one line on stderr
     130   Ctrl-C before the end; the chief has saved its last step
     143   SIGTERM before the end, and always for a ps; the chief has saved its last step
 

@@ -107,7 +107,11 @@ class EagerTask(ClusterTask, ABC):
             try:
                 training.begin(self.checkpoint_dir, objects)
                 signals.orderly = True
-                yield training
+                try:
+                    yield training
+                except tensorflow().errors.OutOfRangeError:
+                    if self.required_peers():  # a step of several tasks has no end that all of them see
+                        die(f"{self.name}: the data of a task ended; add `.repeat()` to the dataset", 2)
                 training.finish()
             except tensorflow().errors.OpError as error:
                 self._exit_if_task_lost(error)

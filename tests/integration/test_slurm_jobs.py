@@ -81,7 +81,7 @@ def test_a_failed_task_is_restarted() -> None:
 
 def test_before_the_time_limit_the_chief_leaves_while_its_ps_runs() -> None:
     text = script(INVENTORY.replace("MODE: plain", "MODE: runs"))
-    assert "#SBATCH --signal=B:TERM@300" in text
+    assert "#SBATCH --signal=B:TERM@45" in text
     process = Allocation(Path("bin").absolute(), (3,), job=os.getpid()).start(text)
     assert process.stdout
     lines = []

@@ -19,7 +19,7 @@ all:
       env: {GREETING: "$HOME 'x'", MODE: plain}
       checkpoints: {to: saved}
       restart: never
-      stop_grace: 270
+      stop_grace: 15
   children:
     ps: {hosts: {localhost: }}
     worker: {hosts: {localhost: }, vars: {tfprov: {tasks_per_host: 2}}}

@@ -104,7 +104,7 @@ def test_sbatch_options_follow_the_settings() -> None:
     ]
     assert sbatch_options == [
         "--job-name=law", "--ntasks=3", "--nodes=2", "--cpus-per-task=2", "--mem-per-cpu=1536M", "--gpus-per-task=1",
-        "--time=1-12:00:00", "--partition=gpu,long", "--account=me", "--output=law-%j.log", "--signal=B:TERM@300",
+        "--time=1-12:00:00", "--partition=gpu,long", "--account=me", "--output=law-%j.log", "--signal=B:TERM@45",
     ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -99,6 +100,9 @@ def _srun(argv: Sequence[str]) -> int:
         threads += [threading.Thread(target=_label, args=(rank, len(str(count)), one)) for one in outputs]
     for thread in threads:
         thread.start()
+    # A signal that comes just before a wait is handled only after it: srun must not wait for a task to forward one.
+    while any(task.poll() is None for task in tasks):
+        time.sleep(0.02)
     codes = [task.wait() for task in tasks]
     for thread in threads:
         thread.join()

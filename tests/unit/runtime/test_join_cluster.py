@@ -141,6 +141,14 @@ def test_an_evaluator_cannot_open_the_training_session(capsys: pytest.CaptureFix
     assert "evaluator/0 is not part of the training" in capsys.readouterr().err
 
 
+def test_two_intervals_of_saving_are_refused_in_every_task(capsys: pytest.CaptureFixture[str]) -> None:
+    """TensorFlow takes one: the chief alone would fail, and the workers wait for it."""
+    task = runtime.Task(Wiring("worker", 1, CLUSTER), "checkpoints")
+    with pytest.raises(SystemExit, match="2"):
+        task.session(save_every_steps=10, save_every_secs=10)
+    assert "save_every_steps and save_every_secs are alternatives" in capsys.readouterr().err
+
+
 def test_flags_win_over_tf_config(capsys: pytest.CaptureFixture[str]) -> None:
     environ = {"TF_CONFIG": to_tf_config(Wiring("worker", 0, CLUSTER))}
     with pytest.raises(SystemExit):

@@ -68,9 +68,14 @@ def is_leftover(path: str) -> bool:
     return bool(_LEFTOVER.search(path))
 
 
-def newest_whole(names: Iterable[str]) -> str | None:
-    """Return the prefix of the whole checkpoint with the highest step, or None. Among equal steps the last name wins."""
-    return next((checkpoint.prefix for checkpoint in reversed(checkpoints(names)) if checkpoint.whole), None)
+def newest_whole(names: Iterable[str], series: str | None = None) -> str | None:
+    """Return the prefix of the whole checkpoint with the highest step, or None. Among equal steps the last name wins.
+
+    Those of `series` win over all others, whatever their steps count.
+    """
+    whole = [checkpoint.prefix for checkpoint in checkpoints(names) if checkpoint.whole]
+    of_series = [prefix for prefix in whole if series_of(prefix) == series]
+    return next(reversed(of_series or whole), None)
 
 
 def step_of(prefix: str) -> int:

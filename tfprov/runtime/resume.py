@@ -15,6 +15,8 @@ from pathlib import Path
 
 from tfprov.formats.checkpoint import STATE, checkpoint_state, checkpoints, last_component, newest_whole, parse_state
 
+PREFIX = "model.ckpt"
+"""What `tfprov.runtime` calls its checkpoints, with their step behind it; TensorFlow's hook of saving does the same."""
 _LEFTOVER_FILE = re.compile(r".+\.tempstate[0-9]+|checkpoint\.tmp[0-9a-f]+")
 _LEFTOVER_FOLDER = re.compile(r".+-[0-9]+_temp(?:_[0-9a-f]+)?")
 
@@ -22,8 +24,10 @@ _LEFTOVER_FOLDER = re.compile(r".+-[0-9]+_temp(?:_[0-9a-f]+)?")
 def repair(directory: str) -> str | None:
     """Point `checkpoint` at the newest whole checkpoint, remove the leftovers of a killed save, return the prefix.
 
-    Returns None for a directory without a whole checkpoint; it is created where it is missing. A remote directory
-    (`gs://…`) is left to TensorFlow. Raises OSError when the directory cannot be read or written.
+    A checkpoint with another name than `model.ckpt-STEP` counts only without any such: a program may save its weights
+    there, too, which are not all that the training restores. Returns None for a directory without a whole checkpoint; it
+    is created where it is missing. A remote directory (`gs://…`) is left to TensorFlow. Raises OSError when the directory
+    cannot be read or written.
     """
     if "://" in directory:
         return None
@@ -31,7 +35,7 @@ def repair(directory: str) -> str | None:
     folder.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(folder)
     names = [entry.name for entry in folder.iterdir()]
-    newest = newest_whole(names)
+    newest = newest_whole(names, PREFIX)
     if newest:
         listed = [prefix for prefix in _listed_checkpoints(folder, names) if prefix != newest]
         _replace(folder / STATE, checkpoint_state(newest, listed) + _timestamps(folder, [*listed, newest]))

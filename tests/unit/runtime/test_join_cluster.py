@@ -169,6 +169,15 @@ def test_repair_names_the_newest_whole_checkpoint(tmp_path: Path) -> None:
     assert state(tmp_path) == ["model.ckpt-200"]
 
 
+def test_repair_prefers_what_the_runtime_saves_to_weights_that_a_program_saves_beside_it(tmp_path: Path) -> None:
+    """Such weights lack the optimizer and the step, so that a chief restarted on them would end again and again."""
+    save(tmp_path, "weights-900")
+    assert repair(str(tmp_path)) == "weights-900"
+    save(tmp_path, "model.ckpt-90")
+    save(tmp_path, "model.ckpt-200")
+    assert repair(str(tmp_path)) == "model.ckpt-200"
+
+
 def test_repair_replaces_paths_of_another_directory_and_a_torn_newest(tmp_path: Path) -> None:
     for step in (100, 200):
         save(tmp_path, f"model.ckpt-{step}")

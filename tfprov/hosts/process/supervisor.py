@@ -81,6 +81,8 @@ class Supervisor:
         self.previous: FailedRun | None = None
         self.log_start = 0
         self.timed_size = -1
+        self.started = 0.0
+        """When the process started, by the monotonic clock: that of the host may be set meanwhile."""
 
     def run(self, ready: int) -> None:
         """Run until the task has ended for good; closes `ready` once it has started or failed to."""
@@ -96,7 +98,7 @@ class Supervisor:
             self.record("exited", exit_code=code, finished_at=time.time(), stopped=self.stopped)
             if not self.wants_restart(code):
                 return
-            life = FailedRun(code, time.time() - self.state["started_at"], self.last_words())
+            life = FailedRun(code, time.monotonic() - self.started, self.last_words())
             if (self.previous is not None and is_hopeless(self.previous, life)) or self.directory.no_restart.exists():
                 self.record("exited", gave_up=True)
                 return
@@ -127,6 +129,7 @@ class Supervisor:
             reason = start_error(error, self.order["argv"][0], self.order["env"], self.directory.work)
             self.record("exited", exit_code=127, error=reason, finished_at=time.time())
             return None
+        self.started = time.monotonic()
         self.record("running", pid=process.pid, identity=identity(process.pid), started_at=time.time(), exit_code=None)
         return process
 

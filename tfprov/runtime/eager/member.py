@@ -195,9 +195,12 @@ def peers(wiring: Wiring, *jobs: str) -> dict[str, str]:
 @contextlib.contextmanager
 def startup_timeout(wiring: Wiring, others: Mapping[str, str], seconds: float) -> Iterator[None]:
     """End the task when the block, in which TensorFlow waits for `others`, takes longer than `seconds`."""
+    over = threading.Event()
 
     def give_up() -> None:
         who = ", ".join(unreachable_peers(others)) or "TensorFlow, though all ports answer"
+        if over.is_set():  # they came while they were asked
+            return
         exit_now(f"error: {wiring.job}/{wiring.index}: no cluster after {seconds:g} s: no answer from {who}", 1)
 
     timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), give_up)
@@ -207,6 +210,7 @@ def startup_timeout(wiring: Wiring, others: Mapping[str, str], seconds: float) -
         with Signals().handled():
             yield
     finally:
+        over.set()
         timer.cancel()
 
 

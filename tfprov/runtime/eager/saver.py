@@ -14,10 +14,9 @@ from typing import Any
 from tfprov.atomic_write import replace
 from tfprov.runtime.lazy_tensorflow import tensorflow
 from tfprov.runtime.placement import FILE
-from tfprov.runtime.resume import repair
+from tfprov.runtime.resume import PREFIX, repair
 from tfprov.runtime.signals import die
 
-PREFIX = "model.ckpt"
 _REPLICA_DIRECTORY = "replica-0_temp"
 """Begins where other replicas write their copy of a save; `repair` removes one that a killed replica leaves."""
 

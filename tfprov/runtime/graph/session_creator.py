@@ -122,12 +122,14 @@ class SessionCreator:
         if self._had_session:
             self._leave_if_finished()
         # The wait happens inside TensorFlow, where only the end of the process interrupts it.
-        watchdog = threading.Timer(min(self.max_wait_secs, threading.TIMEOUT_MAX), self._give_up)
+        over = threading.Event()
+        watchdog = threading.Timer(min(self.max_wait_secs, threading.TIMEOUT_MAX), self._give_up, (over,))
         watchdog.daemon = True
         watchdog.start()
         try:
             session = self._ready_session()
         finally:
+            over.set()
             watchdog.cancel()
         signals.orderly = self._had_session = True
         return session
@@ -221,9 +223,12 @@ class SessionCreator:
             config.device_filters.extend(self.context.filters)
         return config
 
-    def _give_up(self) -> None:
+    def _give_up(self, over: threading.Event) -> None:
         waited = f"error: {self.context.name}: no session after {self.max_wait_secs:g} s"
-        if silent := unreachable_peers(dict(self.context.peers)):
+        silent = unreachable_peers(dict(self.context.peers))
+        if over.is_set():  # the session came while they were asked
+            return
+        if silent:
             exit_now(f"{waited}: no answer from {', '.join(silent)}", 1)
         reason = "all ps answer" if self.context.is_chief else "the chief has not made the model ready"
         exit_now(f"{waited}: {reason}", 1)

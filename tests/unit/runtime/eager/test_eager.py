@@ -3,7 +3,7 @@
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,8 +23,13 @@ PS = {"ps": ("h0:1", "h1:1"), "chief": ("h2:1",), "worker": ("h3:1",)}
 
 
 @contextlib.contextmanager
-def server(greeting: bytes, connections: list[socket.socket] | None = None) -> Iterator[str]:
-    """Listen on a port and send `greeting` to each client; append their sockets to `connections`."""
+def server(
+    greeting: bytes, connections: list[socket.socket] | None = None, refused: Container[int] = ()
+) -> Iterator[str]:
+    """Listen on a port and send `greeting` to each client; append their sockets to `connections`.
+
+    The clients `refused`, by their number from 0, are disconnected without a greeting.
+    """
     connections = [] if connections is None else connections
     listening = socket.create_server(("127.0.0.1", 0))
 
@@ -32,8 +37,11 @@ def server(greeting: bytes, connections: list[socket.socket] | None = None) -> I
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = listening.accept()
+                if len(connections) in refused:
+                    connection.close()
+                else:
+                    connection.sendall(greeting)
                 connections.append(connection)
-                connection.sendall(greeting)
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -74,6 +82,35 @@ def test_the_watch_reports_a_peer_that_left_and_none_that_never_came() -> None:
         assert reported.wait(300)
         watch.stop()
         assert lost == [f"ps/1 at {leaves}"]
+
+
+@pytest.mark.parametrize(("patience", "lost"), [(0.0, True), (300.0, False)])
+def test_a_peer_may_come_back_within_the_patience_of_the_watch(patience: float, lost: bool) -> None:
+    reported = threading.Event()
+    connections: list[socket.socket] = []
+    with server(b"settings", connections, refused=range(1, 5)) as restarts:
+        watch = peer_watch.PeerWatch({"ps/0": restarts}, lambda _: reported.set(), 0.02, patience)
+        watch.start()
+        until(lambda: reported.is_set() or len(connections) >= 7)
+        assert reported.is_set() == lost
+        watch.stop()
+
+
+def test_a_peer_that_was_up_before_the_watch_is_lost_without_an_answer() -> None:
+    reported = threading.Event()
+    peer_watch.PeerWatch({"ps/0": "127.0.0.1:1"}, lambda _: reported.set(), 0.02, was_up=True).start()
+    assert reported.wait(300)
+
+
+def test_a_task_whose_peers_come_while_it_gives_up_goes_on() -> None:
+    """Its process ends otherwise, and with it these tests."""
+    connections: list[socket.socket] = []
+    with server(b"", connections) as late:
+        with member.startup_timeout(Wiring("worker", 0, PS), {"ps/0": late}, 0.01):
+            until(lambda: connections)
+        (asks,) = (thread for thread in threading.enumerate() if isinstance(thread, threading.Timer))
+    asks.join(300)
+    assert not asks.is_alive()
 
 
 def test_a_stopped_watch_reports_nothing() -> None:

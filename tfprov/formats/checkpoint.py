@@ -47,6 +47,12 @@ class CheckpointFiles:
         """Whether all files are present and agree."""
         return not self.missing and not self.conflict
 
+    @property
+    def is_half_without_step(self) -> bool:
+        """Whether it has no step, and an index or shards alone: it may be any file, such as `embeddings.index`."""
+        has_index = f"{self.prefix}.index" in self.files
+        return self.step == NO_STEP and has_index != any(f"{self.prefix}.data-" in name for name in self.files)
+
 
 def checkpoints(names: Iterable[str]) -> list[CheckpointFiles]:
     """Return the checkpoints in a directory listing, ascending by (step, prefix).

@@ -25,12 +25,7 @@ from tfprov.engine.checkpoints.verify import Verify
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
 from tfprov.errors import GatherError, HostError, TfprovError
-from tfprov.formats.checkpoint import (
-    STATE,
-    checkpoint_state,
-    model_files,
-    step_of,
-)
+from tfprov.formats.checkpoint import NO_STEP, STATE, checkpoint_state, model_files, series_of, step_of
 from tfprov.hosts.base import File
 from tfprov.model.state import Observation, Observed, State
 
@@ -181,7 +176,8 @@ class _Gather:
                 raise GatherError(torn)
             return
         newest = surveyed.named[0]
-        if surveyed.find(newest) or any(one.checkpoint.step > step_of(newest) for one in surveyed.whole):
+        series = [one.checkpoint for one in surveyed.whole if series_of(one.checkpoint.prefix) == series_of(newest)]
+        if surveyed.find(newest) or any(one.step > step_of(newest) for one in series):
             return  # the chief may have removed it since, for a newer one
         what, fix = f"{self.chief}'s checkpoint {newest} ", REMEDY
         if newest in surveyed.doubtful:
@@ -196,7 +192,8 @@ class _Gather:
         """Copy every complete checkpoint that is newer than the gathered ones into the staging directory.
 
         The chief removes old checkpoints while they are copied: then the directories are listed again, and if the newest
-        one was removed, the host holds the others. GatherError if the newest cannot be copied after all tries.
+        one was removed, or saved again, the host holds the others. GatherError if the newest cannot be copied after all
+        tries; the newest of another series is reported.
         """
         left, best = _TRIES, 0
         while left:
@@ -210,19 +207,26 @@ class _Gather:
                 return fetched, surveyed
             if self.staging.resumed > best:  # a connection that breaks again and again, and a copy that goes on
                 left, best = _TRIES, self.staging.resumed
-            look = survey_held if left and wanted[-1] not in fetched else survey
+            newest_ones = {series_of(one.checkpoint.prefix): one for one in wanted}.values()
+            lacking = [one for one in newest_ones if one not in fetched]
+            look = survey_held if left and lacking else survey
             surveyed = look(self.context, self.observed, self.look)
         if wanted[-1] not in fetched:
             newest = wanted[-1].checkpoint.prefix
             fix = "" if surveyed.find(newest) else "its program keeps too few: let it keep more, or save less often"
             raise GatherError(f"{self.chief}'s checkpoint {newest} could not be copied: {self.staging.last_error}", fix)
+        for one in lacking:
+            self.note_left(
+                f"{self.chief}'s checkpoint {one.checkpoint.prefix} could not be copied: {self.staging.last_error}"
+            )
         return fetched, surveyed
 
     def _fetch_all(self, wanted: Sequence[WholeCheckpoint]) -> list[WholeCheckpoint]:
         """Copy checkpoints, and return those that could be; none after the host was lost."""
         fetched = []
         for one in reversed(wanted):  # the newest matters most, and the chief may remove it while older ones are copied
-            if self.staging.fetch(one.files()):
+            # Without a step it is saved again under the same name.
+            if self.staging.fetch(one.files(), may_change=one.checkpoint.step == NO_STEP):
                 fetched.append(one)
             elif self.staging.lost is not None:
                 break

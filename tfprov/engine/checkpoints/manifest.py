@@ -160,7 +160,18 @@ def set_aside(target: Path, before: Manifest, staged: Path) -> str:
 
     `staged` is the staging directory below it, which is moved back into the new gather directory. A link to a directory,
     such as one on a larger disk, stays, and gets another one beside it for the earlier run. Returns a line for the user.
+    Raises GatherError if the directory cannot be renamed, as that of a mounted disk.
     """
+    try:
+        return _set_aside(target, before, staged)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EBUSY, errno.EACCES, errno.EPERM):
+            raise
+        what = f"{target} holds an earlier run, and cannot be renamed: {error.strerror}"
+        raise GatherError(what, "set `checkpoints.to` to a directory below it, and gather again") from None
+
+
+def _set_aside(target: Path, before: Manifest, staged: Path) -> str:
     earlier, real = _free_name(target), target.resolve()
     staged, beside = real / staged.relative_to(target), real.with_name(f".{real.name}.part")
     shutil.rmtree(beside, ignore_errors=True)

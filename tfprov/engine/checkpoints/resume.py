@@ -218,7 +218,8 @@ def _for_task(context: Context, task: Task, run: str) -> Resume | None:
     resume = newest(context)
     if resume is None or resume.run != run or not (is_chief or resume.saved.from_ps):
         return None
-    if is_chief and (newest_step(context) or NO_STEP) >= resume.saved.step:  # the task restores it by itself
+    mirrored = newest_step(context) if is_chief else None
+    if mirrored is not None and mirrored >= resume.saved.step:  # the task restores it by itself
         return None
     chief = _chief(context, observe(context, hosts={context.cluster.chief.host}))
     look = survey(context, chief, lambda: observe(context)) if chief else None

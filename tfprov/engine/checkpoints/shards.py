@@ -12,7 +12,15 @@ from typing import BinaryIO
 
 from tfprov.engine.context import Context
 from tfprov.errors import HostError
-from tfprov.formats.checkpoint import NO_STEP, STATE, CheckpointFiles, checkpoints, last_component, parse_state, step_of
+from tfprov.formats.checkpoint import (
+    NO_STEP,
+    STATE,
+    CheckpointFiles,
+    checkpoints,
+    last_component,
+    parse_state,
+    step_of,
+)
 from tfprov.hosts.base import File, Prefix, Runtime
 from tfprov.hosts.held_checkpoints import FOLDER
 from tfprov.model.state import Observation, Observed, State
@@ -48,6 +56,11 @@ class CheckpointDir:
     def open_each(self, names: Collection[str]) -> Iterator[tuple[str, BinaryIO]]:
         """Open many of `files`; see Runtime."""
         return self.runtime.open_each(self.task, names, self.files)
+
+    def has_changed(self, names: Iterable[str]) -> bool:
+        """Whether some of `files` were saved again, or removed, since they were listed. Raises HostError."""
+        now = self.runtime.files(self.task)
+        return any(now.get(name) != self.files[name] for name in names)
 
 
 @dataclass(frozen=True)
@@ -252,6 +265,10 @@ class HeldCheckpointDir(CheckpointDir):
         files = {f"{FOLDER}/{name}": file for name, file in self.files.items()}
         for name, stream in self.runtime.open_each(self.task, [f"{FOLDER}/{name}" for name in names], files):
             yield name.removeprefix(f"{FOLDER}/"), stream
+
+    def has_changed(self, names: Iterable[str]) -> bool:
+        """See CheckpointDir. A saver replaces files, and writes into none."""
+        return False
 
 
 def survey_held(context: Context, chief: Observed, look: Callable[[], Observation]) -> Survey:

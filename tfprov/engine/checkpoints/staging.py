@@ -53,8 +53,8 @@ class Staging:
         self.lost: Unreachable | None = None
         self._made: set[Path] = set()
 
-    def fetch(self, files: Mapping[str, CheckpointDir]) -> bool:
-        """Copy `files`; return False if one of them cannot be read."""
+    def fetch(self, files: Mapping[str, CheckpointDir], *, may_change: bool = False) -> bool:
+        """Copy `files`; return False if one cannot be read, or of those that `may_change` was saved again meanwhile."""
         moved = self._counting(sum(source.files[name].size for name, source in files.items()))
         by_place: dict[CheckpointDir, list[str]] = defaultdict(list)
         for name, source in files.items():
@@ -64,6 +64,9 @@ class Staging:
                 for source, names in by_place.items():
                     for name in self._copy(names, source, moved):
                         flush.add(self.directory / name)
+                    if may_change and source.has_changed(names):
+                        self.last_error = "it was saved again while it was copied"
+                        return False
         except HostError as error:
             self.last_error, self.lost = str(error), error if isinstance(error, Unreachable) else None
             return False

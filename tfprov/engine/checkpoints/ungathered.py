@@ -51,12 +51,9 @@ def unsaved(context: Context, holder: Observed, observation: Observation | None 
     known = gathered_manifests(context, holder.run)
     if saved_anew(context, look, known):
         known.insert(0, Manifest(context.cluster.name, holder.run))
-    kept = known[0] if known else None
     new = [one for one in look.whole if is_new(one, known)]
     torn = [prefix for prefix in look.named[:1] if look.find(prefix) is None]
-    doubtful = [
-        prefix for prefix in dict.fromkeys([*look.doubtful, *torn]) if kept is None or step_of(prefix) > kept.step
-    ]
+    doubtful = [prefix for prefix in dict.fromkeys([*look.doubtful, *torn]) if not known or known[0].is_newer(prefix)]
     prefixes = [*doubtful, *(one.checkpoint.prefix for one in new)]
     if not prefixes:
         return None
@@ -85,7 +82,8 @@ def other_files(listing: Mapping[str, File], kept: Manifest | None, named: Colle
 
     `kept` has what was gathered; `named` are the checkpoints of the `checkpoint` file, which may be incomplete.
     """
-    parts = {name for checkpoint in checkpoints(listing) for name in checkpoint.files}
+    there = [one for one in checkpoints(listing) if one.prefix in named or not one.is_half_without_step]
+    parts = {name for checkpoint in there for name in checkpoint.files}
     parts |= {f"{prefix}.meta" for prefix in named}
     changed = [name for name, file in listing.items() if kept is None or kept.has_changed(name, file)]
     return [name for name in sorted(changed) if name not in parts and _is_of_program(name)]

@@ -423,6 +423,20 @@ def test_a_directory_that_this_user_may_not_write_is_refused_before_a_training_t
     assert not list(chief.target.iterdir())
 
 
+def test_a_directory_that_cannot_give_way_to_another_training_is_reported_with_the_fix(chief: Fixture) -> None:
+    chief.saves(400)
+    chief.gather()
+    chief.new_run("run-2")
+    chief.saves(20)
+    before = chief.names()
+    what = f"{chief.target} holds an earlier run, and cannot be renamed: Permission denied"
+    with forbidden(chief.target.parent, 0o500), pytest.raises(GatherError) as raised:
+        chief.gather()
+    assert str(raised.value) == f"{what}; set `checkpoints.to` to a directory below it, and gather again"
+    assert before <= chief.names()
+    assert chief.gather() == ["model.ckpt-20"], "nothing was lost, and nothing is in the way"
+
+
 def test_what_a_program_put_beside_its_checkpoints_comes_too_and_leftovers_do_not(chief: Fixture) -> None:
     chief.saves(100)
     others = {
@@ -516,6 +530,48 @@ def test_a_file_called_checkpoint_that_is_not_tensorflows_is_gathered_with_its_f
     assert chief.report.notes == []
 
 
+def test_files_that_only_end_like_those_of_a_checkpoint_are_gathered(chief: Fixture) -> None:
+    own = ["embeddings.index", "eval.data-00000-of-00010", "eval.data-00001-of-00010"]
+    chief.saves(100)
+    for name in own:
+        chief.host.saves("worker/0", name, name.encode())
+    chief.gather()
+    assert set(own) < chief.names()
+    (seen,) = observe(chief.context).containers()
+    assert not ungathered_files(chief.context, seen)
+
+
+def test_a_checkpoint_that_lacks_files_is_reported_beside_one_of_another_name_with_a_higher_number(
+    chief: Fixture,
+) -> None:
+    chief.host.saves("worker/0", "weights-900.data-00000-of-00001", b"weights")
+    chief.host.saves("worker/0", "weights-900.index", b"index")
+    chief.saves(120)
+    del chief.host.places["worker/0"].files["model.ckpt-120.data-00000-of-00001"]
+    assert chief.gather() == ["weights-900"]
+    assert "model.ckpt-120 lacks" in " ".join(chief.report.notes)
+    (seen,) = observe(chief.context).containers()
+    ungathered = unsaved(chief.context, seen)
+    assert ungathered is not None, "its container is not removed"
+    assert ungathered.prefix == "model.ckpt-120"
+
+
+def test_the_newest_checkpoint_of_each_name_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    class Unheld(Forgetful):
+        def hold(self, _task: str) -> Mapping[str, File]:
+            return {}
+
+    chief = Fixture(tmp_path, host := Unheld("h1"))
+    host.removed = "model.ckpt-100.index"
+    chief.saves(100)
+    host.saves("worker/0", "weights-900.data-00000-of-00001", b"weights")
+    host.saves("worker/0", "weights-900.index", b"index")
+    gathered = gather(chief.context, lambda _: {})
+    assert [one.prefix for one in gathered.new] == ["weights-900"]
+    assert not gathered.is_whole
+    assert "checkpoint model.ckpt-100 could not be copied" in " ".join(chief.report.notes)
+
+
 def test_progress_files_are_not_gathered(chief: Fixture) -> None:
     chief.saves(100)
     chief.host.saves("worker/0", "progress.json", b"{}")
@@ -594,6 +650,47 @@ def test_a_chief_that_removes_each_checkpoint_at_once_has_it_held_until_it_is_co
     assert {f"{gathered}.index", f"{gathered}.data-00000-of-00001"} <= set(chief.names())
     assert host.calls.count("hold worker/0") == 1
     assert not any("held" in name for name in [*host.places["worker/0"].files, *chief.names()])
+
+
+class Overwriting(MemoryRuntime):
+    """A chief that saves `cp.ckpt` again while it is copied, `times` times, once its shard was read."""
+
+    def __init__(self, host: str, times: int, *, can_hold: bool = True) -> None:
+        super().__init__(host)
+        self.left, self.can_hold = times, can_hold
+
+    def hold(self, task: str) -> Mapping[str, File]:
+        return super().hold(task) if self.can_hold else {}
+
+    def save(self) -> None:
+        """Save it with other tensors of the same size."""
+        self.now += 1
+        for name in ("cp.ckpt.data-00000-of-00001", "cp.ckpt.index"):
+            self.saves("worker/0", name, f"{name} {self.left:03}".encode())
+
+    def open(self, task: str, name: str) -> BinaryIO:
+        stream = super().open(task, name)
+        if self.left and name == "cp.ckpt.data-00000-of-00001":
+            self.left -= 1
+            self.save()
+        return stream
+
+
+@pytest.mark.parametrize("times", [0, 1, 2, 900])
+def test_a_checkpoint_that_is_saved_again_while_it_is_copied_is_copied_again(tmp_path: Path, times: int) -> None:
+    """Its shard would be of one save and its index of the next, and the whole one on the host be called damaged."""
+    chief = Fixture(tmp_path, host := Overwriting("h1", times))
+    host.save()
+    assert chief.gather() == ["cp.ckpt"]
+    contents = [(chief.target / name).read_text()[-3:] for name in ("cp.ckpt.data-00000-of-00001", "cp.ckpt.index")]
+    assert len(set(contents)) == 1, "both are of one save"
+
+
+def test_a_checkpoint_that_is_saved_again_during_each_copy_is_an_error(tmp_path: Path) -> None:
+    chief = Fixture(tmp_path, host := Overwriting("h1", 900, can_hold=False))
+    host.save()
+    with pytest.raises(GatherError, match=r"cp\.ckpt could not be copied: it was saved again while it was copied"):
+        chief.gather()
 
 
 def test_where_nothing_can_be_held_three_tries_are_made_and_the_cause_is_named(tmp_path: Path) -> None:

@@ -126,6 +126,17 @@ def test_the_newest_gathered_one_is_the_one(tmp_path: Path) -> None:
     assert {name for name in names(split, "worker/0") if "400" in name} == set()
 
 
+def test_a_checkpoint_without_a_step_is_restored(tmp_path: Path) -> None:
+    def saves(split: SplitTraining) -> None:
+        for name in ("cp.ckpt.data-00000-of-00001", "cp.ckpt.index"):
+            split.hosts["w0"].saves("worker/0", name, b"gathered")
+
+    gathered(tmp_path, saves)
+    split = resumed(tmp_path)
+    started(split)
+    assert names(split, "worker/0") == {"cp.ckpt.data-00000-of-00001", "cp.ckpt.index", "checkpoint"}
+
+
 # --- the run -----------------------------------------------------------------------------------------------------------
 
 

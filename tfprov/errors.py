@@ -220,7 +220,7 @@ class DeadlineExceeded(TfprovError):
 
 
 class TakenDown(TfprovError):
-    """Somebody else took down the cluster whose training is followed: nothing of it is left on any host."""
+    """Another command took down the cluster whose training is followed, or has stopped its chief, as `down` does first."""
 
 
 class CombinedError(TfprovError):

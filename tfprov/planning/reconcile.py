@@ -174,7 +174,7 @@ class _Training:
     """The state of the training as a whole.
 
     `over`: its chief has finished, so no task is restarted to wait for it. `again`: its chief starts anew and needs all
-    tasks, also finished ones.
+    tasks, also finished ones, or starts again and takes each step with them.
     """
 
     over: bool
@@ -186,7 +186,8 @@ def _training(wanted: Sequence[Container], running: Mapping[_TaskHost, Observed]
     chief = by_name.get("chief/0") or by_name.get("worker/0")
     current = _current(chief, running) if chief else None
     if current is None or not current.finished:
-        return _Training(over=False, again=current is None)
+        together = chief is not None and chief.strategy == "multi_worker_mirrored"
+        return _Training(over=False, again=current is None or (together and current.state is not State.RUNNING))
     unchanged = all(_is_unchanged(container, running) for container in wanted if container.task.trains)
     return _Training(over=unchanged, again=not unchanged)
 

@@ -21,6 +21,8 @@ _CHECKPOINTS = "checkpoints"
 """The source of the progress of a chief without event files."""
 BY_STEP = "model.ckpt-"
 """Begins the names of TensorFlow 1's checkpoints; TensorFlow 2 counts how often it saved, as in `ckpt-3`."""
+STANDSTILL = 30.0
+"""Seconds after its last step in which a program saves and exits; a slower one is reported."""
 _SLACK = 1024 * 1024
 """Bytes that a file may grow by, between its listing and its reading."""
 
@@ -205,3 +207,28 @@ class StepDrops:
         self.highest, self.begun = {source: reached.step}, None
         self.saved = reached.saved[1] if reached.saved is not None else self.saved
         return fell
+
+
+@dataclass
+class Standstill:
+    """Detects a chief that runs on after its last step. Pure; times are in seconds."""
+
+    since: float = 0.0
+    state: tuple[int | None, bool] | None = None
+    reported: bool = False
+
+    def update(self, reached: EventProgress | None, steps: int | None, *, others_done: bool, now: float) -> str:
+        """Return a note, once per standstill. `steps` is the number to train; `others_done`: all other workers ended."""
+        step = reached.step if reached is not None else None
+        state = step, others_done
+        if state != self.state:
+            self.state, self.since, self.reported = state, now, False
+        at_its_end = steps is not None and step is not None and step >= steps
+        if self.reported or not (at_its_end or others_done) or now - self.since < STANDSTILL:
+            return ""
+        self.reported = True
+        what = f"is at its last step, {step:,}," if at_its_end else "makes no step, with all other workers done,"
+        if step is None:
+            what = "is the last of the workers that runs"
+        since = f"for {now - self.since:.0f} s and has not ended"
+        return f"{what} {since}: a thread or a child of its program may still run"

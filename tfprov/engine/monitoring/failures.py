@@ -184,23 +184,19 @@ def has_failed(observed: Observed) -> bool:
 
 
 def failed_tasks(context: Context, observation: Observation) -> list[Observed]:
-    """Return the tasks that failed on their assigned hosts and will not be restarted."""
+    """Return the tasks that failed on their assigned hosts, also outside of the limit, and will not be restarted."""
     wanted = {(container.task.name, container.task.host) for container in context.wanted}
-    return [
-        one
-        for one in observation.containers()
-        if has_failed(one) and (one.task, one.host) in wanted and context.allows(one.host)
-    ]
+    return [one for one in observation.containers() if has_failed(one) and (one.task, one.host) in wanted]
 
 
 def failure(context: Context, tasks: Sequence[Observed], observation: Observation) -> TaskFailed:
     """Return the error for the failure of `tasks`: the first one with its cause, and one line for each other message."""
+    chief = next((one for one in tasks if one.task == context.cluster.chief.name), None)
     tasks = sorted(tasks, key=lambda one: (one.stopped, one.finished_at or float("inf")))[:_READ]
     with pool(min(context.forks, len(tasks))) as asking:
         failures = list(asking.map(lambda one: read_failure(context, one), tasks))
     first = min(failures, key=lambda one: (one.observed.stopped, one.is_consequence))
     others = [one for one in failures if one is not first]
-    chief = next((one.observed for one in failures if one.observed.task == context.cluster.chief.name), None)
     code = chief.exit_code if chief is not None and chief.exit_code else 1
     return TaskFailed(
         first.observed.task, _what(context, first, observation), excerpt(first.log), code, _lines(first, others)

@@ -6,7 +6,9 @@ from typing import Protocol
 
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.chief_progress import (
+    STANDSTILL,
     Reached,
+    Standstill,
     StepDrops,
     lives,
     read_reached,
@@ -19,14 +21,10 @@ from tfprov.engine.monitoring.logs import logs
 from tfprov.engine.monitoring.straggler_monitor import StragglerMonitor, report_step_back
 from tfprov.engine.monitoring.watch import Watch
 from tfprov.errors import DeadlineExceeded, HostError, TakenDown, TaskFailed, TfprovError, Usage
-from tfprov.formats.event_file import EventProgress
 from tfprov.model.incident import IncidentKind
-from tfprov.model.state import Observation, Observed
+from tfprov.model.state import Observation, Observed, State
 from tfprov.planning.plan_text import join_names
 from tfprov.wiring import STANDALONE
-
-STANDSTILL = 30.0
-"""Seconds after its last step in which a program saves and exits; a slower one is reported."""
 
 
 def check_ends(context: Context) -> None:
@@ -34,31 +32,6 @@ def check_ends(context: Context) -> None:
     if any(container.strategy == STANDALONE for container in context.wanted):
         what = f"`strategy: {STANDALONE}` has servers that never end, and no program to wait for"
         raise Usage(what, "use `up`, `tfprov client -- PROGRAM`, and `down`")
-
-
-@dataclass
-class Standstill:
-    """Detects a chief that runs on after its last step. Pure; times are in seconds."""
-
-    since: float = 0.0
-    state: tuple[int | None, bool] | None = None
-    reported: bool = False
-
-    def update(self, reached: EventProgress | None, steps: int | None, *, others_done: bool, now: float) -> str:
-        """Return a note, once per standstill. `steps` is the number to train; `others_done`: all other workers ended."""
-        step = reached.step if reached is not None else None
-        state = step, others_done
-        if state != self.state:
-            self.state, self.since, self.reported = state, now, False
-        at_its_end = steps is not None and step is not None and step >= steps
-        if self.reported or not (at_its_end or others_done) or now - self.since < STANDSTILL:
-            return ""
-        self.reported = True
-        what = f"is at its last step, {step:,}," if at_its_end else "makes no step, with all other workers done,"
-        if step is None:
-            what = "is the last of the workers that runs"
-        since = f"for {now - self.since:.0f} s and has not ended"
-        return f"{what} {since}: a thread or a child of its program may still run"
 
 
 def check_deadline(context: Context) -> None:
@@ -160,6 +133,8 @@ class _Training:
     """When each task was there last, by its name and its host; without those that were reported as gone."""
     ended: dict[tuple[str, str], float] = field(default_factory=dict)
     """When each ps that ended by itself was first seen so."""
+    ran_at: float | None = None
+    """When the chief was last seen to run."""
 
     def look(self) -> bool:
         """Look once; return whether the training is done."""
@@ -167,7 +142,8 @@ class _Training:
         chief = self.chief()
         if chief is None:
             return False
-        self.check_failures(chief)
+        if not self.is_stopped_elsewhere(chief):
+            self.check_failures(chief)
         self.report_gone()
         for observed in [chief] if chief.finished else self.seen.containers():
             if line := idle_end(self.context, observed):
@@ -192,13 +168,28 @@ class _Training:
             self.watch.check(wanted.host, self.patience)
         return chief
 
+    def is_stopped_elsewhere(self, chief: Observed) -> bool:
+        """Whether another command has stopped the chief, as `down` does, and `up`, which starts it again.
+
+        Raises TakenDown if it is not started again.
+        """
+        now = self.context.clock.now()
+        if chief.state is State.RUNNING:
+            self.ran_at = now
+        if not chief.stopped or chief.state is State.RUNNING or self.ran_at is None:
+            return False
+        if now - self.ran_at >= _GONE:
+            raise TakenDown(f"another command has stopped {chief.task}", "`tfprov runs` has how its training ended")
+        return True
+
     def check_failures(self, chief: Observed) -> None:
         """Raise if a task that the training needs has failed for good; report the failures of others."""
-        new = [one for one in failed_tasks(self.context, self.seen) if (one.task, one.restarts) not in self.reported]
+        failed = [one for one in failed_tasks(self.context, self.seen) if (one.task, one.restarts) not in self.reported]
+        new = [one for one in failed if self.context.allows(one.host) or self.is_lasting(one, chief)]
         if not new:
             return
         error = failure(self.context, new, self.seen)
-        lasting = [failed.task for failed in new if failed.task == chief.task or self.lost_with(failed.task)]
+        lasting = [one for one in new if self.is_lasting(one, chief)]
         finished = chief.finished or (bool(lasting) and self.has_finished(chief))
         if lasting and not finished:
             raise self.end_of_training(error)
@@ -206,6 +197,10 @@ class _Training:
         names = join_names([one.task for one in new], len(new))
         text = f"{error}\n{f'{chief.task} has finished' if finished else 'the training goes on'} without {names}"
         self.context.report.incident(IncidentKind.TASK_FAILED, text, task=error.task)
+
+    def is_lasting(self, failed: Observed, chief: Observed) -> bool:
+        """Whether the training ends with a task that failed, also with one outside of the limit."""
+        return failed.task == chief.task or bool(self.lost_with(failed.task))
 
     def has_finished(self, chief: Observed) -> bool:
         """Ask the chief's host alone: its state in a look may be older than that of a ps, which is lost once it is done."""

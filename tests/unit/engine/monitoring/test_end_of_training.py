@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tests.support.event_files import event
 from tests.support.memory_lab import MemoryLab
+from tfprov.engine.monitoring.chief_progress import STANDSTILL, Standstill
 from tfprov.engine.monitoring.ends import wait_for_ends
-from tfprov.engine.monitoring.follow import STANDSTILL, Standstill
 from tfprov.engine.observe import observe
 from tfprov.errors import HostError
 from tfprov.formats.event_file import EventProgress

@@ -311,6 +311,7 @@ def test_of_many_failures_the_first_sixteen_are_read_and_those_alike_are_counted
         "worker/18: exited with code 3 as well: ValueError: odd",
         "worker/17, worker/16, worker/15 and 11 more: the same error",
     ]
+    assert error.code == 3, "the code of the chief, worker/0, though it failed last"
     killed = [replace(one, exit_code=137) for one in tasks[:2]]
     error = failure(context, [*killed, replace(stopped, finished_at=None)], observe(context))
     assert str(error).splitlines() == [

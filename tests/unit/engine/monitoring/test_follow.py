@@ -15,7 +15,7 @@ from tfprov.engine.monitoring.follow import check_deadline, follow
 from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.monitoring.watch import Restarts
 from tfprov.engine.observe import observe
-from tfprov.errors import DeadlineExceeded, TaskFailed, Unreachable
+from tfprov.errors import DeadlineExceeded, TakenDown, TaskFailed, Unreachable
 from tfprov.formats.tfrecord import write_record
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.state import HostState, Observed, State
@@ -93,6 +93,49 @@ def test_a_worker_over_its_limit_is_reported_with_its_last_lines_and_the_others_
     assert memory_lab.report.notes[-2] == (
         "worker/3: exited with code 4 after 2 restarts\n  worker/3 | the reason\nthe training goes on without worker/3"
     )
+
+
+@pytest.mark.parametrize(("host", "task"), [("h2", "worker/0"), ("h1", "ps/1")])
+def test_a_task_without_which_nothing_goes_on_ends_the_run_also_outside_of_the_limit(host: str, task: str) -> None:
+    memory_lab = MemoryLab()
+    with pytest.raises(TaskFailed, match=f"^{task}: exited with code 5"):
+        follow_with_steps(memory_lab.context.limited({"h3"}), lambda: memory_lab.hosts[host].exits(task, 5))
+
+
+def test_a_worker_that_fails_outside_of_the_limit_is_left_to_its_own_command() -> None:
+    memory_lab = MemoryLab()
+    follow_with_steps(
+        memory_lab.context.limited({"h2"}),
+        lambda: memory_lab.hosts["h3"].exits("worker/3", 5),
+        lambda: memory_lab.hosts["h2"].exits("worker/0", 0),
+    )
+    assert not [note for note in memory_lab.report.notes if "worker/3" in note and "exited" in note]
+
+
+def test_a_chief_that_another_command_restarts_is_followed_on() -> None:
+    memory_lab = MemoryLab()
+    host = memory_lab.hosts["h2"]
+    place = host.places["worker/0"]
+    running = place.observed
+    follow_with_steps(
+        memory_lab.context,
+        lambda: host.stop("worker/0", 10),
+        *(lambda: None for _ in range(20)),
+        lambda: setattr(place, "observed", running),
+        *(lambda: None for _ in range(20)),
+        lambda: host.stop("worker/0", 10),
+        lambda: setattr(place, "observed", running),
+        lambda: host.exits("worker/0", 0),
+    )
+
+
+def test_a_chief_that_another_command_stops_was_taken_down() -> None:
+    memory_lab = MemoryLab()
+    with pytest.raises(TakenDown) as caught:
+        follow_with_steps(memory_lab.context, lambda: memory_lab.hosts["h2"].stop("worker/0", 10))
+    assert str(caught.value) == "another command has stopped worker/0; `tfprov runs` has how its training ended"
+    with pytest.raises(TaskFailed, match=r"^worker/0: stopped$"):
+        follow_with_steps(memory_lab.context)
 
 
 @pytest.mark.parametrize("strategy", ["multi_worker_mirrored", "in_graph"])

@@ -1,4 +1,4 @@
-"""What a remote directory holds, as its manifests say: one file for each generation, never changed once it is written.
+"""What a remote directory holds, as its manifests say: one file for each generation, written again only after an error.
 
     URL/.tfprov/manifest-0000000012-WRITER.json
 
@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tfprov.filesystems.remote_dir import RemoteDir, RemoteError
-from tfprov.formats.checkpoint import step_of
+from tfprov.formats.checkpoint import MODEL_SERIES, last_component, series_of, step_of
 
 FOLDER = ".tfprov"
 MIRROR_STATUS = "mirror.json"
@@ -27,6 +27,14 @@ _LIMIT = 64 << 20
 """Bytes of a manifest that are read: some 200 for each file."""
 _LISTINGS = 5
 """How often a directory is listed whose manifests are all gone when they are read."""
+
+
+def rank(prefix: str) -> tuple[bool, int]:
+    """Return by what the checkpoints of a folder are ordered; a training goes on from the highest.
+
+    Those that the runtime saves come after all others, whose numbers may count something else.
+    """
+    return series_of(last_component(prefix)) == MODEL_SERIES, step_of(prefix)
 
 
 @dataclass(frozen=True)
@@ -85,12 +93,19 @@ class Manifest:
         return frozenset(file.object for file in self.files.values())
 
     def newest(self, folder: str = "") -> RemoteCheckpoint | None:
-        """Return the checkpoint of a folder with the highest step."""
-        return max(self.in_folder(folder), key=lambda one: (one.step, one.prefix), default=None)
+        """Return the checkpoint of a folder from which a training goes on; see `rank`."""
+        return next(reversed(self.in_folder(folder)), None)
+
+    def by_folder(self) -> dict[str, list[RemoteCheckpoint]]:
+        """Return the checkpoints of each folder by ascending rank."""
+        folders: dict[str, list[RemoteCheckpoint]] = {}
+        for one in sorted(self.checkpoints, key=lambda one: (*rank(one.prefix), one.prefix)):
+            folders.setdefault(one.folder, []).append(one)
+        return folders
 
     def in_folder(self, folder: str = "") -> list[RemoteCheckpoint]:
-        """Return the checkpoints of a folder by ascending step."""
-        return sorted((one for one in self.checkpoints if one.folder == folder), key=lambda one: (one.step, one.prefix))
+        """Return the checkpoints of a folder by ascending rank."""
+        return self.by_folder().get(folder, [])
 
     def encode(self) -> bytes:
         """Return the content of its file."""
@@ -148,16 +163,25 @@ def generations(names: Iterable[str]) -> list[Generation]:
 
 def read_newest(remote: RemoteDir) -> Manifest | None:
     """Return the newest manifest that can be read; None for a directory without one. Raises RemoteError."""
-    unreadable, gone = "", False
+    return read_last(remote)[0]
+
+
+def read_last(remote: RemoteDir) -> tuple[Manifest | None, int]:
+    """Return the newest manifest that can be read, and the highest number of all, also of those that were cut.
+
+    The number is 0 for a directory without any. Raises RemoteError.
+    """
+    unreadable, gone, last = "", False, 0
     for _ in range(_LISTINGS):
         gone = False
         for generation in generations(remote.files(FOLDER)):
+            last = max(last, generation.number)
             data = _read(remote, generation.name)
             if data is None:  # its writer has removed it for a newer one, which the next listing has
                 gone = True
                 continue
             try:
-                return decode(data)
+                return decode(data), last
             except ValueError as error:  # it was cut: the one before it holds, and before the first there was nothing
                 unreadable = f"{generation.name}: {error}" if generation.number > 1 else unreadable
         if unreadable or not gone:
@@ -166,7 +190,7 @@ def read_newest(remote: RemoteDir) -> Manifest | None:
         raise RemoteError(f"{remote.url} has no manifest that can be read: {unreadable}", "use another directory")
     if gone:
         raise RemoteError(f"{remote.url}: its manifests are replaced faster than they can be read")
-    return None
+    return None, last
 
 
 def _read(remote: RemoteDir, name: str) -> bytes | None:

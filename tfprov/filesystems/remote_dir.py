@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
 import socket
@@ -192,21 +193,39 @@ def open_remote(url: str, env: Mapping[str, str], limit: float = TIME_LIMIT) -> 
     """Return the remote directory at `url`, with the credentials and the endpoint in `env`. Contacts no server.
 
     Requests to S3 and HDFS fail when nothing has come for `limit` seconds; gcsfs has limits of its own. Raises
-    ClientMissing without the client's package.
+    ClientMissing without the client's package, and RemoteError for credentials that the client does not take.
     """
-    name = scheme_of(url) or ""
-    scheme = SCHEMES[name]
+    scheme = SCHEMES[scheme_of(url) or ""]
     try:
         client = importlib.import_module(scheme.module)
     except ImportError as error:
         if error.name is None or not error.name.startswith((scheme.module, "fsspec")):
             raise RemoteError(f"{scheme.package} cannot be imported: {describe_error(error)}") from None
         raise ClientMissing(scheme) from None
-    parts = urlsplit(url)
+    return open_through(client, url, env, limit)
+
+
+def open_through(client: Any, url: str, env: Mapping[str, str], limit: float = TIME_LIMIT) -> RemoteDir:
+    """Return the remote directory at `url` through a client's module. See `open_remote`."""
+    name, parts = scheme_of(url), urlsplit(url)
     if name == "hdfs":
         fs = _hdfs(client, parts.netloc, env, limit)
         return RemoteDir(url, fs, parts.path, lambda: _reach(parts.hostname, parts.port))
-    return RemoteDir(url, _s3(env, limit) if name == "s3" else _gs(client, env), f"{parts.netloc}{parts.path}")
+    try:
+        fs = _s3(env, limit) if name == "s3" else _gs(client, env)
+    except Exception as error:
+        what = f"{url}: the credentials cannot be used: {_unusable(error)}"
+        raise RemoteError(what, "look at the credentials in `env`") from None
+    return RemoteDir(url, fs, f"{parts.netloc}{parts.path}")
+
+
+def _unusable(error: Exception) -> str:
+    """Return why a client does not take credentials, never with its own text: that may quote them."""
+    if isinstance(error, FileNotFoundError):
+        return "a file that they name is not here"
+    if isinstance(error, OSError) and error.strerror:
+        return f"a file that they name cannot be read: {error.strerror}"
+    return "they are not JSON" if isinstance(error, json.JSONDecodeError) else type(error).__name__
 
 
 def _s3(env: Mapping[str, str], limit: float) -> Any:
@@ -252,8 +271,6 @@ def _reach(host: str | None, port: int | None) -> None:
 
 def _gs(client: Any, env: Mapping[str, str]) -> Any:
     """`GOOGLE_CREDENTIALS` is the content of a key, `GOOGLE_APPLICATION_CREDENTIALS` the path of one."""
-    import json  # noqa: PLC0415  for this alone
-
     key = env.get("GOOGLE_CREDENTIALS")
     token: Any = json.loads(key) if key else env.get("GOOGLE_APPLICATION_CREDENTIALS")
     endpoint = env.get("STORAGE_EMULATOR_HOST")

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 STATE = "checkpoint"
 """TensorFlow's text file that names the newest checkpoint of a directory."""
+MODEL_SERIES = "model.ckpt"
+"""What `tfprov.runtime` calls its checkpoints, with their step behind it; TensorFlow's hook of saving does the same."""
 NO_STEP = -1
 """The step of a prefix without one, such as Keras' `cp.ckpt`: it sorts before every prefix with a step."""
 

@@ -13,10 +13,16 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tfprov.formats.checkpoint import STATE, checkpoint_state, checkpoints, last_component, newest_whole, parse_state
+from tfprov.formats.checkpoint import (
+    MODEL_SERIES,
+    STATE,
+    checkpoint_state,
+    checkpoints,
+    last_component,
+    newest_whole,
+    parse_state,
+)
 
-PREFIX = "model.ckpt"
-"""What `tfprov.runtime` calls its checkpoints, with their step behind it; TensorFlow's hook of saving does the same."""
 _LEFTOVER_FILE = re.compile(r".+\.tempstate[0-9]+|checkpoint\.tmp[0-9a-f]+")
 _LEFTOVER_FOLDER = re.compile(r".+-[0-9]+_temp(?:_[0-9a-f]+)?")
 
@@ -35,7 +41,7 @@ def repair(directory: str) -> str | None:
     folder.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(folder)
     names = [entry.name for entry in folder.iterdir()]
-    newest = newest_whole(names, PREFIX)
+    newest = newest_whole(names, MODEL_SERIES)
     if newest:
         listed = [prefix for prefix in _listed_checkpoints(folder, names) if prefix != newest]
         _replace(folder / STATE, checkpoint_state(newest, listed) + _timestamps(folder, [*listed, newest]))

@@ -1,6 +1,7 @@
 """The manifest of a gather directory: written last, so that every file in it exists and is complete."""
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -17,6 +18,8 @@ from tfprov.formats.checkpoint import NO_STEP, model_files, series_of, step_of
 from tfprov.hosts.base import File
 
 NAME = "manifest.json"
+_CHUNK = 1024 * 1024
+"""Bytes that are read at a time."""
 LOGS = "logs"
 """The directory of kept logs; a program may have a directory of that name, too."""
 
@@ -41,6 +44,21 @@ class GatheredFile:
     sha256: str
     size: int
     modified: float
+
+    def fault(self, path: Path) -> str | None:
+        """Return what is wrong with the file at `path`, all of which is read, or None."""
+        digest = hashlib.sha256()
+        try:
+            if path.stat().st_size != self.size:
+                return f"is damaged: it has {path.stat().st_size} bytes, and had {self.size} when it was gathered"
+            with path.open("rb") as file:
+                while chunk := file.read(_CHUNK):
+                    digest.update(chunk)
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
+        return (
+            None if digest.hexdigest() == self.sha256 else "is damaged: it has another sha256 than when it was gathered"
+        )
 
 
 @dataclass(frozen=True)

@@ -82,17 +82,32 @@ def remote_run(context: Context) -> str:
     return training.manifest.run if training and training.newest else ""
 
 
+def _states(manifest: Manifest) -> dict[str, tuple[File, bytes]]:
+    """Return the `checkpoint` files of the folders with checkpoints, which are not mirrored, by name."""
+    states = {}
+    for folder, group in manifest.by_folder().items():
+        content = checkpoint_state(group[-1].prefix, [one.prefix for one in group]).encode()
+        modified = max((file.modified for one in group for file in one.files.values()), default=0.0)
+        states[f"{folder}/{STATE}" if folder else STATE] = File(len(content), modified), content
+    return states
+
+
 class RemoteFiles:
     """A remote directory in place of the runtime of the chief's host: what `gather` needs of one."""
 
     def __init__(self, training: RemoteTraining) -> None:
-        self.host, self._remote, self._manifest = training.remote.url, training.remote, training.manifest
-        self._files = training.manifest.files  # once: a manifest collects them from its checkpoints
+        self.host, self._remote = training.remote.url, training.remote
+        self._take(training.manifest)
         self._is_listed = False
+
+    def _take(self, manifest: Manifest) -> None:
+        """Collect what a manifest has once: it does so from its checkpoints each time."""
+        self._manifest, self._files, self._states = manifest, manifest.files, _states(manifest)
 
     def files(self, _task: str) -> Mapping[str, File]:
         """See Runtime."""
-        return {name: File(file.size, file.modified) for name, file in self._files.items()}
+        files = {name: File(file.size, file.modified) for name, file in self._files.items()}
+        return files | {name: file for name, (file, _) in self._states.items() if name != STATE}
 
     def read_and_list(self, task: str, name: str) -> tuple[bytes | None, Mapping[str, File]]:
         """See Runtime. Each time but the first, the manifest is read again: a training has gone on meanwhile."""
@@ -108,7 +123,7 @@ class RemoteFiles:
             raise _host_error(self.host, error) from None
         if manifest is None or (manifest.cluster, manifest.run) != (self._manifest.cluster, self._manifest.run):
             raise HostError(self.host, "another training has replaced the one that is gathered", "gather again")
-        self._manifest, self._files = manifest, manifest.files
+        self._take(manifest)
 
     def hold(self, task: str) -> Mapping[str, File]:
         """See Runtime."""
@@ -119,9 +134,8 @@ class RemoteFiles:
 
     def open(self, _task: str, name: str) -> BinaryIO:
         """See Runtime. The stream ends with HostError if the content is not what was mirrored."""
-        if name == STATE and (newest := self._manifest.newest()) is not None:
-            prefixes = [one.prefix for one in self._manifest.in_folder()]
-            return io.BytesIO(checkpoint_state(newest.prefix, prefixes).encode())
+        if name in self._states:
+            return io.BytesIO(self._states[name][1])
         file = self._files.get(name)
         if file is None:
             raise HostError(self.host, f"{name} is not there")

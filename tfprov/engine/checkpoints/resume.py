@@ -3,31 +3,38 @@
 The training keeps its run's id, so that its later checkpoints are gathered beside the earlier ones.
 """
 
-import hashlib
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.gather import check_target
-from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, GatheredFile
+from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, GatheredFile, Manifest
 from tfprov.engine.checkpoints.remote import newest_step, read_remote, remote_run, remote_url
 from tfprov.engine.checkpoints.shards import Survey, survey
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, Usage
 from tfprov.filesystems.generations import MIRROR_STATUS
-from tfprov.formats.checkpoint import NO_STEP, STATE, checkpoint_state, checkpoints, step_of
+from tfprov.formats.checkpoint import (
+    MODEL_SERIES,
+    NO_STEP,
+    STATE,
+    CheckpointFiles,
+    checkpoint_state,
+    checkpoints,
+    series_of,
+    step_of,
+)
 from tfprov.hosts.base import NO_FILES
 from tfprov.model.cluster import Task
 from tfprov.model.plan import ActionKind
 from tfprov.model.state import Observation, Observed, State
 from tfprov.planning.plan_text import join_names
 
-_CHUNK = 1024 * 1024
 _NAMED = 3
 """Folders with checkpoints that are named; the rest is counted."""
 _SAVED_MODEL = "variables.index"
@@ -36,23 +43,27 @@ _SAVED_MODEL = "variables.index"
 
 @dataclass(frozen=True)
 class Resume:
-    """The newest gathered checkpoint, and the run that saved it; `files` are its shards, its index and its `.meta`."""
+    """The newest gathered checkpoint, and the run that saved it; `files` are its shards, its index and its `.meta`.
+
+    `beside` has those of the newest that the runtime saved, if that is another.
+    """
 
     directory: Path
     run: str
     saved: GatheredCheckpoint
     files: Mapping[str, GatheredFile]
+    beside: Mapping[str, GatheredFile] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raise GatherError if a file differs from the gathered one; reads all of them."""
-        for name, entry in self.files.items():
-            if (wrong := _wrong(self.directory / name, entry)) is not None:
+        for name, entry in {**self.beside, **self.files}.items():
+            if (wrong := entry.fault(self.directory / name)) is not None:
                 fix = "put a copy of it back, or start without `--resume`"
                 raise GatherError(f"{self.directory / name} {wrong}", fix)
 
     def of_chief(self, state: Path) -> dict[str, Path]:
         """Return the chief's files: the checkpoint and, last, the `checkpoint` file at `state` that names it."""
-        return {**{name: self.directory / name for name in self.files}, STATE: state}
+        return {**{name: self.directory / name for name in (*self.beside, *self.files)}, STATE: state}
 
     def of_ps(self) -> dict[str, Path]:
         """Return the files of a ps, whose TensorFlow reads the index and shards on its own disk."""
@@ -68,8 +79,15 @@ def newest(context: Context) -> Resume | None:
     checkpoint = next((one for one in checkpoints(manifest.files) if one.prefix == saved.prefix), None)
     if checkpoint is None or not checkpoint.whole:
         raise GatherError(f"{context.target}: its manifest does not have all files of {saved.prefix}")
-    names = sorted(checkpoint.files, key=lambda name: (name.endswith(".meta"), name.endswith(".index"), name))
-    return Resume(context.target, manifest.run, saved, {name: manifest.files[name] for name in names})
+    own = [one for one in checkpoints(manifest.files) if one.whole and series_of(one.prefix) == MODEL_SERIES][-1:]
+    beside = _files(manifest, [one for one in own if one != checkpoint])
+    return Resume(context.target, manifest.run, saved, _files(manifest, [checkpoint]), beside)
+
+
+def _files(manifest: Manifest, of: list[CheckpointFiles]) -> Mapping[str, GatheredFile]:
+    names = (name for one in of for name in one.files)
+    order = sorted(names, key=lambda name: (name.endswith(".meta"), name.endswith(".index"), name))
+    return {name: manifest.files[name] for name in order}
 
 
 def decide(resume: Resume, chief: Observed | None, look: Survey | None) -> str | None:
@@ -224,20 +242,6 @@ def _for_task(context: Context, task: Task, run: str) -> Resume | None:
     chief = _chief(context, observe(context, hosts={context.cluster.chief.host}))
     look = survey(context, chief, lambda: observe(context)) if chief else None
     return resume if decide(resume, chief, look) is None else None
-
-
-def _wrong(path: Path, entry: GatheredFile) -> str | None:
-    """Return what is wrong with a gathered file, or None."""
-    digest = hashlib.sha256()
-    try:
-        if path.stat().st_size != entry.size:
-            return f"is damaged: it has {path.stat().st_size} bytes, and had {entry.size} when it was gathered"
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    return None if digest.hexdigest() == entry.sha256 else "is damaged: it has another sha256 than when it was gathered"
 
 
 def known_run(context: Context, observation: Observation) -> str:

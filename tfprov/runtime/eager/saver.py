@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tfprov.atomic_write import replace
+from tfprov.formats.checkpoint import MODEL_SERIES
 from tfprov.runtime.lazy_tensorflow import tensorflow
 from tfprov.runtime.placement import FILE
-from tfprov.runtime.resume import PREFIX, repair
+from tfprov.runtime.resume import repair
 from tfprov.runtime.signals import die
 
 _REPLICA_DIRECTORY = "replica-0_temp"
@@ -37,7 +38,9 @@ class Saver:
         assert self._checkpoint.save_counter is not None
         self._options = train.CheckpointOptions(experimental_io_device=io_device)
         # It writes the paths in the file `checkpoint` relative to it, and deletes only what it listed there.
-        self._manager = train.CheckpointManager(self._checkpoint, directory, max_to_keep=keep, checkpoint_name=PREFIX)
+        self._manager = train.CheckpointManager(
+            self._checkpoint, directory, max_to_keep=keep, checkpoint_name=MODEL_SERIES
+        )
 
     def restore(self) -> str | None:
         """Restore the newest whole checkpoint and return its path; None where there is none."""
@@ -52,7 +55,7 @@ class Saver:
 
     def save(self, step: int) -> str:
         """Write the checkpoint of `step` unless it exists, and return its path."""
-        path = self._path(f"{PREFIX}-{step}")
+        path = self._path(f"{MODEL_SERIES}-{step}")
         if self._manager.latest_checkpoint != path:
             self._manager.save(checkpoint_number=step, options=self._options)
         return path
@@ -61,7 +64,7 @@ class Saver:
         """Take part in the save of another task: some variables can be read only by all replicas together."""
         own = f"{_REPLICA_DIRECTORY}_{uuid.uuid4().hex}"  # replicas may share the directory, as in a Slurm job
         with _removed_afterwards(Path(self.directory, own)) as folder:
-            return str(self._checkpoint.write(str(folder / PREFIX)))
+            return str(self._checkpoint.write(str(folder / MODEL_SERIES)))
 
     def _path(self, name: str) -> str:
         return f"{self.directory.rstrip('/')}/{name}"

@@ -7,23 +7,26 @@ manifest and the `checkpoint` file name it, and those of old ones are removed af
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tfprov.filesystems.generations import FOLDER, Manifest, RemoteCheckpoint, RemoteFile, generations
-from tfprov.filesystems.remote_dir import RemoteDir, RemoteError
-from tfprov.formats.checkpoint import STATE, checkpoint_state
+from tfprov.filesystems.generations import FOLDER, Manifest, RemoteCheckpoint, RemoteFile, generations, rank
+from tfprov.filesystems.remote_dir import RemoteDir, RemoteError, describe_error
+from tfprov.formats.checkpoint import NO_STEP, STATE, checkpoint_state, series_of
 from tfprov.runtime.mirror.scan import Listing, LocalCheckpoint, Stamp, scan
 from tfprov.runtime.mirror.upload import Changed, held, in_order, object_name, upload
 
 KEPT_OF_OTHERS = 5
-"""Checkpoints that stay of those that tasks on other hosts saved: as many as TensorFlow's saver keeps."""
+"""Checkpoints of a series that stay of those that tasks on other hosts saved: as many as TensorFlow's saver keeps."""
 _SAME_TIME = 1e-3
 """Seconds within which two times of a file are the same: they are kept as floating-point numbers."""
 OTHERS_INTERVAL = 60.0
 """Seconds between two uploads of files that grow, such as event files; each is sent as a whole."""
+_SHOWN = 200
+"""Characters of a name in a line of the log."""
 
 
 class Superseded(RemoteError):
@@ -48,6 +51,8 @@ class Mirror:
     """Objects to remove once a manifest without them is written: of old checkpoints, and of those that an error cut."""
     _others: dict[str, Stamp] = field(default_factory=dict)
     _others_at: float = float("-inf")
+    _refused: dict[str, Stamp] = field(default_factory=dict)
+    """Files beside the checkpoints that could not be uploaded, as they were then, while others could."""
 
     def adopt(self, listing: Listing) -> None:
         """Take local files that the remote directory has, with the same sizes and times, as mirrored already."""
@@ -73,7 +78,7 @@ class Mirror:
                 changed = True
             listing = scan(self.directory)
         is_due = final or self.clock() - self._others_at >= OTHERS_INTERVAL
-        if is_due and self._send_others(listing):
+        if is_due and self._send_others(listing, final=final):
             changed = True
         return changed
 
@@ -115,7 +120,7 @@ class Mirror:
         self._unused = (self._unused | self.manifest.objects) - after.objects
         # TensorFlow, which reads the directory through a mount or `gs://`, finds a new one by this file.
         folder = after.in_folder(new.folder)
-        newest = max(new, folder[-1], key=lambda it: it.step)  # an older one may fill a gap
+        newest = max(new, folder[-1], key=lambda it: rank(it.prefix))  # an older one may fill a gap
         state = checkpoint_state(newest.prefix, [it.prefix for it in folder])
         start = f"{new.folder}/" if new.folder else ""
         self._check_writer()
@@ -131,46 +136,102 @@ class Mirror:
     def _kept(self, listing: Listing, new: RemoteCheckpoint) -> list[RemoteCheckpoint]:
         """Return which mirrored checkpoints stay beside a new one.
 
-        Those that the program removed here go; of those from other hosts, which are not here, the newest stay. Nothing goes
-        that is newer than the new one: that was uploaded later, and the new one fills a gap.
+        Those that the program removed here go; of those from other hosts, which are not here, the newest of each series
+        stay. Nothing goes that is newer than the new one: that was uploaded later, and the new one fills a gap.
         """
         folder = [it for it in self.manifest.in_folder(new.folder) if it.prefix != new.prefix]
-        elsewhere = [it for it in folder if it.prefix not in self._sent]
-        recent = {it.prefix for it in elsewhere[-KEPT_OF_OTHERS:]}
+        elsewhere: dict[str, list[str]] = defaultdict(list)
+        for it in folder:
+            if it.prefix not in self._sent:
+                elsewhere[_series(it)].append(it.prefix)
+        recent = {prefix for prefixes in elsewhere.values() for prefix in prefixes[-KEPT_OF_OTHERS:]}
         here = listing.prefixes
 
         def stays(it: RemoteCheckpoint) -> bool:
-            if it.folder != new.folder or it.prefix in here or it.step > new.step:
+            is_newer = _series(it) == _series(new) and it.step > new.step
+            if it.folder != new.folder or it.prefix in here or is_newer:
                 return it.prefix != new.prefix
             return it.prefix in recent
 
         return [it for it in self.manifest.checkpoints if it.prefix != new.prefix and stays(it)]
 
-    def _send_others(self, listing: Listing) -> bool:
-        """Upload new and changed files beside the checkpoints; those that the program removed stay."""
+    def _send_others(self, listing: Listing, *, final: bool) -> bool:
+        """Upload new and changed files beside the checkpoints; those that the program removed stay.
+
+        A file that cannot be uploaded is left out until it changes, or until the end. Raises RemoteError if it is the
+        remote directory that does not answer.
+        """
         self._others_at = self.clock()
-        changed = {name: stamp for name, stamp in listing.others.items() if self._others.get(name) != stamp}
+        left = {
+            name: stamp
+            for name, stamp in listing.others.items()
+            if self._others.get(name) != stamp and (final or self._refused.get(name) != stamp)
+        }
+        changed, failed = self._send_each(left)
+        if failed:  # by a fault that has passed, perhaps
+            again, failed = self._send_each({name: left[name] for name in failed})
+            changed = changed or again
+        for name, error in failed.items():
+            self._leave_out(name, left[name], describe_error(error.__cause__ or error), error.fix or "rename it")
+        return changed
+
+    def _send_each(self, files: Mapping[str, Stamp]) -> tuple[bool, Mapping[str, RemoteError]]:
+        """Upload files; return whether any was, and the errors of those that the remote directory refuses.
+
+        Raises RemoteError if it does not answer: it then takes no manifest either.
+        """
+        changed = False
         sent: dict[str, RemoteFile] = {}
-        for name, stamp in sorted(changed.items()):
+        failed: dict[str, RemoteError] = {}
+        for name, stamp in sorted(files.items()):
             try:
                 sent[name] = upload(self.remote, name, self.directory / name, stamp)
             except Changed:
                 continue
+            except PermissionError as error:  # of the local file
+                self._leave_out(name, stamp, error.strerror or "it cannot be read", "let this task read it")
+            except RemoteError as error:
+                failed[name] = error
+                changed = changed or bool(sent)
+                self._commit_others(sent, files, error)
+                sent = {}
         if sent:
+            self._commit_others(sent, files)
+        return changed or bool(sent), failed
+
+    def _commit_others(
+        self, sent: Mapping[str, RemoteFile], stamps: Mapping[str, Stamp], before: RemoteError | None = None
+    ) -> None:
+        """Write the manifest with new files beside the checkpoints. If that fails, raises the error `before`, if any."""
+        try:
             self._commit(replace(self.manifest, others={**self.manifest.others, **sent}))
-            self._others.update(
-                {name: changed[name] for name in sent}
-            )  # no sooner: no manifest has them after an error
-        return bool(sent)
+        except Superseded:
+            raise
+        except RemoteError:
+            if before is None:
+                raise
+            raise before from before.__cause__
+        for name in sent:  # no sooner: no manifest has them after an error
+            self._others[name] = stamps[name]
+            self._refused.pop(name, None)
+
+    def _leave_out(self, name: str, stamp: Stamp, reason: str, fix: str) -> None:
+        if name not in self._refused:
+            self.noted(f"{name[:_SHOWN]!r} is left out of {self.remote.url}: {reason}; {fix}")
+        self._refused[name] = stamp
 
     def _check_writer(self) -> list[str]:
-        """Return the manifests before this task's next one. Raises Superseded if another task has written one since."""
+        """Return the manifests up to this task's newest one. Raises Superseded if another task has written one since.
+
+        One of this task's own that is newer is what a write left whose answer was lost: the next one replaces it.
+        """
+        newest = self.manifest.number, self.manifest.writer
         there = generations(self.remote.files(FOLDER))
         for one in there:
-            if (one.number, one.writer) > (self.manifest.number, self.manifest.writer):
+            if one.writer != self.manifest.writer and (one.number, one.writer) > newest:
                 what = f"{self.remote.url} was taken over by another task, which restored from it"
                 raise Superseded(f"{what}: this one's checkpoints stay here", "end one of the two with `tfprov down`")
-        return [one.name for one in there]
+        return [one.name for one in there if (one.number, one.writer) <= newest]
 
     def _commit(self, after: Manifest) -> None:
         """Write the next generation, then remove the earlier ones."""
@@ -181,6 +242,11 @@ class Mirror:
         # One stays, for a reader that has listed the manifests and has not read one yet.
         with suppress(RemoteError):  # the next generation removes what is left
             self.remote.remove(sorted(earlier)[:-1])
+
+
+def _series(one: RemoteCheckpoint) -> str:
+    """Return the series of a checkpoint; those without a step are one, whatever their names."""
+    return series_of(one.prefix) if one.step != NO_STEP else ""
 
 
 def _is_same(known: RemoteFile | None, stamp: Stamp) -> bool:

@@ -18,10 +18,11 @@ from tfprov.filesystems.generations import (
     Manifest,
     RemoteCheckpoint,
     RemoteFile,
-    read_newest,
+    rank,
+    read_last,
 )
 from tfprov.filesystems.remote_dir import RemoteDir, RemoteError
-from tfprov.formats.checkpoint import STATE, checkpoint_state, checkpoints, last_component
+from tfprov.formats.checkpoint import STATE, checkpoint_state, checkpoints, last_component, parse_state
 from tfprov.runtime.mirror.scan import Listing, scan
 
 _STAGING = ".tfprov-restore"
@@ -62,10 +63,11 @@ def take_over(
 def inspect(remote: RemoteDir, owner: Owner) -> Manifest:
     """Return what a remote directory holds. Raises Refused if it belongs to something else, and RemoteError.
 
-    Files are listed after the manifest is read: those that it names are there by then, whatever its writer does meanwhile.
+    Its number is that of the last manifest, also of one that was cut: the next must come after what is there. Files are
+    listed after the manifest is read: those that it names are there by then, whatever its writer does meanwhile.
     """
-    newest = read_newest(remote)
-    return _own(remote, newest, remote.files(), owner)
+    newest, last = read_last(remote)
+    return replace(_own(remote, newest, remote.files(), owner), number=last)
 
 
 def _own(remote: RemoteDir, newest: Manifest | None, sizes: Mapping[str, int], owner: Owner) -> Manifest:
@@ -109,7 +111,9 @@ def _restore(
     for folder in sorted({one.folder for one in manifest.checkpoints}):
         here = local.newest(folder)
         for one in reversed(manifest.in_folder(folder)):
-            if here is not None and here.step >= one.step:
+            if here is not None and rank(here.prefix) >= rank(one.prefix):
+                if here.prefix == one.prefix:
+                    _complete(directory, one)
                 break
             if damage := _fetch(remote, one, directory):
                 noted(f"{one.prefix} in {remote.url} is damaged and not restored: {damage}")
@@ -133,11 +137,26 @@ def _fetch(remote: RemoteDir, one: RemoteCheckpoint, directory: Path) -> str:
         target.mkdir(parents=True, exist_ok=True)
         for name in sorted(one.files, key=lambda name: (name.endswith(".index"), name)):
             (staging / last_component(name)).replace(directory / name)
-        prefix = last_component(one.prefix)
-        write_file(target / STATE, checkpoint_state(prefix, [prefix]).encode())
+        _write_state(target, one)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return ""
+
+
+def _write_state(folder: Path, one: RemoteCheckpoint) -> None:
+    prefix = last_component(one.prefix)
+    write_file(folder / STATE, checkpoint_state(prefix, [prefix]).encode())
+
+
+def _complete(directory: Path, one: RemoteCheckpoint) -> None:
+    """Write the `checkpoint` file of a restored checkpoint that none names: a task was killed before it did."""
+    folder = directory / one.folder
+    try:
+        text = (folder / STATE).read_text("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        text = ""
+    if last_component(one.prefix) not in map(last_component, parse_state(text)):
+        _write_state(folder, one)
 
 
 def _download(remote: RemoteDir, file: RemoteFile, path: Path) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfprov.filesystems.generations import MIRROR_STATUS
+from tfprov.filesystems.generations import MIRROR_STATUS, rank
 from tfprov.formats.checkpoint import STATE, checkpoints, is_leftover, last_component, parse_state
 
 HELD = ".tfprov-mirror"
@@ -52,13 +52,13 @@ class LocalCheckpoint:
 
 @dataclass(frozen=True)
 class Listing:
-    """The whole `checkpoints` of a directory by ascending step, and the `others` beside them."""
+    """The whole `checkpoints` of a directory by ascending rank, and the `others` beside them."""
 
     checkpoints: tuple[LocalCheckpoint, ...]
     others: Mapping[str, Stamp]
 
     def newest(self, folder: str = "") -> LocalCheckpoint | None:
-        """Return the checkpoint of a folder with the highest step."""
+        """Return the checkpoint of a folder from which a training goes on; see `rank`."""
         return next((one for one in reversed(self.checkpoints) if one.folder == folder), None)
 
     @property
@@ -82,7 +82,7 @@ def scan(directory: Path) -> Listing:
             parts |= set(of_it)
             if one.whole:
                 whole.append(LocalCheckpoint(f"{start}{one.prefix}", one.step, of_it))
-    whole.sort(key=lambda one: (one.step, one.prefix))
+    whole.sort(key=lambda one: (*rank(one.prefix), one.prefix))
     others = {name: stamp for name, stamp in files.items() if name not in parts and _is_other(name)}
     return Listing(tuple(whole), others)
 

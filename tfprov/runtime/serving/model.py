@@ -79,19 +79,21 @@ def load(version: int, path: Path) -> Loaded:
 class ServedModel:
     """The newest version of the model `name` below `base`; `refresh` looks for a newer one.
 
-    A version that cannot be loaded is tried again at each refresh, reported once, and the one before it stays.
+    A version that cannot be loaded is tried again at each refresh, reported once, and the one before it stays. So it does
+    while `base` cannot be read.
     """
 
     def __init__(self, name: str, base: Path, log: Log, loader: Callable[[int, Path], Loaded] = load) -> None:
         self.name, self.base, self._log, self._load = name, base, log, loader
         self.loaded: Loaded | None = None
         self.failed: dict[int, str] = {}
+        self._unread = ""
         self._refreshing = threading.Lock()
 
     def refresh(self) -> bool:
         """Load the newest version on disk unless it is loaded; return whether another one is served now."""
         with self._refreshing:
-            by_number = versions(self.base)
+            by_number = self._versions()
             number = newest(by_number)
             if number is None or (self.loaded is not None and number == self.loaded.version):
                 return False
@@ -104,6 +106,18 @@ class ServedModel:
             self.loaded = loaded
             self._log(f"serves version {number} of {self.name}")
             return True
+
+    def _versions(self) -> dict[int, Path]:
+        """Return the versions on disk; none while they cannot be listed."""
+        try:
+            there, self._unread = versions(self.base), ""
+        except OSError as error:  # of a network file system, it may pass
+            reason = f"{error.filename or self.base} cannot be read: {error.strerror}"
+            if reason != self._unread:
+                self._log(f"{reason}; looks again for versions of {self.name}")
+            self._unread = reason
+            return {}
+        return there
 
     def _report(self, number: int, error: Exception) -> None:
         reason = " ".join(str(error).split())[:300] or type(error).__name__

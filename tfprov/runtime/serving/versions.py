@@ -10,7 +10,7 @@ _LAST_WRITTEN = ("saved_model.pb", "saved_model.pbtxt")
 
 
 def versions(base: Path) -> dict[int, Path]:
-    """Return the complete versions in `base`, by number; none if it does not exist yet."""
+    """Return the complete versions in `base`, by number; none if it does not exist yet. Raises OSError."""
     try:
         entries = sorted(base.iterdir())
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
 """A remote checkpoint directory, as the controller reads it: runs, forecasts, `--resume`, and `gather` without a host."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tfprov.engine.checkpoints.forecast import forecast
 from tfprov.engine.checkpoints.gather import check_writable
 from tfprov.engine.checkpoints.remote import RemoteFiles, RemoteTraining, newest_step, read_remote, remote_run
 from tfprov.engine.checkpoints.resume import resuming
+from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.execute import current_run
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, HostError, Usage
@@ -226,6 +227,35 @@ def test_gather_reads_it_without_a_host(tmp_path: Path, far: Path) -> None:
     again = gather_mirrored(split.context)
     assert again is not None
     assert (again.files, again.new) == (0, ())
+
+
+def test_gather_brings_the_checkpoint_files_of_folders_that_are_not_mirrored(tmp_path: Path, far: Path) -> None:
+    training = mirror(far, tmp_path / "local", 100)
+    best = tmp_path / "local/best"
+    for step in (80, 90):
+        save(best, step, prefix="ckpt-{}")
+    training.sync(final=True)
+    split = RemoteSplit(tmp_path, far)
+    verified: list[list[Path]] = []
+
+    def verify(prefixes: Sequence[Path]) -> Mapping[str, Verification]:
+        verified.append(list(prefixes))
+        return {one.name: Verification(0, "torn") for one in prefixes if one.name == damaged}
+
+    damaged = ""
+    split.context = replace(split.context, home=tmp_path / "home", verify=verify)
+    assert gather_mirrored(split.context) is not None
+    assert parse_state((split.target / "best/checkpoint").read_text()) == ["ckpt-90", "ckpt-80"]
+    assert "ckpt-90" in [one.name for prefixes in verified for one in prefixes]
+    again = gather_mirrored(split.context)
+    assert again is not None
+    assert again.files == 0
+    save(best, 95, prefix="ckpt-{}")
+    training.sync(final=True)
+    damaged = "ckpt-95"
+    gather_mirrored(split.context)
+    assert any("best: ckpt-95 is damaged: torn" in note for note in split.report.notes), split.report.notes
+    assert parse_state((split.target / "best/checkpoint").read_text())[0] == "ckpt-90"
 
 
 class ReplacingFileSystem(FaultyFileSystem):

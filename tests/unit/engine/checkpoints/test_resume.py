@@ -137,6 +137,21 @@ def test_a_checkpoint_without_a_step_is_restored(tmp_path: Path) -> None:
     assert names(split, "worker/0") == {"cp.ckpt.data-00000-of-00001", "cp.ckpt.index", "checkpoint"}
 
 
+def test_what_the_runtime_saved_is_restored_beside_weights_with_a_higher_number(tmp_path: Path) -> None:
+    """A chief with `weights-900` alone would end: it is of another model."""
+
+    def saves(split: SplitTraining) -> None:
+        split.saves_whole(400)
+        for name in ("weights-900.data-00000-of-00001", "weights-900.index"):
+            split.hosts["w0"].saves("worker/0", name, b"weights")
+
+    gathered(tmp_path, saves)
+    split = resumed(tmp_path)
+    started(split)
+    weights = {"weights-900.data-00000-of-00001", "weights-900.index"}
+    assert names(split, "worker/0") == WHOLE | weights | {"checkpoint"}
+
+
 # --- the run -----------------------------------------------------------------------------------------------------------
 
 

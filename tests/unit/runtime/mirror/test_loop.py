@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.remote_dirs import FaultyFileSystem, remote_dir, save
+from tests.support.waiting import LONG
 from tfprov.filesystems.remote_dir import RemoteError
 from tfprov.filesystems.urls import SCHEMES
 from tfprov.runtime.mirror.loop import MirrorLoop
@@ -78,18 +79,24 @@ def test_the_training_never_waits_for_the_directory(tmp_path: Path) -> None:
     """A thread that hangs in a request holds nothing that the program needs."""
     fs, lines = FaultyFileSystem(), list[str]()
     loop = begun(tmp_path, fs, lines)
-    release = threading.Event()
+    begun_request, release, ended = threading.Event(), threading.Event(), list[bool]()
 
     def hang() -> None:
-        release.wait(60)
+        if not begun_request.is_set():
+            begun_request.set()
+            ended.append(release.wait(LONG))
 
     fs.seen = hang
     save(tmp_path / "local", 100)
-    loop.start()
-    for step in range(200, 1000, 100):
-        save(tmp_path / "local", step, keep=1)
-    assert (tmp_path / "local/model.ckpt-900.index").is_file()
-    release.set()
+    try:
+        loop.start()
+        assert begun_request.wait(LONG)
+        for step in range(200, 1000, 100):
+            save(tmp_path / "local", step, keep=1)
+        assert (tmp_path / "local/model.ckpt-900.index").is_file()
+        assert ended == [], "the request hangs still"
+    finally:
+        release.set()
     loop.stop(lambda _seconds: False, patient=True)
     assert not loop.problem
 

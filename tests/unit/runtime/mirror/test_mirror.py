@@ -1,12 +1,17 @@
 """The mirror of a checkpoint directory: what a reader of the remote one sees at any moment, and after any cut."""
 
 import hashlib
+import os
 import random
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support.permissions import forbidden
 from tests.support.remote_dirs import URL, FaultyFileSystem, newest_manifest_file, remote_dir, save
 from tfprov.filesystems.generations import Manifest, RemoteCheckpoint, read_newest
 from tfprov.filesystems.remote_dir import RemoteDir, RemoteError
@@ -368,3 +373,275 @@ def test_the_run_of_a_training_stays_on_other_hosts(tmp_path: Path) -> None:
     manifest = begun(tmp_path / "b", remote_dir(far), Owner("linear", "run-2")).manifest
     assert manifest.run == "run-1"
     assert manifest.number == 2
+
+
+class LosingDir(RemoteDir):
+    """A remote directory that stores what `left` leaves of the next manifest, and whose answer to that is lost."""
+
+    left: Callable[[bytes], bytes] | None = None
+
+    def write(self, name: str, chunks: Iterable[bytes], size: int = 0) -> None:
+        if self.left is None or "/manifest-" not in name:
+            super().write(name, chunks, size)
+            return
+        left, self.left = self.left, None
+        super().write(name, [left(b"".join(chunks))], size)
+        raise RemoteError(f"{self.url}: {name} cannot be written: no answer in time")
+
+
+LEFT = pytest.mark.parametrize("left", [lambda data: data, lambda data: data[:40]], ids=["whole", "a part"])
+
+
+def manifests_at(remote: Path) -> list[str]:
+    return sorted(path.name.partition("-")[2].partition("-")[0] for path in (remote / ".tfprov").glob("manifest-*"))
+
+
+@LEFT
+def test_a_manifest_whose_answer_was_lost_is_replaced_by_its_own_writer(
+    tmp_path: Path, left: Callable[[bytes], bytes]
+) -> None:
+    local, far = tmp_path / "local", tmp_path / "far"
+    remote = LosingDir(URL, FaultyFileSystem(), str(far))
+    mirror = begun(local, remote)
+    save(local, 100)
+    mirror.sync()
+    for step in (200, 300):
+        before = mirror.manifest
+        save(local, step, keep=2)
+        remote.left = left
+        with pytest.raises(RemoteError, match="no answer in time"):
+            mirror.sync()
+        assert mirror.sync()
+        assert mirror.manifest.number == before.number + 2, "one lists what is uploaded"
+    whole = called_whole(far)
+    assert [one.step for one in whole] == [200, 300]
+    assert [damage(far, one) for one in whole] == ["", ""]
+    assert len(manifests_at(far)) == 2
+
+
+@LEFT
+def test_the_manifest_before_one_whose_answer_was_lost_stays_for_readers(
+    tmp_path: Path, left: Callable[[bytes], bytes]
+) -> None:
+    """A reader may have listed both, and read none yet."""
+    local, far = tmp_path / "local", tmp_path / "far"
+    remote = LosingDir(URL, FaultyFileSystem(), str(far))
+    mirror = begun(local, remote)
+    remote.left = left
+    (local / "events").write_bytes(b"events")
+    with pytest.raises(RemoteError):
+        mirror.sync(final=True)
+    assert manifests_at(far) == ["0000000001", "0000000002"]
+    mirror.sync(final=True)
+    assert manifests_at(far) == ["0000000001", "0000000002"]
+    assert read_newest(remote) == mirror.manifest
+
+
+@LEFT
+@pytest.mark.parametrize("first", ["0", "z"], ids=["sorts before", "sorts after"])
+@pytest.mark.parametrize("steps", [(), (100,)], ids=["the first manifest", "a later one"])
+def test_a_task_that_starts_after_a_lost_manifest_becomes_the_writer(
+    tmp_path: Path, steps: tuple[int, ...], first: str, left: Callable[[bytes], bytes]
+) -> None:
+    """Names of writers are random: what is left of the earlier writer's must count as older whatever its name."""
+    local, far = tmp_path / "local", tmp_path / "far"
+    remote = LosingDir(URL, FaultyFileSystem(), str(far))
+    if steps:
+        earlier = begun(local, remote)
+        save(local, 100)
+        earlier.sync()
+        last = earlier.manifest
+    else:
+        last = Manifest(0, "", "linear", "run-1")
+    lost = replace(last, number=last.number + 1, writer=first * 12)
+    remote.left = left
+    with pytest.raises(RemoteError):
+        remote.write(lost.name, [lost.encode()])
+    new = begun(local, remote)
+    assert new.manifest.number > lost.number
+    save(local, 200)
+    assert new.sync()
+    assert [one.step for one in called_whole(far)] == [*steps, 200]
+
+
+@LEFT
+def test_a_task_that_was_taken_over_after_its_lost_manifest_still_stops(
+    tmp_path: Path, left: Callable[[bytes], bytes]
+) -> None:
+    far = tmp_path / "far"
+    remote = LosingDir(URL, FaultyFileSystem(), str(far))
+    old = begun(tmp_path / "old", remote)
+    save(tmp_path / "old", 100)
+    remote.left = left
+    with pytest.raises(RemoteError):
+        old.sync()
+    begun(tmp_path / "new", remote)
+    with pytest.raises(Superseded, match="taken over by another task"):
+        old.sync()
+
+
+class ChoosyFileSystem(FaultyFileSystem):
+    """Takes no file whose name `refuses` is true for; `asked` has the names of those that were to be written."""
+
+    def __init__(self, refuses: Callable[[str], bool]) -> None:
+        super().__init__()
+        self.refuses, self.asked = refuses, list[str]()
+
+    def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **options: Any) -> Any:
+        name = path.rpartition("/")[2]
+        if mode == "wb":
+            self.asked.append(name)
+            name.encode()  # as every client does
+            if self.refuses(name):
+                raise OSError(f"Invalid path name {name}")
+        return super()._open(path, mode, block_size, **options)
+
+
+def others_at(far: Path) -> list[str]:
+    manifest = read_newest(remote_dir(far))
+    return sorted(manifest.others) if manifest else []
+
+
+def test_a_file_that_the_remote_directory_refuses_is_left_out_alone(tmp_path: Path) -> None:
+    """HDFS has no `:` in names, and no remote one has names that are not UTF-8."""
+    local, far, lines = tmp_path / "local", tmp_path / "far", list[str]()
+    fs = ChoosyFileSystem(lambda name: ":" in name)
+    mirror = begun(local, remote_dir(far, fs))
+    mirror.noted, mirror.clock = lines.append, iter(range(0, 10_000, 100)).__next__
+    bad, binary = local / "host:7000.trace", local / os.fsdecode(b"\xff.bin")
+    for path in (local / "a.csv", bad, local / "z.csv", binary):
+        path.write_text("content")
+    assert mirror.sync()
+    assert not mirror.sync(), "nothing is new"
+    assert others_at(far) == ["a.csv", "z.csv"]
+    url = "left out of s3://bucket/run"
+    assert [line.partition(": ")[0] for line in lines] == [f"'host:7000.trace' is {url}", f"'\\udcff.bin' is {url}"]
+    assert lines[0].endswith(": Invalid path name host:7000.trace; rename it")
+    assert fs.asked.count(bad.name) == 2, "a fault may pass"
+    bad.write_text("it has grown")
+    assert not mirror.sync()
+    assert fs.asked.count(bad.name) == 4
+    assert not mirror.sync(final=True), "and no error, which would be tried again for minutes"
+    assert fs.asked.count(bad.name) == 6, "the last chance"
+    assert len(lines) == 2
+    fs.refuses = lambda _name: False
+    assert mirror.sync(final=True)
+    assert bad.name in others_at(far)
+
+
+def test_a_fault_that_passes_leaves_no_file_out(tmp_path: Path) -> None:
+    local, far, lines = tmp_path / "local", tmp_path / "far", list[str]()
+    fs = ChoosyFileSystem(lambda name: name == "a.csv" and fs.asked.count(name) == 1)
+    mirror = begun(local, remote_dir(far, fs))
+    mirror.noted = lines.append
+    for name in ("a.csv", "b.csv"):
+        (local / name).write_text(name)
+    assert mirror.sync()
+    assert (others_at(far), lines) == (["a.csv", "b.csv"], [])
+
+
+def test_a_local_file_that_may_not_be_read_is_left_out_alone(tmp_path: Path) -> None:
+    local, far, lines = tmp_path / "local", tmp_path / "far", list[str]()
+    mirror = begun(local, remote_dir(far))
+    mirror.noted = lines.append
+    for name in ("a.csv", "b.csv"):
+        (local / name).write_text(name)
+    with forbidden(local / "a.csv"):
+        assert mirror.sync(final=True)
+        mirror.sync(final=True)
+    assert others_at(far) == ["b.csv"]
+    assert lines == ["'a.csv' is left out of s3://bucket/run: Permission denied; let this task read it"]
+    mirror.sync(final=True)
+    assert others_at(far) == ["a.csv", "b.csv"]
+
+
+def test_a_remote_directory_that_takes_no_file_at_all_is_behind_with_the_first_error(tmp_path: Path) -> None:
+    local, far, lines = tmp_path / "local", tmp_path / "far", list[str]()
+    fs = ChoosyFileSystem(lambda _name: False)
+    mirror = begun(local, remote_dir(far, fs))
+    mirror.noted = lines.append
+    for name in ("a.csv", "b.csv", "c.csv"):
+        (local / name).write_text(name)
+    fs.refuses, fs.asked = lambda name: name != "a.csv", []
+    for _ in range(2):
+        with pytest.raises(RemoteError, match=r"b\.csv cannot be written: Invalid path name"):
+            mirror.sync(final=True)
+    assert "c.csv" not in fs.asked, "each may take a minute to fail"
+    assert (others_at(far), lines) == ([], [])
+    fs.refuses = lambda _name: False
+    assert mirror.sync(final=True)
+    assert others_at(far) == ["a.csv", "b.csv", "c.csv"]
+
+
+def test_a_restored_checkpoint_that_no_checkpoint_file_names_is_named_at_the_next_start(tmp_path: Path) -> None:
+    """A task was killed when it had moved the index into place, and before it wrote the `checkpoint` file."""
+    local, far, again = tmp_path / "local", tmp_path / "far", tmp_path / "again"
+    mirror = begun(local, remote_dir(far))
+    for step in (90, 100):
+        save(local, step)
+        save(local / "best", step, prefix="ckpt-{}")
+    mirror.sync(final=True)
+    begun(again, remote_dir(far))
+    save(again, 90)  # that an earlier start restored, and its `checkpoint` file
+    (again / "best/checkpoint").unlink()
+    begun(again, remote_dir(far))
+    assert parse_state((again / "checkpoint").read_text()) == ["model.ckpt-100"]
+    assert parse_state((again / "best/checkpoint").read_text()) == ["ckpt-100"]
+    named = 'model_checkpoint_path: "model.ckpt-90"\nall_model_checkpoint_paths: "model.ckpt-100"\n'
+    (again / "checkpoint").write_text(named)
+    begun(again, remote_dir(far))
+    assert (again / "checkpoint").read_text() == named, "its program chose another one"
+
+
+def save_beside(local: Path, *steps: int, prefix: str = "weights-{}") -> None:
+    for step in steps:
+        save(local, step, prefix=prefix, keep=100)
+
+
+def test_what_the_runtime_saves_is_restored_whatever_lies_beside_it(tmp_path: Path) -> None:
+    local, far, again = tmp_path / "local", tmp_path / "far", tmp_path / "again"
+    mirror = begun(local, remote_dir(far))
+    save(local, 90)
+    save_beside(local, 900)
+    mirror.sync(final=True)
+    assert tensorflow_sees(far)[0] == "model.ckpt-90"
+    assert [one.prefix for one in called_whole(far)] == ["model.ckpt-90", "weights-900"]
+    save_beside(again, 800)
+    (again / "mirror.json").write_text(f'{{"url": "{URL}"}}')
+    begun(again, remote_dir(far))
+    assert parse_state((again / "checkpoint").read_text()) == ["model.ckpt-90"]
+    newest = scan(again).newest()
+    assert newest is not None
+    assert newest.prefix == "model.ckpt-90"
+    for path in far.glob("model.ckpt-90*"):
+        path.unlink()
+    begun(again, remote_dir(far))
+    assert parse_state((again / "checkpoint").read_text()) == ["model.ckpt-90"], "not the weights with a higher number"
+    assert not (again / "weights-900.index").exists()
+
+
+def test_with_a_slow_connection_what_the_runtime_saves_goes_first(tmp_path: Path) -> None:
+    local, far = tmp_path / "local", tmp_path / "far"
+    mirror = begun(local, remote_dir(far))
+    save(local, 90)
+    save_beside(local, 900)
+    mirror.sync()
+    assert [one.prefix for one in called_whole(far)] == ["model.ckpt-90"]
+
+
+def test_checkpoints_of_lost_hosts_are_counted_by_series(tmp_path: Path) -> None:
+    far = tmp_path / "far"
+    first = begun(tmp_path / "first", remote_dir(far))
+    for step in (80, 90):
+        save(tmp_path / "first", step)
+    first.sync(final=True)
+    for number in range(1, 8):
+        local = tmp_path / f"local-{number}"
+        mirror = begun(local, remote_dir(far))  # it restores model.ckpt-90 alone
+        save_beside(local, 900 + number)
+        save_beside(local, number, prefix="epoch_{}")
+        mirror.sync(final=True)
+    kept = sorted(one.prefix for one in called_whole(far))
+    assert [name for name in kept if name.startswith("model.ckpt-")] == ["model.ckpt-80", "model.ckpt-90"]
+    assert [name for name in kept if name.startswith("weights-")] == [f"weights-{step}" for step in range(902, 908)]
+    assert [name for name in kept if name.startswith("epoch_")] == [f"epoch_{number}" for number in range(2, 8)]

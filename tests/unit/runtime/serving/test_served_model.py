@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.permissions import forbidden
 from tfprov.runtime.serving.model import Loaded, ServedModel, _values
 from tfprov.runtime.serving.rest import BadRequest
 from tfprov.runtime.serving.versions import newest, versions
@@ -121,3 +122,22 @@ def test_requests_for_other_versions_and_methods_are_refused(tmp_path: Path) -> 
         with pytest.raises(BadRequest) as refusal:
             model.answer(method, path, b'{"instances": [1]}')
         assert refusal.value.status == status
+
+
+@pytest.mark.parametrize("unread", ["", "2"], ids=["the directory", "a version in it"])
+def test_what_is_served_stays_while_the_versions_cannot_be_read(tmp_path: Path, unread: str) -> None:
+    model, log = served(tmp_path)
+    write_version(tmp_path, "1")
+    assert model.refresh()
+    write_version(tmp_path, "2")
+    with forbidden(tmp_path / unread):
+        assert not model.refresh()
+        assert not model.refresh()
+    assert model.loaded is not None
+    assert model.loaded.version == 1
+    at, then = tmp_path / "2/saved_model.pb" if unread else tmp_path, "looks again for versions of digits"
+    assert log[1:] == [f"{at} cannot be read: Permission denied; {then}"]
+    assert model.refresh()
+    with forbidden(tmp_path):
+        assert not model.refresh()
+    assert log[2:] == ["serves version 2 of digits", f"{tmp_path} cannot be read: Permission denied; {then}"]

@@ -78,6 +78,8 @@ def scan(directory: Path) -> Listing:
     for folder, names in by_folder.items():
         start = f"{folder}/" if folder else ""
         for one in checkpoints(names):
+            if one.is_half_without_step and f"{one.prefix}.index" in one.files:
+                continue  # the index of something else: a saver writes the shards first
             of_it = {f"{start}{name}": files[f"{start}{name}"] for name in one.files}
             parts |= set(of_it)
             if one.whole:

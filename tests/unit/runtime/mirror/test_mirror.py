@@ -620,6 +620,16 @@ def test_what_the_runtime_saves_is_restored_whatever_lies_beside_it(tmp_path: Pa
     assert not (again / "weights-900.index").exists()
 
 
+def test_an_index_that_is_none_of_a_checkpoint_is_mirrored(tmp_path: Path) -> None:
+    local, far = tmp_path / "local", tmp_path / "far"
+    mirror = begun(local, remote_dir(far))
+    for name in ("embeddings.index", "cp.ckpt.data-00000-of-00002", "model.ckpt-5.index"):
+        (local / name).write_text(name)
+    mirror.sync(final=True)
+    assert (far / "embeddings.index").read_text() == "embeddings.index"
+    assert not [*far.glob("cp.ckpt*"), *far.glob("model.ckpt-5*")], "parts of a checkpoint that is being saved"
+
+
 def test_with_a_slow_connection_what_the_runtime_saves_goes_first(tmp_path: Path) -> None:
     local, far = tmp_path / "local", tmp_path / "far"
     mirror = begun(local, remote_dir(far))

@@ -31,6 +31,8 @@ _UNIT = "unit"
 """A directory of unit tests."""
 _OF_EXAMPLES = 4_000
 """Bytes of other tests that take as long as a test with examples of hypothesis, which may be a file of few lines."""
+_WAITING = ("test_host_lock.py",)
+"""Files of unit tests that wait for most of their time: the first, so that others run meanwhile, and not the last."""
 _SHOWN = 10
 """Lanes whose time is printed."""
 RUN_ID = pytest.StashKey[str]()
@@ -84,13 +86,14 @@ def divided(items: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
     for item in items:
         lanes.setdefault(lane_of(item), []).append(item)
 
-    def length(key: str) -> tuple[int, int]:
+    def length(key: str) -> tuple[int, bool, int]:
         size = sum(path.stat().st_size for path in {item.path for item in lanes[key]})
         size += _OF_EXAMPLES * sum(
             getattr(getattr(item, "obj", None), "is_hypothesis_test", False) for item in lanes[key]
         )
         kind = _kind(lanes[key][0])
-        return -_KINDS.index(kind), LONGEST[::-1].index(key) if kind == "long" else size
+        waits = key.rpartition("/")[2] in _WAITING
+        return -_KINDS.index(kind), waits, LONGEST[::-1].index(key) if kind == "long" else size
 
     return [lanes[key] for key in sorted(lanes, key=length, reverse=True)]
 

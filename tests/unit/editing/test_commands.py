@@ -189,6 +189,14 @@ def test_a_new_role_is_added(inventory: Path, capsys: pytest.CaptureFixture[str]
     assert inventory.read_text() == GOOD + "    evaluator:\n      hosts:\n        node2:\n"
 
 
+def test_a_group_without_its_last_host_has_an_empty_list_of_hosts(
+    inventory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inventory.write_text(GOOD + "    spare:\n      hosts:\n        node9:\n")
+    edit(capsys, "remove-host", "node9")
+    assert inventory.read_text() == GOOD + "    spare:\n      hosts:\n"
+
+
 # -- vars files, and several sources ----------------------------------------------------------------------------------
 
 

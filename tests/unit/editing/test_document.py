@@ -234,6 +234,7 @@ def test_an_entry_is_removed_and_all_else_stays(before: str, path: tuple[int, ..
         ("a: &k\n  x\nb: 1\n", (0,), "c: 1\nd: 2\n", "a: &k\n  c: 1\n  d: 2\nb: 1\n"),
         ("a:\n  x\nb: 1\n", (0,), "y", "a:\n  y\nb: 1\n"), ("a:\n  &k x\nb: *k\n", (0,), "y", "a:\n  &k y\nb: *k\n"),
         ("- \n- b\n", (0,), "x", "- x \n- b\n"), ("-   # c\n- b\n", (0,), "x", "- x   # c\n- b\n"),
+        ("a: ! {b: 1}\n", (0,), "x", "a: x\n"), ("a: ! [b]\n", (0,), "x", "a: x\n"),
         ("a: !!map {b: 1}\n", (0,), "x", "a: x\n"), ("a: 1\n", (0,), "!!map {x: 1,\n  y: 2}\n", "a: {x: 1, y: 2}\n"),
         ("a: 1\n", (0,), "! {x: 1,\n  y: 2}\n", "a: {x: 1, y: 2}\n"),
         ("a: 1\n", (0,), "[1,2]", "a: [1,2]\n"),

@@ -1,5 +1,6 @@
 """Properties of edits: each can be undone, and changes nothing else."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 
 from tests.support.examples import MATRIX
 from tests.support.paths import ROOT
-from tfprov.editing.cst import CollectionEntry, CstNode, NodeKind, NodePath
+from tfprov.editing.cst import CollectionEntry, CstNode, Document, NodeKind, NodePath
 from tfprov.editing.document import EditableFile, add_entry, parse_file, remove_entry, rename_key, replace_value
 from tfprov.editing.scalar_emitter import parse_value
+from tfprov.editing.text_edits import head_end
 from tfprov.errors import InvalidInput
 
 FILES = sorted(
@@ -19,6 +21,7 @@ FILES = sorted(
 )
 TEXTS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), max_size=12)
 NAMES = st.from_regex(r"[a-z][a-z_0-9.-]{0,8}", fullmatch=True)
+LINE_BREAK = r"\r\n|[\r\n\x85\u2028\u2029]"
 SCALARS = st.one_of(TEXTS, st.integers(-999, 999), st.booleans(), st.none())
 
 
@@ -81,16 +84,71 @@ def test_every_value_on_one_line_can_be_set_and_set_back(file: Path) -> None:
             assert replace_value(edited, path, old).source.text == source.text
 
 
+def removed(source: EditableFile, path: NodePath) -> EditableFile | None:
+    """Remove an entry; None if that is refused."""
+    try:
+        return remove_entry(source, path).source
+    except InvalidInput as error:
+        assert "needs it" in str(error) or "without changing more" in str(error)  # noqa: PT017
+        return None
+
+
+def end_with_comments(document: Document, entry: CollectionEntry) -> int:
+    """Return where the lines of an entry end: behind the comment beside it, and deeper indented ones below it."""
+    over = document.line_end(entry.end)[1]
+    deeper = rf"[ \t]{{{document.column(entry.start) + 1},}}#[^\r\n\x85\u2028\u2029]*(?:{LINE_BREAK}|\Z)"
+    match = re.compile(rf"(?:(?:[ \t]*(?:{LINE_BREAK}))*{deeper})*").match(document.text, over)
+    return match.end() if match else over
+
+
+def without_entry_of_block(document: Document, path: NodePath) -> str:
+    """Return the text without an entry that is not in brackets; a collection becomes `{}` or `[]` without its only one."""
+    text, outer, entry = document.text, document.at(path[:-1]), document.entry(path)
+    start, only = document.line_start(entry.start), len(outer.entries) == 1
+    empty = ("[]" if outer.kind is NodeKind.LIST else "{}") if only else ""
+    if text[start : entry.start].strip():  # behind a dash
+        end = entry.end if only else outer.entries[path[-1] + 1].start
+        assert not text[entry.end : end].strip()
+        return text[: entry.start] + empty + text[end:]
+    end = end_with_comments(document, entry)
+    closing = re.search(rf"(?:{LINE_BREAK})\Z", text[start:end])
+    if only and len(path) == 1:
+        return text[:start] + empty + (closing[0] if closing else "") + text[end:]
+    before = text[:start] if closing else re.sub(rf"(?:{LINE_BREAK})\Z", "", text[:start])  # the last line has no break
+    if only:
+        head = head_end(document, document.entry(path[:-1]))
+        before = f"{before[:head]} {empty}{before[head:]}"
+    return before + text[end:]
+
+
+def has_lost_only(source: EditableFile, path: NodePath, after: EditableFile) -> bool:
+    """Whether all bytes but those of the entry at `path` are there; in brackets, blanks and commas go with it."""
+    document, left = source.document, after.document.text
+    outer, entry = document.at(path[:-1]), document.entry(path)
+    if after.bom != source.bom:
+        return False
+    if outer.is_block:
+        return left == without_entry_of_block(document, path)
+    text, behind = document.text, entry.end
+    line = text[document.line_start(entry.start) : entry.start]
+    rest = re.compile(r"[ \t]*,?[ \t]*(?:#[^\r\n\x85\u2028\u2029]*)?").match(text, entry.end)
+    if not line.strip() and rest and rest.end() == document.line_end(entry.end)[0]:
+        behind = rest.end()  # on lines of its own, with the comment beside it
+    inside = left[outer.inner : len(left) - len(text) + outer.end]
+    return (
+        left.startswith(text[: outer.inner])
+        and left.endswith(text[outer.end :])
+        and re.sub(r"[\s,]", "", inside)
+        == re.sub(r"[\s,]", "", text[outer.inner : entry.start] + text[behind : outer.end])
+    )
+
+
 @each_file
 def test_removing_an_entry_removes_nothing_else(file: Path) -> None:
     source, entries = sample(file)
     for path, _ in entries:
-        try:
-            text = remove_entry(source, path).source.text
-        except InvalidInput as error:
-            assert "needs it" in str(error) or "without changing more" in str(error)  # noqa: PT017
-            continue
-        assert len(text) <= len(source.text) + len(" {}")
+        after = removed(source, path)
+        assert after is None or has_lost_only(source, path, after), path
 
 
 # -- generated files --------------------------------------------------------------------------------------------------
@@ -155,6 +213,13 @@ def test_adding_and_removing_restores_the_text(source: EditableFile, data: st.Da
     assume(source.document.at(path).key(name) is None and name != "<<")
     edited = add_entry(source, path, [name], parse_value(_typed(data.draw(SCALARS)), "VALUE")).source
     assert remove_entry(edited, (*path, len(edited.document.at(path).entries) - 1)).source.text == source.text
+
+
+@given(sources(), st.data())
+def test_removing_an_entry_of_any_file_keeps_all_other_bytes(source: EditableFile, data: st.DataObject) -> None:
+    path = data.draw(st.sampled_from([path for path, _ in paths_below(source.document.root)]))
+    after = removed(source, path)
+    assert after is None or has_lost_only(source, path, after)
 
 
 @given(sources(), st.data())

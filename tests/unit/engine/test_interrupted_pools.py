@@ -1,13 +1,13 @@
 """Ctrl-C while hosts are asked: nobody waits for one that is silent."""
 
-import os
 import signal
+import sys
 import threading
 
 import pytest
 
 from tests.support.memory_cluster import Runtimes, make_context
-from tests.support.waiting import LONG
+from tests.support.waiting import LONG, until
 from tfprov.engine.concurrency import pool
 from tfprov.engine.observe import observe
 from tfprov.hosts.memory import MemoryRuntime
@@ -21,27 +21,38 @@ worker: {hosts: {h2: }}
 
 
 class Silent(MemoryRuntime):
-    """A host that answers when `answers` is set; asking it has Ctrl-C pressed."""
+    """A host that answers when `answers` is set; Ctrl-C is pressed once the main thread waits for it.
+
+    `ended` has an entry once it has answered.
+    """
 
     def __init__(self, host: str, answers: threading.Event) -> None:
         super().__init__(host)
-        self.answers = answers
+        self.answers, self.ended = answers, list[bool]()
+        self._places: list[tuple[str, int]] = []
 
     def observe(self) -> HostState:
-        os.kill(os.getpid(), signal.SIGINT)
-        self.answers.wait(LONG)
+        until(self._is_awaited, "the main thread waits")
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        self.ended.append(self.answers.wait(LONG))
         return super().observe()
+
+    def _is_awaited(self) -> bool:
+        """Whether the main thread is where it was twice before, in `Future.result`: its threads have all begun."""
+        frame = sys._current_frames()[threading.main_thread().ident or 0]  # noqa: SLF001
+        self._places.append((frame.f_back.f_code.co_name if frame.f_back else "", frame.f_lasti))
+        return self._places[-3:] == [("result", frame.f_lasti)] * 3
 
 
 def test_ctrl_c_is_raised_before_a_silent_host_answers() -> None:
     answers = threading.Event()
-    hosts: Runtimes = {"h2": Silent("h2", answers)}
+    silent = Silent("h2", answers)
+    hosts: Runtimes = {"h2": silent}
     context = make_context(INVENTORY, (), hosts)
     try:
         with pytest.raises(KeyboardInterrupt):
             observe(context)
-        assert not answers.is_set()
-        assert threading.active_count() > 1, "it is still being asked"
+        assert silent.ended == [], "it is still being asked"
     finally:
         answers.set()
 

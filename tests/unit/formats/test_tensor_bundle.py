@@ -177,7 +177,7 @@ def test_a_number_has_ten_bytes_at_most() -> None:
     assert list(fields(b"\x08" + b"\xff" * 9 + b"\x01")) == [(8, (1 << 64) - 1, b"")]
     with pytest.raises(ValueError, match=r"^the message ends inside a number$"):
         list(fields(b"\x08" + b"\xff" * 10 + b"\x01"))
-    assert [signed(number) for number in (5, (1 << 64) - 1, (1 << 64) + 5, 1 << 63)] == [5, -1, 5, -(1 << 63)]
+    assert [signed(number) for number in (5, (1 << 64) - 1, (1 << 65) + 5, 1 << 63)] == [5, -1, 5, -(1 << 63)]
 
 
 FOOTER = 48

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from tests.support.waiting import until
+from tests.support.waiting import LONG, until
 from tfprov.engine.events import Event, Incident, Note, TaskChanged
 from tfprov.errors import hide_secret
 from tfprov.model.incident import IncidentKind
@@ -169,20 +169,22 @@ def test_a_target_is_tried_again_and_a_lasting_failure_is_one_line() -> None:
 
 
 def test_a_target_that_fails_does_not_hold_up_the_others_at_the_end_of_a_run() -> None:
-    sink, warnings, hangs = Target(), list[str](), threading.Event()
+    sink, warnings, hangs, tries = Target(), list[str](), threading.Event(), list[str]()
 
     def send(target: Notify, message: Message) -> None:
-        if target.command and (hangs.wait(60) or True):
+        tries.append(name_of(target))
+        if target.command and (hangs.wait(LONG) or True):
             raise NotSent("it is away")
         sink(target, message)
 
     targets = [Notify(command=["away"]), WEBHOOK]
-    notifier = Notifier(targets, "lab", lambda: "r", warnings.append, send=send, pauses=(60.0,))
+    notifier = Notifier(targets, "lab", lambda: "r", warnings.append, send=send, pauses=(LONG,))
     notifier.send(MESSAGE)
     notifier.close(0.01)
     assert warnings == ["notify: 0.01 s were not enough for all messages: some are not sent"]
     hangs.set()
     until(lambda: len(sink.messages) == 1, "the webhook gets its message before the command is tried again")
+    assert sorted(tries) == ["`away`", "hooks.example.com"]
 
 
 def test_targets_are_sent_to_side_by_side_and_warnings_are_in_their_order() -> None:

@@ -102,6 +102,8 @@ def test_a_start_waits_for_the_data_and_the_data_for_the_image() -> None:
         assert all(need.startswith("deliver ") for need in fetch.needs)
         assert fetch.needs
     starts = {(action.subject, action.host): action.needs for action in plan.actions if action.kind == ActionKind.START}
+    assert fetches
+    assert starts
     for (_, host), needs in starts.items():
         assert {fetch.id for fetch in fetches if fetch.host == host} <= set(needs)
 

@@ -11,6 +11,7 @@ from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, Manifest
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, TfprovError
+from tfprov.model.playbook import Stop
 from tfprov.model.state import Observed, State
 from tfprov.playbook.steps import RUN
 
@@ -99,6 +100,18 @@ def test_a_chief_of_which_a_file_cannot_be_gathered_does_not_move(tmp_path: Path
     (target / "loss.csv").rmdir()
     RUN["start"](replace(moved, target=target), None, False)
     assert (target / "loss.csv").read_bytes() == b"1"
+
+
+def test_what_a_task_writes_after_a_gather_that_succeeded_keeps_no_container(tmp_path: Path) -> None:
+    hosts: Runtimes = {}
+    context = make_context(LAB.format(wiring="flags", groups=FIRST), (), hosts)
+    context = replace(context, target=tmp_path / "lab")
+    RUN["start"](context, None, False)
+    hosts["h2"].saves("worker/0", "loss.csv", b"1")
+    RUN["gather"](context, None, False)
+    hosts["h2"].saves("worker/0", "profile.txt", b"1")
+    RUN["stop"](context, Stop(remove=True), False)
+    assert not observe(context).containers()
 
 
 def test_a_gather_that_fails_leaves_the_files_of_no_other_task_unprotected(tmp_path: Path) -> None:

@@ -120,11 +120,11 @@ def test_while_another_verb_changes_the_cluster_the_next_gather_is_awaited_in_si
 
 def test_after_ctrl_c_nobody_waits_for_a_gather(lab: Lab) -> None:
     """A host may be silent; the next gather goes on with what was copied."""
-    begun, answers = threading.Event(), threading.Event()
+    begun, answers, ended = threading.Event(), threading.Event(), list[bool]()
 
     def verify(_prefixes: Sequence[Path]) -> dict[str, Verification]:
         begun.set()
-        assert answers.wait(LONG)
+        ended.append(answers.wait(LONG))
         return {}
 
     class Threaded(ManualClock):
@@ -142,6 +142,9 @@ def test_after_ctrl_c_nobody_waits_for_a_gather(lab: Lab) -> None:
             assert begun.wait(LONG)
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    answers.set()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        assert ended == [], "the gather goes on"
+    finally:
+        answers.set()

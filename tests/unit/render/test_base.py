@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.command_output import SMALLEST, run_command, write_files
 from tests.support.examples import examples
-from tests.support.kubernetes_objects import files_of, objects_of
+from tests.support.kubernetes_objects import files_of, object_named, objects_of
 from tests.support.paths import ROOT
 from tests.support.render_options import filled
 from tfprov.cli.render import render_command
@@ -404,10 +404,9 @@ def test_the_page_about_rendering_has_every_target_and_option(target: str) -> No
 def test_quotes_in_values_are_escaped() -> None:
     nasty = """a "b' #: {x} [y] \\\\ $(z) %s {{"""
     text = SMALLEST.replace("[python, linear.py]", "[python, !unsafe '" + nasty.replace("'", "''") + "']")
-    for item in objects_of(text, "kubernetes", "image=img:v1"):
-        if item["metadata"]["name"] == "linear-worker-0" and item["kind"] == "Job":
-            command = item["spec"]["template"]["spec"]["containers"][0]["command"]
-            assert command[1] == literal(nasty)
+    job = object_named(objects_of(text, "kubernetes", "image=img:v1"), "Job", "linear-worker-0")
+    command = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert command[1] == """a "b' #: {x} [y] \\\\ $$(z) %s {{"""
 
 
 def test_rendering_is_the_same_every_time() -> None:

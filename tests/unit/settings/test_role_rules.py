@@ -305,6 +305,23 @@ def test_a_broken_inventory_reports_no_consequential_problems() -> None:
     assert len(caught.value.problems) == 1
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "deliver: {compress: always}", "memory: 1g", "shm_size: 1g", "cpus: 1", "gpus: 1", "devices: [/dev/fuse]",
+        "pids: 100", "ulimits: {memlock: -1}", "user: '7'", "read_only: true", "mounts: [{source: /a, target: /b}]",
+        "network: host", "bind: 0.0.0.0", "allow_insecure_network: true",
+    ],
+)  # fmt: skip
+def test_a_setting_of_containers_is_refused_for_processes(setting: str) -> None:
+    text = f"{{cluster: linear, command: [python], {setting}}}"
+    with pytest.raises(InvalidInput) as raised:
+        resolve(inventory(f"all: {{vars: {{tfprov: {text}}}}}\nworker: {{hosts: {{node1: }}}}"))
+    assert [(it.what, it.fix) for it in raised.value.problems if "runtime: docker" in it.what] == [
+        (f"`{setting.partition(':')[0]}` is for `runtime: docker`", "give an `image`, or remove it")
+    ]
+
+
 def test_the_models_convert_no_types() -> None:
     wrong: list[dict[str, Any]] = [
         {"cpus": True},
@@ -341,6 +358,12 @@ def test_other_tools_names_of_a_setting_are_suggested(name: str, suggestion: str
         resolve(inventory(f"{SMALL_ONE}  {name}: 1\nworker: {{hosts: {{localhost: }}}}\n"))
     [problem] = [error for error in raised.value.problems if f"`{name}`" in error.what]
     assert problem.fix == f"did you mean `{suggestion}`?"
+
+
+def test_other_tools_name_of_a_directory_is_suggested_in_a_section() -> None:
+    with pytest.raises(InvalidInput) as raised:
+        resolve(inventory(f"{SMALL_ONE}  checkpoints: {{directory: /srv}}\nworker: {{hosts: {{localhost: }}}}\n"))
+    assert [problem.fix for problem in raised.value.problems if "directory" in problem.what] == ["did you mean `dir`?"]
 
 
 SMALL_ONE = "all:\n vars:\n  tfprov:\n   cluster: lab\n   command: [a]\n "

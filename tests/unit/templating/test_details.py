@@ -115,6 +115,8 @@ def test_an_error_is_reported_in_words(text: str, message: str) -> None:
         ("{{ pairs | items2dict }}", {"a": 1, "b": 2}),
         ("{{ [[1], [1], [2]] | unique | list }}", [[1], [2]]),
         ("{{ 'B' | human_to_bytes(default_unit='B') if false else '3B' | human_to_bytes }}", 3),
+        (f"{{{{ {1024**8} | human_readable }}}}", "1.00 YB"),
+        (f"{{{{ {1024**9} | human_readable }}}}", "1024.00 YB"),
         ("{{ 'ab' is regex('b', match_type='anything') }}", True),
         ("{{ 'ab' is regex('b', match_type='match') }}", False),
         ("{{ 5 is uri }}", False),

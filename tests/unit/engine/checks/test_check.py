@@ -24,7 +24,7 @@ from tfprov.engine.checks.collect import Collected
 from tfprov.engine.checks.docker_host_rules import HostWork, architectures, judge
 from tfprov.engine.checks.host_rules import GIB, Finding, Verdict, clock, failed, local, note, ok, warning
 from tfprov.engine.checks.image_programs import as_root, is_root
-from tfprov.engine.checks.reachability import NOT_FROM_HOST, UNTRIED, Cell, Reason, failures, reasons, table
+from tfprov.engine.checks.reachability import UNTRIED, Cell, Reason, failures, reasons, table
 from tfprov.engine.checks.reachability import judge as judge_cell
 from tfprov.engine.command_checks import Fault
 from tfprov.engine.host_registry import HostRegistry
@@ -407,7 +407,7 @@ def test_processes_are_checked_by_the_same_verb(
 # -- the matrix -------------------------------------------------------------------------------------------------------
 
 OUTCOMES = (
-    "ok", "refused", "no answer", "no route", "no address", "closed", "silent", "other", NOT_FROM_HOST,
+    "ok", "refused", "no answer", "no route", "no address", "closed", "silent", "other", "nothing",
     "error: [Errno 1] x",
 )  # fmt: skip
 
@@ -707,7 +707,7 @@ def test_hosts_of_another_architecture_get_a_fix() -> None:
         ("closed", "closed at once", "look at the engine of h1: the port does not lead to its container"),
         ("silent", "connected, and nothing comes back", "look at the MTU of the network that leads to h1"),
         ("other", "something else answers there", "correct `address` of h1"),
-        (NOT_FROM_HOST, "nothing serves there", "open port 2222 on h1, or correct `address` of h1"),
+        ("nothing", "nothing serves there", "open port 2222 on h1, or correct `address` of h1"),
         ("error: [Errno 1] x", "[Errno 1] x", "correct `address` of h1"),
     ],
 )  # fmt: skip

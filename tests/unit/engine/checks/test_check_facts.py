@@ -245,6 +245,7 @@ def test_a_task_waits_to_be_spoken_to_and_a_proxy_without_one_hangs_up() -> None
     with server(held.append) as quiet, server(lambda it: it.close()) as hangs_up, server(_says_hello) as speaks:
         assert probed(("127.0.0.1", quiet, ""), ("127.0.0.1", speaks, "")) == ["ok", "ok"]
         patient = reachability_probe.PROBE.replace("else 0.5", "else 10")  # it hangs up when it gets round to it
+        assert patient != reachability_probe.PROBE
         assert probed(("127.0.0.1", hangs_up, ""), program=patient) == ["closed"]
         assert probed(("127.0.0.1", hangs_up, "word"), patience=0) == ["closed"]
     for connection in held:

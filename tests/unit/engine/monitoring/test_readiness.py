@@ -441,7 +441,7 @@ def test_logs_that_are_not_read_to_their_end_leave_no_thread() -> None:
                 read.append(task)
                 yield "a line"
 
-    memory_lab, before = MemoryLab(), threading.active_count()
+    memory_lab, before = MemoryLab(), set(threading.enumerate())
     read: list[str] = []
     containers = [c for c in observe(memory_lab.context).containers() if c.host == "h2"]
     context = replace(memory_lab.context, runtimes={"h2": Endless("h2")})
@@ -449,7 +449,7 @@ def test_logs_that_are_not_read_to_their_end_leave_no_thread() -> None:
     next(lines)
     until(lambda: len(read) > 10_000, "the threads wait for room")
     lines.close()
-    until(lambda: threading.active_count() <= before, "they have ended", seconds=30)
+    until(lambda: before.issuperset(threading.enumerate()), "they have ended")
 
 
 def test_a_signal_that_comes_just_before_the_main_thread_sleeps_ends_the_logs() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.event_files import event
 from tests.support.memory_lab import INVENTORY, MemoryLab
+from tests.support.waiting import LONG
 from tfprov.cli.watch import status_lines
 from tfprov.engine.concurrency import Clock
 from tfprov.engine.monitoring.overview import LiveOverview
@@ -450,22 +451,24 @@ def test_lost_steps_are_reported_once() -> None:
 
 
 def test_a_host_that_does_not_answer_holds_nobody_up() -> None:
-    was_asked, let_go = threading.Event(), threading.Event()
+    was_asked, let_go, ended = threading.Event(), threading.Event(), list[bool]()
 
     class Stuck(MemoryRuntime):
         def tail(self, task: str, name: str, size: int) -> bytes:
             was_asked.set()
-            let_go.wait(600)
+            ended.append(let_go.wait(LONG))
             raise Unreachable(self.host, "no answer")
 
     memory_lab = MemoryLab()
     context = replace(memory_lab.context, runtimes={**memory_lab.hosts, "h3": Stuck("h3")}, clock=Clock())
-    with StragglerMonitor(context) as lookout:
-        for _ in range(5):
-            lookout.look(observe(memory_lab.context))
-            assert was_asked.wait(60)
-        assert not let_go.is_set(), "it has not answered yet"
-    let_go.set()
+    try:
+        with StragglerMonitor(context) as lookout:
+            for _ in range(5):
+                lookout.look(observe(memory_lab.context))
+                assert was_asked.wait(LONG)
+        assert ended == [], "it has not answered yet"
+    finally:
+        let_go.set()
 
 
 # --- where the variables are -----------------------------------------------------------------------------------------

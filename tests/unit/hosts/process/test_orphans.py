@@ -15,6 +15,11 @@ def daemon(program):
     done = subprocess.run([sys.executable, "-c", starter, program], stdout=subprocess.PIPE, check=True)
     return int(done.stdout)
 
+def ignores_sigterm(pid):
+    "Whether the mask of ignored signals has signal 15; its lowest bit is signal 1 (proc(5))."
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in status if line.startswith("SigIgn:")), 16) >> 14 & 1
+
 assert adopt_orphans()
 assert reap_children()
 """
@@ -28,6 +33,8 @@ def adopting(program: str) -> None:
 def test_an_adopted_process_that_ignores_sigterm_is_killed_and_reaped() -> None:
     adopting(
         "pid = daemon('import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)')\n"
+        "wait_until(lambda: ignores_sigterm(pid), 30)\n"
+        "assert ignores_sigterm(pid)\n"
         "assert identity(pid)\n"
         "kill_children(30)\n"
         "assert reap_children()\n"

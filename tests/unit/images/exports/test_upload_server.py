@@ -429,6 +429,19 @@ def test_the_head_of_every_request_of_a_connection_has_a_deadline(layout: Layout
     registry.close()
 
 
+def test_a_layer_may_take_longer_than_the_head_if_each_piece_comes_in_time(layout: Layout) -> None:
+    registry = unserved(layout)
+    token = b64encode(f"tfprov:{registry.login['password']}".encode()).decode()
+    path = f"/v2/{registry.name}/blobs/uploads/{registry.begin()}"
+    head = f"PATCH {path} HTTP/1.1\r\nAuthorization: Basic {token}\r\nContent-Length: {len(GZIP)}\r\n\r\n"
+    wire = Wire(head.encode(), *(GZIP[at : at + 50_000] for at in range(0, len(GZIP), 50_000)))
+    serve(registry, wire, 7.0)
+    assert wire.sent.startswith(b"HTTP/1.1 202 Accepted")
+    pieces = -(-len(GZIP) // 50_000)
+    assert [seconds for seconds in wire.seconds if seconds == 7] == [7.0] * pieces, "in full for each piece"
+    registry.close()
+
+
 def test_two_hundred_uploads_can_begin(layout: Layout) -> None:
     registry = unserved(layout)
     identifiers = {registry.begin() for _ in range(200)}

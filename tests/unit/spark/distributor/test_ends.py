@@ -1,5 +1,6 @@
 """Tasks of a training end together; their output, their ports and their checkpoints."""
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -41,12 +42,21 @@ def training() -> Iterator[tuple[Coordinator, dict[str, Member], Stops]]:
         coordinator.close()
 
 
+def answer(coordinator: Coordinator, *messages: bytes) -> bytes:
+    """Send lines to a coordinator and leave; return what it has sent once it has handled them, as it hangs up then."""
+    with socket.create_connection((HOST, coordinator.port), LONG) as raw:
+        raw.sendall(b"".join(line + b"\n" for line in messages))
+        raw.shutdown(socket.SHUT_WR)
+        return raw.makefile("rb").read()
+
+
 def test_servers_are_stopped_once_all_trainers_are_done() -> None:
-    with training() as (_, members, stops):
-        members["worker/1"].report(0)
-        assert not stops
+    with training() as (coordinator, members, stops):
+        hello = json.dumps({"token": TOKEN, "name": "worker/1"}).encode()
+        assert answer(coordinator, hello, b'{"code": 0}') == b""
         members["worker/0"].report(0)
-        until(lambda: stops.get("ps/0", ("",))[0] == "done", "the ps is stopped")
+        until(lambda: "ps/0" in stops, "the ps is stopped")
+        assert stops["ps/0"] == ("done", "worker/0"), "the last one"
 
 
 def test_the_first_failure_stops_all_others_and_is_named() -> None:
@@ -72,15 +82,17 @@ def test_a_lost_coordinator_stops_everybody() -> None:
 
 
 def test_a_stranger_without_the_token_is_not_heard() -> None:
-    with training() as (coordinator, _, stops):
+    with training() as (coordinator, members, stops):
         for token, name in (("another", "worker/0"), (TOKEN, "worker/9"), ("", "ps/0")):
             stranger = connect(HOST, coordinator.port, token, name)
             stranger.send({"code": 1})
-            assert list(stranger.receive()) == []
+            assert next(stranger.receive(), None) is None
             stranger.close()
-        with socket.create_connection((HOST, coordinator.port)) as raw:
-            raw.sendall(b"\xff\n" * 10)
-        assert not stops
+        assert answer(coordinator, b"\xff") == b""
+        for name in ("worker/0", "worker/1"):
+            members[name].report(0)
+        until(lambda: len(stops) == 3, "the training ends")
+        assert {reason for reason, _ in stops.values()} == {"done"}
 
 
 def test_the_driver_gets_lines_with_their_task_and_the_first_loss() -> None:

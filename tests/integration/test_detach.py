@@ -1,6 +1,7 @@
 """Runs that go on without their terminal: `run --detach`, `attach`, a killed supervisor, a terminal that is closed."""
 
 import contextlib
+import json
 import os
 import signal
 from pathlib import Path
@@ -67,15 +68,32 @@ def test_a_detached_run_is_followed_survives_its_supervisor_and_ends_by_itself(l
     assert "has ended: failed" in local_cluster("attach", one["run"], code=1)
 
 
+def test_a_training_goes_on_when_its_supervisor_is_terminated_with_the_controller(local_cluster: LocalCluster) -> None:
+    write_program(local_cluster, 6)
+    local_cluster("run", "--detach", fresh=True)
+    (one,) = runs(local_cluster)
+    os.kill(supervisor_of(local_cluster, one["run"]), signal.SIGTERM)
+    until(lambda: not runs(local_cluster)[0]["supervised"], "the supervisor has ended")
+    assert runs(local_cluster)[0]["outcome"] == "up"
+    assert len(local_cluster.pids()) == 1
+    attached = local_cluster.start("attach", fresh=True)
+    until(lambda: runs(local_cluster)[0]["supervised"], "a new supervisor goes on", of=attached)
+    (local_cluster.directory / "go").touch()
+    assert attached.wait(LONG) == 0
+    assert runs(local_cluster)[0]["outcome"] == "succeeded"
+
+
 def test_a_supervisor_goes_on_with_a_run_whose_terminal_is_closed(local_cluster: LocalCluster) -> None:
     write_program(local_cluster, 6)
-    process = local_cluster.start("run", fresh=True)
+    process = local_cluster.start("run", "--partial", "--discard", fresh=True)
     assert process.stdout is not None
     assert next(line for line in process.stdout if "step 5" in line)
     process.send_signal(signal.SIGHUP)
     assert process.wait(LONG) == 129
     assert process.stdout.read().endswith("taken down at its end; `tfprov attach` follows it\n")
     until(lambda: runs(local_cluster)[0]["supervised"], "the supervisor has taken over")
+    order = json.loads((directories(local_cluster) / runs(local_cluster)[0]["run"] / "supervisor.json").read_text())
+    assert (order["partial"], order["discard"], order["resume"]) == (True, True, False)
     assert len(local_cluster.pids()) == 1
     (local_cluster.directory / "go").touch()
     until(lambda: local_cluster.processes() == [], "it has taken the cluster down")

@@ -45,6 +45,8 @@ def test_a_client_computes_on_servers_that_tfprov_started(local_cluster: LocalCl
     assert "total 20.0 /job:ps/replica:0/task:0/device:CPU:0" in printed
     assert '"task": {"index": 0, "type": "chief"}' in local_cluster("client")
     assert "servers that never end" in local_cluster("run", code=2)
+    assert "servers that never end" in local_cluster("run", "--detach", code=2)
+    assert "servers that never end" in local_cluster("attach", code=2)
     assert "servers that never end" in local_cluster("wait", code=2)
     assert "nothing to do" in local_cluster("up")
     local_cluster("down")

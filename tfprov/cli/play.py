@@ -19,7 +19,7 @@ from tfprov.cli.options import (
 from tfprov.cli.output import Printer
 from tfprov.cli.printing.closing import closing_lines
 from tfprov.cli.printing.json_events import JsonEvents, events_option
-from tfprov.cli.runs.detach import RunHandover, detach_option, detached_text
+from tfprov.cli.runs.detach import RunHandover, detach_option, detached_text, nothing_begun
 from tfprov.cli.shells import values
 from tfprov.errors import HangUp
 from tfprov.paths import working_directory
@@ -39,19 +39,24 @@ _discard_option = click.option(
 def run_command(detach: bool, as_json: bool, partial: bool, discard: bool, resume: bool, **options: Any) -> None:
     """Ctrl-C takes the cluster down too, after the chief has saved. When the terminal is closed, a supervisor goes on."""
     with JsonEvents() if as_json else Printer() as printer:
-        handover = RunHandover(options, printer.handle)
+        own = {"partial": partial, "discard": discard, "resume": resume}
+        handover = RunHandover({**options, **own}, printer.handle)
         cluster = cluster_of(options, handover.handle, connect=True, as_json=as_json)
         printer.align(cluster.tasks)
         if detach:
+            from tfprov.engine.monitoring.follow import check_ends  # noqa: PLC0415
+
+            check_ends(cluster.prepare(connect=True))  # before it is up, which nobody would take down
             working_directory()  # without one there is no supervisor: nothing is started
             printer.result(cluster.up(partial=partial, resume=resume))
-            printer.note(detached_text(handover.detach(cluster, discard=discard)))
+            printer.note(detached_text(handover.detach(cluster)))
             return
         try:
             with exit_code_of_training():
                 result = cluster.run(partial=partial, discard=discard, resume=resume)
         except HangUp as hang_up:
-            raise HangUp(handover.hang_up(cluster, discard=discard)) from hang_up
+            goes_on = handover.hang_up(cluster, hang_up)
+            raise (HangUp(goes_on) if goes_on is not None else nothing_begun()) from hang_up
         printer.result(result)
         for line in closing_lines(result, options["sources"]) if not as_json else ():
             printer.note(line)

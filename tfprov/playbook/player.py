@@ -67,8 +67,7 @@ class _Batch:
         """Return the hosts of the batch that `error` is about; none if it is also about something else."""
         parts = error.errors if isinstance(error, CombinedError) else (error,)
         hosts = {self.host_of(part) for part in parts}
-        left = set(self.hosts) - self.failed
-        return {host for host in hosts if host is not None} if hosts <= left else set()
+        return {host for host in hosts if host is not None} if hosts <= set(self.hosts) - self.failed else set()
 
     def host_of(self, error: TfprovError) -> str | None:
         """Return the host on which something failed; None if the error is not about a host."""
@@ -92,15 +91,16 @@ class _Batch:
 class Player:
     """Plays one play after the other, and holds the cluster's lock while something may change.
 
-    It lets the lock go while the training just runs, so that `tfprov down` and `tfprov gather` work in another terminal; it
-    `trains` since then. `tolerated` are the errors of hosts that `max_fail_percentage` went on without; the later plays
-    leave these hosts, `failed`, out. `built` is what a check reported as to be built: later batches and plays have it.
+    It lets the lock go while the training just runs, so that `tfprov down` and `tfprov gather` work elsewhere; it `trains`
+    since then, and `drains` once a step failed or Ctrl-C came. `tolerated` are errors of hosts that `max_fail_percentage`
+    went on without; later plays leave these, `failed`, out. `built` is what a check reported as to be built, for them.
     """
 
     context: Context
     options: PlayOptions
     lock: ClusterLock
     interrupted: bool = False
+    drains: bool = False
     trains: bool = False
     followed: bool = False
     failed: set[str] = field(default_factory=set)
@@ -153,9 +153,8 @@ class Player:
         """Run the steps of a play on a batch and yield its first error, or all errors of an `always` play."""
         for step in one.steps:
             try:  # a signal may come at any moment, and an `always` play is played after it all the same
-                if not batch.context.cluster.has_roles(step.when) or not _tagged(
-                    self.options.tags, one.tags | step.tags
-                ):
+                tagged = _tagged(self.options.tags, one.tags | step.tags)
+                if not (tagged and batch.context.cluster.has_roles(step.when)):
                     continue
                 self.update_lock(batch.context, step)
                 self.run_step(batch, step)
@@ -232,6 +231,7 @@ class Player:
 
     def report_interrupt(self, error: TfprovError | KeyboardInterrupt) -> BaseException:
         """Return the error, unless it is the second Ctrl-C, which leaves at once."""
+        self.drains = True
         if isinstance(error, KeyboardInterrupt):
             if self.interrupted or isinstance(error, SecondInterrupt):
                 raise error

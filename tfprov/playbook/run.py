@@ -6,7 +6,7 @@ from pathlib import Path
 from tfprov.engine.context import Context
 from tfprov.engine.lock.cluster_lock import ClusterLock
 from tfprov.engine.observe import observe
-from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage, combine_errors
+from tfprov.errors import HangUp, InvalidInput, Problem, TaskFailed, TfprovError, Usage, combine_errors
 from tfprov.model.playbook import Play, Stop
 from tfprov.paths import shipped_directory
 from tfprov.planning.plan_text import join_names
@@ -17,10 +17,22 @@ _NAMED = 5
 """Tasks that are named of a cluster with more of them."""
 
 
+class LeftRun(HangUp):
+    """The terminal was closed; `run` is the id of the recorded run, empty without one.
+
+    It `drains` if its cluster was being taken down, after a failure or Ctrl-C: nothing of it may start again.
+    """
+
+    def __init__(self, run: str = "", *, drains: bool = False) -> None:
+        self.run, self.drains = run, drains
+        super().__init__()
+
+
 def play(context: Context, plays: Iterable[Play], options: PlayOptions, lock: ClusterLock | None = None) -> None:
     """Play `plays`; raise the first error after the later `always` plays have run.
 
-    The cluster is held by `lock`, by default one for the verb of `options`. A second Ctrl-C leaves at once.
+    The cluster is held by `lock`, by default one for the verb of `options`. A second Ctrl-C leaves at once, and so does a
+    closed terminal, with LeftRun.
     """
     plays = list(plays)
     for one in plays:
@@ -41,6 +53,8 @@ def play(context: Context, plays: Iterable[Play], options: PlayOptions, lock: Cl
     except KeyboardInterrupt:
         context.report.note(_left(context))
         raise
+    except HangUp as hang_up:
+        raise LeftRun(drains=player.drains or _is_interrupted(hang_up)) from hang_up
     finally:
         player.lock.free()
     errors.extend(player.tolerated)
@@ -96,6 +110,12 @@ def read_tagged(name: str, tags: Iterable[str]) -> tuple[Play, ...]:
         what = f"nothing in {name} has the tag `{', '.join(sorted(wanted))}`"
         raise Usage(what, f"its tags are {', '.join(sorted(known))}" if known else "it has no tags at all")
     return plays
+
+
+def _is_interrupted(error: BaseException) -> bool:
+    """Whether `error` was raised while Ctrl-C was handled, such as by actions that finish what has begun."""
+    before = error.__context__
+    return before is not None and (isinstance(before, KeyboardInterrupt) or _is_interrupted(before))
 
 
 def _left(context: Context) -> str:

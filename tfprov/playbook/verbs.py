@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfprov.engine.context import Context, chief_of
 from tfprov.engine.observe import locate, missing, note_paused, observe, plan
-from tfprov.errors import TfprovError, Usage, combine_errors
+from tfprov.errors import HangUp, TfprovError, Usage, combine_errors
 from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.sections import span_seconds
 from tfprov.model.state import Observation
@@ -85,12 +85,12 @@ def _play_canary(context: Context, plan: Plan, number: int, options: "PlayOption
 
 
 def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
-    """Start the cluster, follow the training to its end, gather, and take the cluster down."""
+    """Start the cluster, follow the training to its end, gather, and take the cluster down. Raises LeftRun."""
     from tfprov.engine.checkpoints.gather import check_target, check_writable  # noqa: PLC0415
     from tfprov.engine.monitoring.follow import check_ends  # noqa: PLC0415
     from tfprov.history.session import chief_run, recording  # noqa: PLC0415
     from tfprov.playbook.player import PlayOptions  # noqa: PLC0415
-    from tfprov.playbook.run import play_shipped  # noqa: PLC0415
+    from tfprov.playbook.run import LeftRun, play_shipped  # noqa: PLC0415
 
     begun = context.clock.now()
     check_ends(context)
@@ -100,8 +100,11 @@ def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
     result, observation = _plan(context)
     _check_start(context, result, observation, partial=partial)
     with recording(context, "run", chief_run(context, observation)) as session:
-        _announce(session.context, result)
-        play_shipped(session.context, PlayOptions("run", partial=partial, discard=discard))
+        try:
+            _announce(session.context, result)
+            play_shipped(session.context, PlayOptions("run", partial=partial, discard=discard))
+        except HangUp as hang_up:
+            raise LeftRun(session.run, drains=isinstance(hang_up, LeftRun) and hang_up.drains) from hang_up
     return run_result(session.context, session.run, begun)
 
 

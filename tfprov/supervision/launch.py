@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfprov.atomic_write import private_directory
-from tfprov.errors import TfprovError, one_line
+from tfprov.errors import TfprovError, Usage, one_line
 from tfprov.history.run_dir import RunDir
 from tfprov.paths import PACKAGE
 from tfprov.supervision.order import SupervisorOrder
@@ -39,6 +39,11 @@ class Launched:
         if self.process.stdin is not None:
             self.process.stdin.close()
 
+    @property
+    def has_refused(self) -> bool:
+        """Whether it has ended without doing anything: what it was to go on with, or with what, cannot be."""
+        return self.process.wait(_SECONDS) == Usage.exit_code
+
     def wait(self, sleep: Callable[[float], None] = time.sleep) -> None:
         """Return when it has taken over; raise TfprovError with what it printed if it ended instead."""
         for _ in range(int(_SECONDS / _POLL)):
@@ -47,7 +52,10 @@ class Launched:
             if self.process.poll() is not None:
                 break
             sleep(_POLL)
-        raise TfprovError(f"the supervisor of {self.directory.id} did not start: {last_words(self.directory)}")
+        error = TfprovError(f"the supervisor of {self.directory.id} did not start: {last_words(self.directory)}")
+        if self.process.poll() == Usage.exit_code:
+            error.exit_code = Usage.exit_code
+        raise error
 
 
 def launch(directory: RunDir, order: SupervisorOrder) -> Launched:

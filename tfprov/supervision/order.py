@@ -33,6 +33,12 @@ class SupervisorOrder:
     vault_files: Sequence[str] = ()
     discard: bool = False
     may_start: bool = False
+    partial: bool = False
+    resume: bool = False
+    drain: bool = False
+    """Whether to take the cluster down, and no more: the terminal was closed while `run` did so."""
+    only_running: bool = False
+    """Whether to refuse a training that has ended: `up` began it, and nobody asked to take its cluster down."""
     left_out: bool = False
     """Whether variables of `-e` with names of secrets were not stored."""
     secrets: Sequence[VaultSecret] = field(default=(), repr=False)
@@ -52,6 +58,8 @@ class SupervisorOrder:
             tuple(options.get("vault_ids") or ()),
             tuple(options.get("vault_files") or ()),
             bool(options.get("discard")),
+            partial=bool(options.get("partial")),
+            resume=bool(options.get("resume")),
         )
 
     def to_json(self) -> str:
@@ -75,7 +83,8 @@ class SupervisorOrder:
         Variables of `-e` with names of secrets are left out; a path, as in `-e @vars.yml`, is not secret.
         """
         public = [text for text in self.extra if text.startswith("@") or not mentions_secret(text)]
-        stored = replace(self, extra=public, secrets=(), left_out=len(public) < len(self.extra), may_start=False)
+        later = replace(self, may_start=False, drain=False)  # by then, tasks may run that are not to be taken down
+        stored = replace(later, extra=public, secrets=(), left_out=len(public) < len(self.extra))
         data = {name: value for name, value in asdict(stored).items() if name != "secrets"}
         directory.write(directory.supervisor_file, data)
 

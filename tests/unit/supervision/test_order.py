@@ -38,9 +38,18 @@ def test_an_order_comes_through_the_pipe_as_it_was() -> None:
     assert "sesame" not in repr(ORDER)
 
 
+def test_an_order_has_what_run_was_to_do_and_one_of_an_earlier_version_does_not() -> None:
+    options = {"sources": (), "partial": True, "resume": True, "discard": True}
+    order = replace(SupervisorOrder.of_options(options, ["lab.yml"], 5.0), drain=True, only_running=True)
+    read = SupervisorOrder.from_json(order.to_json())
+    assert (read.partial, read.resume, read.discard, read.drain, read.only_running) == (True,) * 5
+    earlier = SupervisorOrder.from_json(json.dumps({"directory": "/work", "sources": ["lab.yml"], "begun": 5.0}))
+    assert (earlier.partial, earlier.resume, earlier.drain, earlier.only_running) == (False,) * 4
+
+
 def test_a_stored_order_has_no_secrets_and_says_so(tmp_path: Path) -> None:
     run = directory(tmp_path)
-    ORDER.store(run)
+    replace(ORDER, drain=True, partial=True).store(run)
     text = run.supervisor_file.read_text()
     assert "letmein" not in text
     assert "sesame" not in text
@@ -48,7 +57,8 @@ def test_a_stored_order_has_no_secrets_and_says_so(tmp_path: Path) -> None:
     stored = SupervisorOrder.stored(run)
     assert stored is not None
     assert (list(stored.extra), stored.left_out) == (["steps=5", "@vars.yml", "@token.yml"], True)
-    assert (stored.may_start, stored.discard, stored.secrets) == (False, True, ())
+    assert (stored.may_start, stored.drain, stored.secrets) == (False, False, ())
+    assert (stored.discard, stored.partial) == (True, True)
     replace(ORDER, extra=["tfprov.env.WANDB_API_KEY=letmein"]).store(run)
     assert "letmein" not in run.supervisor_file.read_text()
     replace(ORDER, extra=["steps=5"]).store(run)
@@ -87,7 +97,9 @@ def test_a_supervisor_that_cannot_begin_says_why(tmp_path: Path) -> None:
     launched = launch(run, order)
     launched.begin()
     launched.process.wait(60)
-    with pytest.raises(TfprovError, match=rf"the supervisor of {run.id} did not start: .*missing.yml"):
+    assert launched.has_refused
+    with pytest.raises(TfprovError, match=rf"the supervisor of {run.id} did not start: .*missing.yml") as caught:
         launched.wait()
+    assert caught.value.exit_code == 2
     assert "user" not in last_words(run)
     assert json.loads(run.supervisor_file.read_text())["sources"] == [str(tmp_path / "missing.yml")]

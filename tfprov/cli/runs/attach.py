@@ -14,6 +14,7 @@ from tfprov.cli.output import Printer
 from tfprov.cli.printing.json_events import JsonEvents, events_option
 from tfprov.errors import INTERRUPTED, TfprovError, Usage
 from tfprov.history.event_json import from_json, progress_from_json
+from tfprov.history.json_lines import read_lines
 from tfprov.history.log_store import LogTail
 from tfprov.history.reader import RunHistory, RunRecord
 from tfprov.history.run_dir import RunDir
@@ -27,7 +28,11 @@ _LINES = 10
 
 
 class Supervisor(Protocol):
-    """The part of a Launched supervisor that a start needs."""
+    """The part of a Launched supervisor that `attach` needs."""
+
+    @property
+    def has_refused(self) -> bool:
+        """See Launched."""
 
     def begin(self) -> None:
         """See Launched."""
@@ -51,10 +56,11 @@ def attach_command(run: str | None, as_json: bool, cluster: str | None, **option
     history = RunHistory()
     with JsonEvents() if as_json else Printer() as printer:
         record = history.load(run or _newest(history, cluster), cluster)
-        directory = record.directory
+        directory, launched = record.directory, None
         if record.end is None and not directory.is_followed:
-            printer.note(f"nobody follows {directory.id} any more: a new supervisor goes on with it")
-            _supervise(directory, options)
+            order = _order(directory, options)
+            printer.note(_taking_over(directory, order))
+            launched = _supervise(directory, order, options)
         try:
             _follow(printer, record)
         except KeyboardInterrupt:
@@ -63,7 +69,7 @@ def attach_command(run: str | None, as_json: bool, cluster: str | None, **option
                 raise  # the last line has the exit code
             return INTERRUPTED
         ended = history.load(directory.id, directory.cluster)
-        code = _exit_code(ended)
+        code = _exit_code(ended, launched)
         printer.result(ended.summary)
         if not as_json:
             print(f"run {directory.id} has ended: {ended.summary.outcome}", file=sys.stderr if code else sys.stdout)
@@ -77,11 +83,35 @@ def _newest(history: RunHistory, cluster: str | None) -> str:
     return next((one.run for one in reversed(summaries) if one.ended is None and one.outcome not in over), "")
 
 
+def _order(directory: RunDir, options: dict[str, Any]) -> SupervisorOrder:
+    """Return the order of a run's last supervisor; without one, that of the options.
+
+    `run` takes its cluster down at the end of the training, and so does whoever goes on with it. `up` does not.
+    """
+    if (stored := SupervisorOrder.stored(directory)) is not None:
+        return stored
+    is_of_run = any(
+        (line.get("event"), line.get("verb")) == ("verb_started", "run") for line in read_lines(directory.events)
+    )
+    order = SupervisorOrder.of_options(options, sources_of(options), time.time())
+    return replace(order, only_running=not is_of_run)
+
+
+def _taking_over(directory: RunDir, order: SupervisorOrder) -> str:
+    """Return what a new supervisor does, in one line."""
+    if not order.only_running:
+        return f"nobody follows {directory.id} any more: a new supervisor goes on with it"
+    at_its_end = "gathers, and takes the cluster down at the end of the training"
+    return f"nobody follows {directory.id}, which `up` began: a new supervisor {at_its_end}"
+
+
 def _supervise(
-    directory: RunDir, options: dict[str, Any], start: Callable[[RunDir, SupervisorOrder], Supervisor] = launch
-) -> None:
-    """Start a new supervisor with the options of the old one, and with passwords of now."""
-    order = SupervisorOrder.stored(directory) or SupervisorOrder.of_options(options, sources_of(options), time.time())
+    directory: RunDir,
+    order: SupervisorOrder,
+    options: dict[str, Any],
+    start: Callable[[RunDir, SupervisorOrder], Supervisor] = launch,
+) -> Supervisor:
+    """Start a new supervisor with the order of the old one, the inventory of the options, and passwords of now."""
     if options["sources"]:
         order = replace(order, sources=tuple(map(_from_here, options["sources"])))
     if options["extra"]:
@@ -92,6 +122,7 @@ def _supervise(
     launched = start(directory, replace(order, secrets=_passwords(order, options)))
     launched.begin()
     launched.wait()
+    return launched
 
 
 def _from_here(source: str) -> str:
@@ -137,11 +168,16 @@ def _follow(printer: Printer | JsonEvents, record: RunRecord, sleep: Callable[[f
         sleep(_POLL)
 
 
-def _exit_code(record: RunRecord) -> int:
-    """Return the exit code of a run that has ended; print its error. Raises TfprovError for one that has not."""
+def _exit_code(record: RunRecord, launched: Supervisor | None = None) -> int:
+    """Return the exit code of a run that has ended; print its error. Raises TfprovError for one that has not.
+
+    It is Usage, with the words of the supervisor that was `launched`, if that has refused to go on.
+    """
     directory, end = record.directory, record.end
     if end is None:
         words = last_words(directory)
+        if launched is not None and launched.has_refused:
+            raise Usage(words.removeprefix("error: "))
         raise TfprovError(
             f"the process that followed {directory.id} has ended: {words}", "`tfprov attach` goes on with it"
         )

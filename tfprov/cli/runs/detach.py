@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfprov.cli.options import sources_of
-from tfprov.errors import TfprovError
+from tfprov.errors import HUNG_UP, HangUp, TfprovError
 
 if TYPE_CHECKING:
     from tfprov.api import Cluster
     from tfprov.engine.events import Event
+    from tfprov.history.run_dir import RunDir
+    from tfprov.supervision.launch import Launched
+    from tfprov.supervision.order import SupervisorOrder
 
 detach_option = click.option(
     "-d",
@@ -23,10 +26,18 @@ detach_option = click.option(
 
 
 class RunHandover:
-    """Hands a run over to a supervisor. `handle` takes the events on their way to `printed`, to know the run's id."""
+    """Hands a run over to a supervisor, with the `options` of the command line.
 
-    def __init__(self, options: Mapping[str, Any], printed: "Callable[[Event], None]") -> None:
-        self._options, self._printed = options, printed
+    `handle` takes the events on their way to `printed`, to know the run's id. `start` starts the supervisor; for tests.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        printed: "Callable[[Event], None]",
+        start: "Callable[[RunDir, SupervisorOrder], Launched] | None" = None,
+    ) -> None:
+        self._options, self._printed, self._start = options, printed, start
         self._begun = time.time()
         self.run = ""
         self._is_up = False
@@ -41,41 +52,49 @@ class RunHandover:
         self._is_up = self._is_up or (isinstance(event, Awaiting) and event.what.startswith(FIRST_STEP))
         self._printed(event)
 
-    def detach(self, cluster: "Cluster", *, discard: bool) -> str:
+    def detach(self, cluster: "Cluster") -> str:
         """Start a supervisor for the cluster, which is up; return the id of its run."""
-        launched = self._launch(cluster, self.run or cluster.status().run, discard=discard, may_start=False)
+        launched = self._launch(cluster, self.run or cluster.status().run)
         launched.begin()
         launched.wait()
         return launched.directory.id
 
-    def hang_up(self, cluster: "Cluster", *, discard: bool) -> bool:
-        """Start a supervisor that begins when this process has ended; return whether there is one."""
-        if not self.run:
-            return False
+    def hang_up(self, cluster: "Cluster", left: HangUp) -> bool | None:
+        """Start a supervisor that begins when this process has ended; return whether there is one.
+
+        Return None where nothing was begun. A cluster that was being taken down is not started again.
+        """
+        from tfprov.playbook.run import LeftRun  # noqa: PLC0415
+
+        recorded, drains = (left.run, left.drains) if isinstance(left, LeftRun) else ("", False)
+        if not self.run and not (recorded and _directory(cluster, recorded).path.is_dir()):
+            return None
         with suppress(TfprovError, OSError):
-            self._launch(cluster, self.run, discard=discard, may_start=not self._is_up)
+            may_start = not (drains or self._is_up)
+            self._launch(cluster, self.run or recorded, may_start=may_start, drain=drains)
             return True
         return False
 
-    def _launch(self, cluster: "Cluster", run: str, *, discard: bool, may_start: bool) -> "Launched":
+    def _launch(self, cluster: "Cluster", run: str, *, may_start: bool = False, drain: bool = False) -> "Launched":
         from dataclasses import replace  # noqa: PLC0415
 
-        from tfprov.history.run_dir import RunDir  # noqa: PLC0415
-        from tfprov.paths import runs_directory  # noqa: PLC0415
         from tfprov.supervision.launch import launch  # noqa: PLC0415
         from tfprov.supervision.order import SupervisorOrder  # noqa: PLC0415
 
-        directory = RunDir(runs_directory(cluster.definition.home) / run)
+        directory = _directory(cluster, run)
         if directory.is_supervised:
             raise TfprovError(f"{run} has a supervisor already", "`tfprov attach` follows it")
         order = SupervisorOrder.of_options(self._options, sources_of(dict(self._options)), self._begun)
         vault = cluster.definition.vault
         secrets = vault.secrets if vault is not None else ()
-        return launch(directory, replace(order, discard=discard, may_start=may_start, secrets=secrets))
+        return (self._start or launch)(directory, replace(order, may_start=may_start, drain=drain, secrets=secrets))
 
 
-if TYPE_CHECKING:
-    from tfprov.supervision.launch import Launched
+def _directory(cluster: "Cluster", run: str) -> "RunDir":
+    from tfprov.history.run_dir import RunDir  # noqa: PLC0415
+    from tfprov.paths import runs_directory  # noqa: PLC0415
+
+    return RunDir(runs_directory(cluster.definition.home) / run)
 
 
 def detached_text(run: str) -> str:
@@ -86,3 +105,10 @@ def detached_text(run: str) -> str:
         "  tfprov status          shows its tasks\n"
         "  tfprov down            gathers, and ends it"
     )
+
+
+def nothing_begun() -> TfprovError:
+    """Return the error for a terminal that was closed before `run` had begun anything."""
+    error = TfprovError("the terminal was closed before anything was started", "run it again")
+    error.exit_code = HUNG_UP
+    return error

@@ -3,6 +3,7 @@
     python -m tfprov.cli.runs.supervise RUN_DIRECTORY
 
 It reads its order from standard input, and begins when that ends: when the process that started it lets go or has ended.
+SIGTERM, as of a machine that shuts down, ends it as a closed terminal ends a verb: what runs goes on, for `attach`.
 """
 
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from tfprov.errors import CombinedError, Terminated, TfprovError, Usage, mask_secrets
+from tfprov.errors import CombinedError, HangUp, TfprovError, Usage, mask_secrets
 from tfprov.file_locks import open_lock, take_lock
 from tfprov.history.run_dir import RunDir
 from tfprov.history.session import exit_code
@@ -29,11 +30,11 @@ def main(directory: RunDir, environ: Mapping[str, str]) -> int:
     if not take_lock(open_lock(directory.supervisor_lock)):  # until this process ends
         print(f"{directory.id} has a supervisor", file=sys.stderr)
         return _BUSY
-    order = SupervisorOrder.from_json(sys.stdin.buffer.readline())
-    sys.stdin.buffer.read()
     try:
+        order = SupervisorOrder.from_json(sys.stdin.buffer.readline())
+        sys.stdin.buffer.read()
         _supervise(directory, order, environ)
-    except (TfprovError, KeyboardInterrupt) as error:
+    except (TfprovError, HangUp) as error:
         print("\n".join(error_lines(error)), file=sys.stderr)
         return exit_code(error)
     return 0
@@ -69,12 +70,21 @@ def _supervise(directory: RunDir, order: SupervisorOrder, environ: Mapping[str, 
         )
     passed = max(0.0, time.time() - order.begun)
     with cluster:
-        options = SupervisedRun(passed, order.discard, order.may_start)
+        options = SupervisedRun(
+            passed,
+            discard=order.discard,
+            may_start=order.may_start,
+            drain=order.drain,
+            only_running=order.only_running,
+            partial=order.partial,
+            resume=order.resume,
+        )
         supervise(cluster.prepare(connect=True), directory.id, options)
 
 
-def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise Terminated
+def _terminate(number: int, _frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)
+    raise HangUp
 
 
 if __name__ == "__main__":

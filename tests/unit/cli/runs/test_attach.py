@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 from tests.support.run_history import record_run, run_id, scripted
 from tfprov.cli.runs import attach
 from tfprov.cli.runs import supervise as supervisor
-from tfprov.errors import Usage
+from tfprov.errors import TfprovError, Usage
 from tfprov.history.reader import RunHistory
 from tfprov.history.run_dir import RunDir
 from tfprov.supervision.order import SupervisorOrder
@@ -27,6 +28,9 @@ NO_OPTIONS: dict[str, Any] = {
 
 
 class Launched:
+    def __init__(self, *, has_refused: bool = False) -> None:
+        self.has_refused = has_refused
+
     def begin(self) -> None:
         pass
 
@@ -53,7 +57,8 @@ def supervise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supervise:
     def started(stored: SupervisorOrder | None = None, **options: Any) -> SupervisorOrder:
         if stored is not None:
             stored.store(run)
-        attach._supervise(run, NO_OPTIONS | options, launch)  # noqa: SLF001
+        named = NO_OPTIONS | options
+        attach._supervise(run, attach._order(run, named), named, launch)  # noqa: SLF001
         return orders[-1]
 
     return started
@@ -89,6 +94,36 @@ def test_the_inventory_of_another_cluster_is_not_taken_for_that_of_the_run(tmp_p
     order = SupervisorOrder(str(tmp_path), [f"{tmp_path}/inventory.yml"], 1.0)
     with pytest.raises(Usage, match=r"inventory.yml has the cluster other, and the run .* is of lab; .*attach -i FILE"):
         supervisor._supervise(run, order, {})  # noqa: SLF001
+
+
+@pytest.mark.parametrize(
+    ("verbs", "only_running", "line"),
+    [
+        (["up", "wait"], True, r", which `up` began: .* takes the cluster down at the end of the training$"),
+        (["up", "run"], False, r" any more: a new supervisor goes on with it$"),
+    ],
+)
+def test_who_goes_on_with_a_run_takes_down_what_up_began_at_the_end_of_the_training_only(
+    tmp_path: Path, verbs: list[str], only_running: bool, line: str
+) -> None:
+    run = RunDir(tmp_path / run_id(1))
+    run.path.mkdir()
+    run.events.write_text("".join(f'{{"event": "verb_started", "verb": "{verb}"}}\n' for verb in verbs))
+    order = attach._order(run, NO_OPTIONS)  # noqa: SLF001
+    assert order.only_running is only_running
+    assert re.match(f"nobody follows {run.id}{line}", attach._taking_over(run, order))  # noqa: SLF001
+    order.store(run)
+    assert attach._order(run, NO_OPTIONS).only_running is only_running, "also for the supervisor after this one"  # noqa: SLF001
+
+
+def test_what_a_new_supervisor_refuses_is_the_error_of_attach(tmp_path: Path) -> None:
+    run = record_run(tmp_path / "lab" / "runs", 1, scripted())
+    (run.path / "supervisor.log").write_text("error: run A is over: the cluster has run B\n")
+    record = RunHistory(tmp_path, tmp_path / "runs.sqlite").load(run.id)
+    with pytest.raises(Usage, match=r"^run A is over: the cluster has run B$"):
+        attach._exit_code(record, Launched(has_refused=True))  # noqa: SLF001
+    with pytest.raises(TfprovError, match=r"the process that followed .* has ended: .*; `tfprov attach` goes on"):
+        attach._exit_code(record, Launched())  # noqa: SLF001
 
 
 def test_a_damaged_run_is_not_the_one_that_goes_on(tmp_path: Path) -> None:

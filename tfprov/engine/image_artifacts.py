@@ -70,16 +70,24 @@ class Workshop:
         with lock:
             yield
 
+    def tidy(self, host: str, reference: str) -> None:
+        """Remove old images of the repository of `reference` from a host, and none that the inventory may start next."""
+        with suppress(HostError):  # the delivery succeeded; the next one removes them
+            repository = reference.rpartition(":")[0]
+            remove_old_tags(self.machines[host].engine, repository, KEPT, {*self.names, reference})
+
     def named(self, name: str, store: CodeStore) -> Makes:
         """Return a factory of artifacts for the image `name` in a registry."""
         return lambda reference, code: Named(reference, name, code, store, self)
 
-    def archived(self, path: Path, digest: str) -> Makes:
-        """Return a factory of artifacts for the image in the archive at `path`, whose content has `digest`."""
+    def archived(self, path: Path, digest: str, digest_now: Callable[[], str]) -> Makes:
+        """Return a factory of artifacts for the image in the archive at `path`, whose content had `digest` at the plan."""
 
         def make(layout: Layout, name: str) -> OciImage:
             try:
                 with path.open("rb") as stream:
+                    if digest_now() != digest:
+                        raise DeliveryError(f"{path} has changed since it was planned with", "run this again")
                     return load(layout, stream, name, where=str(path))
             except OSError as error:
                 raise DeliveryError(f"{path}: {error.strerror}") from None
@@ -188,8 +196,7 @@ class Layered:
             report.note(f"{host}: {describe_compression(pushed)}")
         if pushed.from_hosts:
             report.note(f"{host}: {describe_sources(pushed.from_hosts, pushed.sent)}")
-        with suppress(HostError):  # the delivery succeeded; old images can be removed by the next one
-            remove_old_tags(machine.engine, self.reference.rpartition(":")[0], KEPT + len(workshop.names))
+        workshop.tidy(host, self.reference)
 
 
 @dataclass(frozen=True)
@@ -214,8 +221,11 @@ class Named:
 
     def deliver(self, host: str) -> None:
         """See Artifact. A tag can move at any time: the digest that the first host pulled is used for all."""
-        if self._restore_name(host):
-            return
+        if not self._restore_name(host):
+            self._pull_on(host)
+        self.workshop.tidy(host, self.reference)
+
+    def _pull_on(self, host: str) -> None:
         pulled = self.workshop.pulled
         with self.workshop.exclusive(self.reference):
             if self.reference not in pulled:

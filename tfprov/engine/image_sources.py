@@ -126,8 +126,10 @@ class ImageSources:
             return Source(name, (image.kind, name), names, makes, copies_code=True)
         if image.kind == "archive":
             path = resolve_path(role, "image", "archive")
-            key = self._archive(role, path).removeprefix("sha256:")
-            makes = Once(lambda: self._workshop(role, names, addresses).archived(path, key))
+            key = self._archive(role, path)
+            makes = Once(
+                lambda: self._workshop(role, names, addresses).archived(path, key, lambda: self._archive(role, path))
+            )
         else:
             recipe = self._recipe(role, image)
             key = recipe.key
@@ -155,7 +157,7 @@ class ImageSources:
             fix = "make it with `docker save -o FILE IMAGE`"
             raise InvalidInput([Problem(role.at("image", "archive"), f"`image.archive`: {path} {reason}", fix)])
         try:
-            return digest_of_file(path, cache_home() / "archives.json")
+            return digest_of_file(path, cache_home() / "archives.json").removeprefix("sha256:")
         except OSError as error:
             what = f"`image.archive`: {error.strerror}: {error.filename}"
             raise InvalidInput([Problem(role.at("image", "archive"), what, "make it readable")]) from None
@@ -166,7 +168,7 @@ class ImageSources:
         certificates = _read(role, "ca_bundle") if image.ca_bundle else _optional(bundle)
         arguments = {name: _text(value) for name, value in image.build_args.items()}
         settings = _read(role, "pip_conf") if image.pip_conf else None
-        return Recipe(context, arguments, certificates, settings, proxies(self.environ))
+        return Recipe(context, arguments, certificates, settings, proxies(self.environ), image.build_on or "")
 
     def _builder(self, image: Image) -> Machine:
         if image.build_on is not None:

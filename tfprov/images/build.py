@@ -72,6 +72,7 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
 class Recipe:
     """A build context and its build arguments.
 
+    `builder` is the host that builds it; empty for the controller, whose machine may be of another architecture.
     `ca_bundle` (certificates in PEM) and `pip_conf` are in the context as `.tfprov/ca.crt` and `.tfprov/pip.conf`;
     `proxies` are Docker's predefined build arguments, which engines leave out of the image.
     """
@@ -81,11 +82,14 @@ class Recipe:
     ca_bundle: bytes | None = None
     pip_conf: bytes | None = None
     proxies: Mapping[str, str] = field(default_factory=dict)
+    builder: str = ""
 
     @property
     def key(self) -> str:
-        """The sha256, in hex, of context and arguments: an image with the same key need not be built again."""
-        return hashlib.sha256(_encode([self.context.digest, self.context.dockerfile, dict(self.args)])).hexdigest()
+        """The sha256, in hex, of context, arguments and builder: an image with the same key need not be built again."""
+        builder = [self.builder] if self.builder else []
+        parts = [self.context.digest, self.context.dockerfile, dict(self.args), *builder]
+        return hashlib.sha256(_encode(parts)).hexdigest()
 
 
 def proxies(environ: Mapping[str, str]) -> dict[str, str]:

@@ -173,7 +173,7 @@ def _files(
 
 def _read_patterns(ignore_file: Path) -> list[str]:
     """Return the lines of a .dockerignore. InvalidInput, at its line, for one that is no pattern."""
-    lines = ignore_file.read_text(errors="replace").splitlines() if ignore_file.is_file() else []
+    lines = ignore_file.read_text("utf-8-sig", errors="replace").splitlines() if ignore_file.is_file() else []
     for number, line in enumerate(lines, 1):
         try:
             _rule(line)

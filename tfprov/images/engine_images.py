@@ -1,7 +1,7 @@
 """The images of a host's engine: looked up by name or id, compared by layers, tagged, pulled."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -126,9 +126,9 @@ def untag_others(engine: Engine, reference: str) -> None:
             untag(engine, f"{repository}:{name}")
 
 
-def remove_old_tags(engine: Engine, repository: str, keep: int) -> None:
-    """Remove the tags of `repository` except the `keep` newest and those of images that a container uses."""
-    tags = list_tags(engine, repository)
+def remove_old_tags(engine: Engine, repository: str, keep: int, spare: Collection[str] = ()) -> None:
+    """Remove the tags of `repository`, but not the `keep` newest, the names to `spare`, and those of used images."""
+    tags = {tag: it for tag, it in list_tags(engine, repository).items() if f"{repository}:{tag}" not in spare}
     if len(tags) <= keep:
         return
     with engine.errors():

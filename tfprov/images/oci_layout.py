@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tfprov.atomic_write import replace
-from tfprov.errors import DeliveryError, Locked
+from tfprov.errors import DeliveryError, HostError, Locked, TfprovError, Unreachable
 from tfprov.images.blobs import Blobs, disk_errors
 from tfprov.images.compression.engine_digests import EngineDigests
 from tfprov.images.compression.variants import Variants
@@ -67,6 +67,13 @@ class Layout:
         """Whether all blobs of `image` have the content of their digests; damaged blobs are removed."""
         damaged = [blob for blob in image.blobs if not self.blobs.verify(blob)]
         return not damaged
+
+    def explain(self, image: OciImage, error: HostError) -> TfprovError:
+        """Return why an engine takes an image in no way: `error`, or damage here, which is removed."""
+        if isinstance(error, Unreachable) or "no space" in str(error) or self.verify(image):
+            return error
+        what = f"{error.host} refuses an image whose layers were damaged on this machine; they are removed"
+        return DeliveryError(what, "run this again: they are made anew")
 
     @contextmanager
     def in_use(self) -> Iterator[None]:

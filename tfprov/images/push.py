@@ -140,7 +140,10 @@ class _Delivery:
         self._choose_forms(number)
         self._reason = self._try_pull(wanted, number)
         if self._reason:
-            self._load(wanted, number)
+            try:
+                self._load(wanted, number)
+            except HostError as error:
+                raise self._layout.explain(self._image, error) from error
         for part in parts[:-1]:
             remove_stage(self._engine, self._forms.last(part))
 

@@ -130,7 +130,7 @@ def lock_directory(directory: Path) -> int:
 def fetch(file: dict[str, str], directory: Path, progress: DownloadProgress, pause: float) -> None:
     """Fetch the file into `directory` and verify it. Raises FetchError, or OSError when it cannot be written."""
     final, part = directory / file["name"], directory / f".{file['name']}.part"
-    if not final.is_file() or _hash_file(final, progress).hexdigest() != file["sha256"]:
+    if not final.is_file() or hash_file(final, progress).hexdigest() != file["sha256"]:
         where = f"{file['name']} from {_strip_query(file['url'])}"
         try:
             _receive_with_retries(file, part, progress, pause)
@@ -157,7 +157,7 @@ def _receive_with_retries(file: dict[str, str], part: Path, progress: DownloadPr
 
 def _receive(file: dict[str, str], part: Path, progress: DownloadProgress) -> None:
     """Complete `part` and verify it; remove it when it does not match."""
-    digest, begin = _hash_file(part, progress), _size(part)
+    digest, begin = hash_file(part, progress), _size(part)
     if begin and digest.hexdigest() == file["sha256"]:  # a previous fetch was killed just before the rename
         return
     with _open(file["url"], begin, part) as response, part.open("ab") as out:
@@ -274,7 +274,7 @@ def disk_error(error: OSError) -> FetchError:
     return FetchError(f"the data cannot be kept: {error.strerror or error}", "look at its disk")
 
 
-def _hash_file(path: Path, progress: DownloadProgress) -> Any:
+def hash_file(path: Path, progress: DownloadProgress) -> Any:
     """Return the running sha256 of the file, or of nothing where it does not exist."""
     digest, position, size = hashlib.sha256(), 0, _size(path)
     if size:

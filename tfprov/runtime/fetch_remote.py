@@ -7,7 +7,7 @@ The protocol is that of `tfprov.runtime.fetch`, with another request:
     {"url": "s3://bucket/train", "env": {"AWS_ACCESS_KEY_ID": "…"}, "pause": 1.0}
 
 Each file must have the size that the server lists. A file SHA256SUMS beside them, as `sha256sum` prints it, is verified.
-The next copy goes on with the files that are missing.
+The next copy goes on with the files that are missing; those whose SHA-256 is known are compared with it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tfprov.runtime.fetch import (
     DownloadProgress,
     FetchError,
     disk_error,
+    hash_file,
     leave_with_input,
     lock_directory,
     read_request,
@@ -64,6 +65,7 @@ def copy_all(url: str, env: Mapping[str, str], directory: Path, pause: float, op
         sums = _sums(remote, sizes)
         for name, size in sorted(sizes.items()):
             _copy_with_retries(remote, name, size, sums.get(name), directory, progress, pause)
+        _remove_others(directory, sizes)
     except RemoteError as error:
         raise _failure(error) from None
     return progress.received
@@ -119,7 +121,7 @@ def _copy_with_retries(  # noqa: PLR0913, PLR0917  all of a file
     remote: RemoteDir, name: str, size: int, sha256: str | None, to: Path, progress: DownloadProgress, pause: float
 ) -> None:
     final = to / name
-    if not (final.is_file() and final.stat().st_size == size):  # complete files have their names, parts have others
+    if not _is_there(final, size, sha256, progress):  # complete files have their names, parts have others
         final.parent.mkdir(parents=True, exist_ok=True)
         part = final.with_name(f".{final.name}.part")
         digest = _tried(lambda: _copy(remote, name, size, part, progress), pause)
@@ -130,6 +132,21 @@ def _copy_with_retries(  # noqa: PLR0913, PLR0917  all of a file
         part.chmod(0o444)  # tasks may run as another user
         part.replace(final)
     progress.done += size
+
+
+def _is_there(path: Path, size: int, sha256: str | None, progress: DownloadProgress) -> bool:
+    """Whether an earlier copy has left a file as it is now: the data may have been written anew since."""
+    if path.name == SUMS or not path.is_file() or path.stat().st_size != size:
+        return False
+    return sha256 is None or bool(hash_file(path, progress).hexdigest() == sha256)
+
+
+def _remove_others(directory: Path, sizes: Mapping[str, int]) -> None:
+    """Remove what an earlier copy left of files that are not there any more: a program would read them, too."""
+    for parent, _, names in os.walk(directory):
+        for path in (Path(parent, name) for name in names):
+            if path.relative_to(directory).as_posix() not in sizes:
+                path.unlink()
 
 
 def _copy(remote: RemoteDir, name: str, size: int, part: Path, progress: DownloadProgress) -> str:

@@ -14,7 +14,7 @@ from tests.support.memory_cluster import MemoryStore
 from tfprov.engine.events import Quiet
 from tfprov.engine.host_registry import DeliveredImages
 from tfprov.engine.image_artifacts import Workshop
-from tfprov.errors import HostError
+from tfprov.errors import DeliveryError, HostError
 from tfprov.hosts.docker.engine_errors import engine_errors
 from tfprov.images.oci_layout import Layout
 
@@ -149,3 +149,31 @@ def test_without_an_image_of_its_own_a_host_reports_the_failed_pull(tmp_path: Pa
     first.names, second.broken = {NAME}, True
     (error,) = deliver([first, second], tmp_path)
     assert error.startswith("h1: its engine does not reach the registry")
+
+
+def test_an_archive_that_was_replaced_since_it_was_planned_with_is_not_stored_as_the_earlier_one(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.tar").write_bytes(b"another image")
+    workshop = Workshop(Layout(tmp_path), {}, Quiet(), set(), DeliveredImages(tmp_path / "images.json"))
+    artifact = workshop.archived(tmp_path / "train.tar", "1234", lambda: "5678")(REFERENCE, None)
+    with pytest.raises(DeliveryError) as raised:
+        artifact.build()
+    assert str(raised.value) == f"{tmp_path}/train.tar has changed since it was planned with; run this again"
+
+
+def test_a_delivery_removes_old_images_and_none_of_the_inventory(tmp_path: Path) -> None:
+    """One that is on the host already is not delivered again, so that it may be the oldest."""
+    host = Host("h1", registry=True)
+    stored = {f"tfprov/lab:{number}": f"2026-01-{number:02}T00:00:00Z" for number in range(1, 9)}
+    removed: list[str] = []
+    host.api.images = lambda *_, **__: [{"Id": name, "RepoTags": [name]} for name in stored]
+    host.api.inspect_image = lambda name: {"Id": "sha256:7", "Metadata": {"LastTagTime": stored.get(name)}}
+    host.api.containers = lambda **_: []
+    host.api.remove_image = lambda name, **_: removed.append(name)
+    machines: Any = {"h1": host}
+    workshop = Workshop(
+        Layout(tmp_path), machines, Quiet(), {"tfprov/lab:1"}, DeliveredImages(tmp_path / "images.json")
+    )
+    workshop.named(NAME, MemoryStore())("tfprov/lab:8", None).deliver("h1")
+    assert removed == ["tfprov/lab:3", "tfprov/lab:2"], "1 is a role's, 8 is new, and four earlier ones stay"

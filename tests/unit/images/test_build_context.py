@@ -123,7 +123,7 @@ def test_settings_of_the_machine_do_not_change_the_key(tmp_path: Path, change: d
     assert recipe(tmp_path, **change).key == recipe(tmp_path).key
 
 
-def test_context_dockerfile_and_arguments_change_the_key(tmp_path: Path) -> None:
+def test_context_dockerfile_arguments_and_builder_change_the_key(tmp_path: Path) -> None:
     usual = recipe(tmp_path)
     write(tmp_path, {"Dockerfile.gpu": "FROM scratch\n"})
     write(tmp_path / "other", FILES | {"run.sh": "other"})
@@ -131,6 +131,8 @@ def test_context_dockerfile_and_arguments_change_the_key(tmp_path: Path) -> None
         recipe(tmp_path, args={"A": "1"}),
         recipe(tmp_path, args={"A": "1", "B": "3"}),
         recipe(tmp_path, args={}),
+        recipe(tmp_path, builder="node1"),
+        recipe(tmp_path, builder="node2"),
         recipe(tmp_path, context=pack_context(tmp_path, AT, "Dockerfile.gpu")),
         recipe(tmp_path, context=pack_context(tmp_path / "other", AT)),
     ]

@@ -154,6 +154,12 @@ def test_an_empty_directory_is_code_too(tmp_path: Path) -> None:
     assert names(pack(tmp_path, AT)) == []
 
 
+def test_the_first_pattern_may_be_behind_a_byte_order_mark(tmp_path: Path) -> None:
+    write(tmp_path, {"main.py": "", "credentials.json": "{}"})
+    (tmp_path / ".dockerignore").write_bytes(b"\xef\xbb\xbfcredentials.json\n.dockerignore\n")
+    assert names(pack(tmp_path, AT)) == ["main.py"]
+
+
 # --- .dockerignore ---------------------------------------------------------------------------------------------------
 
 

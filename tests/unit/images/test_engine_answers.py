@@ -372,6 +372,9 @@ def test_of_a_repository_the_newest_tags_and_those_in_use_stay() -> None:
     assert removed == []
     remove_old_tags(there, repository, keep=2)
     assert removed == ["tfprov/lab:older", "tfprov/lab:oldest"], "of equal age, the name decides"
+    removed.clear()
+    remove_old_tags(there, repository, keep=1, spare={"tfprov/lab:oldest", "tfprov/lab:older", "tfprov/other:same"})
+    assert removed == ["tfprov/lab:same"], "those to spare do not count"
 
 
 # --- a pull ----------------------------------------------------------------------------------------------------------

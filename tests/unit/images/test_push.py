@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 from tests.support.delivery_images import LAYERS, OciArchive, blob_path, config, entry, load_image, settings, tar
+from tests.support.memory_engine import MemoryEngine, MemoryMachine
 from tfprov.errors import DeliveryError, HostError, Unreachable
 from tfprov.images.archive import CHUNK, load, stream_archive
 from tfprov.images.engine_images import explain_pull_error
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST, Descriptor, OciImage, encode
 from tfprov.images.preflight import check_disk_space, check_platform, disk_space_needed, format_size
+from tfprov.images.push import push
 from tfprov.images.registry_routes import Request
 from tfprov.images.registry_server import PushRegistry
 from tfprov.images.sent_bytes import SentBytes
@@ -490,3 +492,16 @@ def test_an_archive_has_the_documents_of_both_kinds_of_engines(layout: Layout, r
         "manifests": [{**manifest, **({"annotations": notes} if reference else {})}],
     }
     assert json.loads(entries["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}
+
+
+def test_layers_that_were_damaged_on_this_machine_are_removed_and_made_anew(layout: Layout) -> None:
+    image, engine = load_image(layout), MemoryEngine()
+    path = layout.blobs.path(image.layers[1].digest)
+    good = path.read_bytes()
+    path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    with pytest.raises(DeliveryError, match="h1 refuses an image whose layers were damaged on this machine"):
+        push(MemoryMachine(engine), layout, image, "tfprov/x:1", lambda *_: None, lambda _: None)
+    assert layout.find("base") is None
+    assert load_image(layout) == image
+    push(MemoryMachine(engine), layout, image, "tfprov/x:1", lambda *_: None, lambda _: None)
+    assert engine.tags == {"tfprov/x:1": image.id}

@@ -54,6 +54,22 @@ def test_after_a_cut_the_missing_files_are_copied(far: Path, tmp_path: Path) -> 
     assert first.stat().st_mtime_ns == before
 
 
+def test_data_that_were_written_anew_are_not_mixed_with_those_of_a_copy_that_was_cut(far: Path, tmp_path: Path) -> None:
+    def sums(labels: bytes) -> None:
+        (far / "SHA256SUMS").write_text(f"{hashlib.sha256(labels).hexdigest()}  labels.txt\n")
+
+    sums(b"cat\n")
+    (far / "old.txt").write_bytes(b"x")
+    copied(far, tmp_path / "to")
+    (tmp_path / "to/.cut.txt.part").write_bytes(b"x")
+    sums(b"dog\n")
+    (far / "labels.txt").write_bytes(b"dog\n")
+    (far / "old.txt").unlink()
+    files = copied(far, tmp_path / "to")
+    assert files.keys() == {"SHA256SUMS", "train/part-0.tfrecord", "labels.txt"}
+    assert (files["labels.txt"], files["SHA256SUMS"]) == (b"dog\n", (far / "SHA256SUMS").read_bytes())
+
+
 @pytest.mark.parametrize(
     ("sums", "words"),
     [

@@ -332,16 +332,18 @@ def test_an_engine_that_answers_pings_gets_more_time(call: Callable[[Engine], ob
         call(scripted(serve, EngineTimeouts(action=LONG, query=0.05, ping=LONG)))
 
 
-def test_an_engine_may_collect_an_image_before_it_sends_it() -> None:
+def test_an_engine_may_collect_an_image_before_it_sends_it_and_unpack_one_in_silence() -> None:
     def serve(far: socket.socket, request: bytes) -> None:
         if b"/images/" in request:
             time.sleep(0.6)
-        far.sendall(answered(b"archive" if b"/images/" in request else VERSION))
+        loads = b"/images/load" in request
+        far.sendall(answered(b'{"stream": "Loaded"}' if loads else b"archive" if b"/images/" in request else VERSION))
 
     timeouts = EngineTimeouts()
     api = scripted(serve, timeouts).api
     timeouts.action = timeouts.query = timeouts.ping = timeouts.busy = 0.05
     assert b"".join(api.get_image("tfprov/lab:1")) == b"archive"
+    assert list(api.load_image(iter([b"archive"]))) == [{"stream": "Loaded"}]  # type: ignore[no-untyped-call]
 
 
 def test_the_default_timeouts_are_the_documented_ones() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.support.delivery import PushRecorder
 from tests.support.delivery_images import load_image, tar
 from tests.support.memory_engine import MemoryEngine, MemoryMachine
-from tfprov.errors import HostError
+from tfprov.errors import DeliveryError
 from tfprov.hosts.ssh.errors import ConnectionLost
 from tfprov.images.compression.compression import Compression
 from tfprov.images.compression.compressor import Compressor
@@ -155,10 +155,12 @@ def test_a_damaged_image_is_reported_and_not_half_delivered(layout: Layout) -> N
     made = image(layout)
     path = layout.blobs.path(made.layers[0].digest)
     path.write_bytes(b"x" + path.read_bytes()[1:])
-    with pytest.raises(HostError, match=r"^h1: invalid diffID for layer blobs/sha256/"):
+    with pytest.raises(DeliveryError, match=r"^h1 refuses an image whose layers were damaged on this machine") as raised:
         pushed(MemoryMachine(engine, SLOW), layout, made, Compression(layout))
+    assert "invalid diffID" in str(raised.value.__cause__)
     assert engine.images_by_id == {}
     assert layout.variants.named(made.layers[0]) is None
+    assert not path.exists()
 
 
 def test_a_damaged_compressed_layer_is_made_again_for_the_archive(layout: Layout) -> None:

@@ -94,6 +94,15 @@ class Client(_Client):  # type: ignore[misc]
         pieces: Iterator[bytes] = self._stream_raw_result(response, chunk_size, decode=False)
         return pieces
 
+    def load_image(self, data: Iterator[bytes], quiet: bool | None = None) -> Iterator[Any]:
+        """Load an archive of images, and yield the engine's messages; the SDK allows no time for unpacking."""
+        params = {} if quiet is None else {"quiet": quiet}
+        response = self._post(
+            self._url("/images/load"), data=data, params=params, stream=True, timeout=_MAX_SILENCE
+        )  # large layers are unpacked without a message
+        self._raise_for_status(response)
+        return self._stream_helper(response, decode=True)
+
     def build_with_buildkit(self, context: Iterator[bytes], params: dict[str, str], timeout: float) -> Iterator[Any]:
         """Build the image of `context`, a tar archive, and yield BuildKit's messages; the SDK knows the classic builder."""
         response = self._post(

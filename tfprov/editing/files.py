@@ -1,13 +1,17 @@
 """The files of an inventory that can be edited: its YAML sources, and the YAML files in `group_vars/` and `host_vars/`."""
 
+import errno
 import os
 from codecs import BOM_UTF8
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tfprov import atomic_write
 from tfprov.editing.document import EditableFile, parse_file
-from tfprov.errors import InvalidInput, Position
+from tfprov.editing.semantic_diff import ChangedTexts
+from tfprov.errors import InvalidInput, Position, Usage, one_line, printable
 from tfprov.inventory.ansible_cfg import read_ansible_cfg
 from tfprov.inventory.detect import SourceKind, detect_kind, is_blank, is_unlikely_inventory
 from tfprov.inventory.sources import SourceFile, SourceWalker, is_host_list, source_path, vars_bases
@@ -123,3 +127,53 @@ def _is_skipped(file: SourceFile, data: bytes) -> bool:
 
 def _is_encrypted(data: bytes) -> bool:
     return data.removeprefix(BOM_UTF8).startswith(HEADER.encode())
+
+
+Rewrite = Callable[[Path, bytes, bytes], None]
+"""Replaces the content of a file, as `atomic_write.rewrite` does; the arguments are its own."""
+
+
+def write_texts(texts: ChangedTexts, rewrite: Rewrite = atomic_write.rewrite) -> None:
+    """Write the new text of every file, or of none; Usage names the file that cannot be written.
+
+    Files that were written before an error get their old text back, unless another process has changed them since.
+    """
+    changes = {name: (Path(name), old.encode(), new.encode()) for name, (old, new) in texts.items()}
+    begun: list[str] = []
+    name = ""
+    try:
+        for name, change in changes.items() if len(changes) > 1 else ():  # noqa: B007  the error names it
+            _rehearse(*change, rewrite)
+        for name, change in changes.items():
+            begun.append(name)
+            rewrite(*change)
+    except BaseException as error:
+        left = [one for one in begun if not _put_back(*changes[one], rewrite) and one != name]
+        if not isinstance(error, OSError):
+            raise
+        others = f", and {', '.join(map(printable, left))} changed already" if left else ""
+        others = others or ", and so are the others" * (len(changes) > 1)
+        reason = one_line(error.strerror or str(error))
+        fix = "try again" if error.errno == errno.EBUSY else "edit a file of your own in its place"
+        what = f"{printable(name)} is left as it is{others}: {reason[0].lower()}{reason[1:]}"
+        raise Usage(what, fix) from None
+
+
+def _rehearse(path: Path, old: bytes, new: bytes, rewrite: Rewrite) -> None:
+    """Raise the OSError with which `rewrite` would refuse the file, and leave the file as it is."""
+    try:
+        rewrite(path, new, new)  # it looks at the content last: all that it does before is tried
+    except OSError as error:
+        if error.errno != errno.EBUSY or path.read_bytes() != old:
+            raise
+
+
+def _put_back(path: Path, old: bytes, new: bytes, rewrite: Rewrite) -> bool:
+    """Give a file its old content back if it has the new one; return whether it has the old one now."""
+    with suppress(OSError):  # also of a flush, after which the file has its old content
+        if path.read_bytes() == new:
+            rewrite(path, new, old)
+    try:
+        return path.read_bytes() == old
+    except OSError:
+        return False

@@ -146,7 +146,10 @@ class Location:
     names: Sequence[str]
     owner: str
     rank: int
-    """For a new value: 2 for a section that exists, 1 for a vars file, 0 for a section that would be added."""
+    """3 for a value in a vars file, which wins over one in a section.
+
+    For a new value: 2 for a section that exists, 1 for a vars file, 0 for a section that would be added.
+    """
 
     @property
     def depth(self) -> int:
@@ -239,7 +242,8 @@ def path_names(source: EditableFile, path: Sequence[int]) -> list[str]:
 def _in_vars_files(files: InventoryFiles, directory: str, name: str, names: Sequence[str]) -> Iterator[Location]:
     for source in files.vars_files:
         if vars_file_owner(source.name) == (directory, name):
-            yield Location(resolve_path(source, (), names), names, f"{directory}/{name}", 1)
+            resolved = resolve_path(source, (), names)
+            yield Location(resolved, names, f"{directory}/{name}", 3 if resolved.is_whole else 1)
 
 
 def _in_section(mention: Mention, section: tuple[str, ...], names: Sequence[str], owner: str) -> Location:

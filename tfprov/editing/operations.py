@@ -1,10 +1,8 @@
 """The edits of an inventory: each returns the changed files and describes the change."""
 
-import re
-from collections import Counter
-from collections.abc import Mapping as AbstractMapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from tfprov.editing import host_edits
 from tfprov.editing.cst import CstNode, NodeKind, NodePath
@@ -21,9 +19,8 @@ from tfprov.editing.locate import (
 from tfprov.editing.scalar_emitter import NewValue
 from tfprov.errors import InvalidInput, Position, Problem, Usage, printable, suggest
 from tfprov.inventory.host_names import NameKind, RangeError, check_name, expand, split_port
-from tfprov.model.inventory import ROLES, Inventory
-from tfprov.model.yaml_node import Mapping, Node, Scalar
-from tfprov.yamltext.syntax_errors import BREAK
+from tfprov.model.inventory import ROLES, Inventory, overlay
+from tfprov.model.yaml_node import Mapping, Node, Scalar, scalars
 
 
 @dataclass(frozen=True)
@@ -70,25 +67,82 @@ def unset_value(files: InventoryFiles, location: Location) -> EditResult:
     return _result(files, edited, _location_text(location))
 
 
-def refuse_hidden(files: InventoryFiles, after: Inventory, location: Location, owner: tuple[NameKind, str]) -> None:
-    """Refuse a value of `owner` that one of a file which is not edited, such as an encrypted one, would hide."""
+Owner = tuple[NameKind, str]
+"""Whose variable is edited: a group or a host, and its name."""
+
+
+def refuse_hidden(files: InventoryFiles, inventory: Inventory, location: Location, owner: Owner) -> None:
+    """Refuse an edit of a value that is not the one in force among those of `owner`: another file has that."""
+    if hiding := hiding_value(inventory, location, owner):
+        fix = "change it here"
+        if hiding[1].file in files.others:
+            fix += "; `ansible-vault edit` opens an encrypted file"
+        raise _hidden_error(hiding, "is set here, too, and this wins", fix)
+
+
+def refuse_without_effect(files: InventoryFiles, after: Inventory, location: Location, owner: Owner) -> None:
+    """Refuse a new value that is hidden: among those of `owner`, or on all hosts of a group, as by `group_vars/all`."""
+    refuse_hidden(files, after, location, owner)
+    kind, group = owner
+    hiding = None
+    for variables in _variables_of_hosts(after, group) if location.owner and kind is NameKind.GROUP else ():
+        hiding = _winner_elsewhere(variables, location)
+        if hiding is None:
+            return
+    if hiding:
+        what = f"is set here, too, and no host of `{printable(group)}` would have the new value"
+        raise _hidden_error(hiding, what, _fix_without_effect(files, after, hiding[1].file, group))
+
+
+Hiding = tuple[Sequence[str], Position]
+"""The names and the position of the value that wins over one in another file."""
+
+
+def hiding_value(inventory: Inventory, location: Location, owner: Owner) -> Hiding | None:
+    """Return the value of `owner` that wins over the one at `location`; None if that wins, or names its place itself."""
     is_group, name = owner[0] is NameKind.GROUP, owner[1]
-    known = after.groups if is_group else after.hosts
+    known = inventory.groups if is_group else inventory.hosts
     layers = [known[name].vars] if name in known else []
-    for read in after.vars_files:
+    for read in inventory.vars_files:
         layers.extend((read.groups if is_group else read.hosts).get(name, ()))
-    nodes = (_value_at(layer, location.names) for layer in reversed(layers))
-    wins = next((node for node in nodes if node is not None), None)
-    if location.owner and wins is not None and wins.at.file in files.others:
-        what = f"`{printable(join_path(location.names))}` is set here, too, and this wins; nothing was changed"
-        raise InvalidInput([Problem(wins.at, what, "change it here; `ansible-vault edit` opens an encrypted file")])
+    return _winner_elsewhere(reduce(overlay, layers, Mapping()), location) if location.owner else None
 
 
-def _value_at(variables: Mapping, names: Sequence[str]) -> Node | None:
-    node: Node | None = variables
-    for name in names:
-        node = node.get(name) if isinstance(node, Mapping) else None
-    return node
+def _variables_of_hosts(inventory: Inventory, group: str) -> Iterator[Mapping]:
+    """Yield the variables of every host of a group, as each of its roles has them; `-e` counts for one command only."""
+    inventory = replace(inventory, extra=Mapping())
+    for host in inventory.members(group):
+        roles: list[str | None] = [role for role in ROLES if role in inventory.hosts[host].groups]
+        for role in roles or [None]:
+            yield inventory.variables(host, role=role)
+
+
+def _winner_elsewhere(variables: Mapping, location: Location) -> Hiding | None:
+    """Return the value in `variables`, or what stands in its way, if none of it is of the file of `location`."""
+    node: Node = variables
+    depth = 0
+    while isinstance(node, Mapping) and depth < len(location.names):
+        below = node.get(location.names[depth])
+        if below is None:
+            break
+        node, depth = below, depth + 1
+    origins = {scalar.at.file for scalar in scalars(node)} or {node.at.file}
+    return (location.names[:depth], node.at) if depth and location.resolved.source.name not in origins else None
+
+
+def _fix_without_effect(files: InventoryFiles, after: Inventory, file: str, group: str) -> str:
+    """Return where to write a value of `group` that one in `file` hides: group_vars of deeper groups win."""
+    directory, name = vars_file_owner(file) or ("", "")
+    if directory != "group_vars" or name not in after.groups or after.groups[name].depth >= after.groups[group].depth:
+        return "change it here"
+    beside = f"{file[: file.rindex(f'{directory}/{name}')]}{directory}/{group}.yml"
+    own = (source.name for source in files.vars_files if vars_file_owner(source.name) == (directory, group))
+    return f"write it into {printable(next(own, beside))}"
+
+
+def _hidden_error(hiding: Hiding, what: str, fix: str) -> InvalidInput:
+    names, at = hiding
+    return InvalidInput([Problem(at, f"`{printable(join_path(names))}` {what}; nothing was changed", fix)])
 
 
 def _location_text(location: Location) -> str:
@@ -237,51 +291,3 @@ def host_vars_files(files: InventoryFiles, host: str) -> list[str]:
         for name in (*(one.name for one in files.vars_files), *files.others)
         if vars_file_owner(name) == ("host_vars", host)
     ]
-
-
-_LINE = re.compile(r"line \d+")
-NOT_MADE = "(after the edit, which was not made)"
-
-ChangedTexts = AbstractMapping[str, tuple[str, str]]
-"""The text of every changed file before and after the edit, by the file's name."""
-
-
-def new_problems(before: Sequence[Problem], after: Sequence[Problem], texts: ChangedTexts) -> list[Problem]:
-    """Return the problems of `after` that the edit caused.
-
-    Problems that existed before are not new, even if their lines moved. An edit that fixes a problem may reveal others that
-    were not checked before: then only those on the lines that it wrote are its own.
-    """
-    known = Counter(map(_key, before))
-    new = []
-    for problem in after:
-        if known[_key(problem)]:
-            known[_key(problem)] -= 1
-        else:
-            new.append(problem)
-    if +known:
-        new = [problem for problem in new if _is_on_written_line(problem, texts)]
-    return [replace(problem, fix=f"{problem.fix} {NOT_MADE}".lstrip()) for problem in new]
-
-
-def _key(problem: Problem) -> tuple[str, str, str]:
-    return problem.at.file, _LINE.sub("line", problem.what), _LINE.sub("line", problem.fix)
-
-
-def _is_on_written_line(problem: Problem, texts: ChangedTexts) -> bool:
-    if problem.at.file not in texts:
-        return False
-    first, last = written_lines(*texts[problem.at.file])
-    return first <= problem.at.line <= last
-
-
-def written_lines(before: str, after: str) -> tuple[int, int]:
-    """Return the numbers of the first and the last line of `after` that differ from `before`."""
-    old, new = BREAK.split(before), BREAK.split(after)
-    same = next(
-        (n for n, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new))
-    )
-    most = min(len(old), len(new)) - same
-    behind = zip(reversed(old), reversed(new), strict=False)
-    alike = next((n for n, (one, other) in enumerate(behind) if n >= most or one != other), most)
-    return same + 1, len(new) - alike

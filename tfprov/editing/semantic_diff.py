@@ -1,9 +1,14 @@
-"""The meaning of a YAML document without its notation, with which the result of an edit is compared."""
+"""What an edit changes: the meaning of a YAML document without its notation, and the problems of the inventory."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as AbstractMapping
+from dataclasses import dataclass, replace
 
 from tfprov.editing.cst import CollectionEntry, CstNode, Document, NodeKind, NodePath
+from tfprov.errors import Problem
+from tfprov.yamltext.syntax_errors import BREAK
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +129,54 @@ def _merge_targets(entry: CollectionEntry, targets: dict[int, CstNode]) -> Itera
     values = [item.value for item in entry.value.entries] if entry.value.kind is NodeKind.LIST else [entry.value]
     for value in values:
         yield targets.get(id(value), value)
+
+
+# -- problems -----------------------------------------------------------------------------------------------------------
+
+
+_LINE = re.compile(r"line \d+")
+NOT_MADE = "(after the edit, which was not made)"
+
+ChangedTexts = AbstractMapping[str, tuple[str, str]]
+"""The text of every changed file before and after the edit, by the file's name."""
+
+
+def new_problems(before: Sequence[Problem], after: Sequence[Problem], texts: ChangedTexts) -> list[Problem]:
+    """Return the problems of `after` that the edit caused.
+
+    Problems that existed before are not new, even if their lines moved. An edit that fixes a problem may reveal others that
+    were not checked before: then only those on the lines that it wrote are its own.
+    """
+    known = Counter(map(_key, before))
+    new = []
+    for problem in after:
+        if known[_key(problem)]:
+            known[_key(problem)] -= 1
+        else:
+            new.append(problem)
+    if +known:
+        new = [problem for problem in new if _is_on_written_line(problem, texts)]
+    return [replace(problem, fix=f"{problem.fix} {NOT_MADE}".lstrip()) for problem in new]
+
+
+def _key(problem: Problem) -> tuple[str, str, str]:
+    return problem.at.file, _LINE.sub("line", problem.what), _LINE.sub("line", problem.fix)
+
+
+def _is_on_written_line(problem: Problem, texts: ChangedTexts) -> bool:
+    if problem.at.file not in texts:
+        return False
+    first, last = written_lines(*texts[problem.at.file])
+    return first <= problem.at.line <= last
+
+
+def written_lines(before: str, after: str) -> tuple[int, int]:
+    """Return the numbers of the first and the last line of `after` that differ from `before`."""
+    old, new = BREAK.split(before), BREAK.split(after)
+    same = next(
+        (n for n, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new))
+    )
+    most = min(len(old), len(new)) - same
+    behind = zip(reversed(old), reversed(new), strict=False)
+    alike = next((n for n, (one, other) in enumerate(behind) if n >= most or one != other), most)
+    return same + 1, len(new) - alike

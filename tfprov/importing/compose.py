@@ -3,7 +3,8 @@
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeGuard
 
@@ -20,12 +21,14 @@ from tfprov.importing.tracked_mapping import (
     note_directory,
     seconds,
 )
+from tfprov.model.settings import Settings
 from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 
 _VARIABLE = re.compile(
     r"\$(?:(?P<dollar>\$)|(?P<plain>[A-Za-z_]\w*)"
     r"|\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-?+])(?P<other>(?:\$\{[^{}]*\}|[^}])*))?\})"
 )
+_Read = Callable[[SourceText, Notes], Setting | None]
 _WITH_DEFAULT = ("-", ":-")
 _RESTART = {"no": "never", "never": "never", "none": "never", "always": "on-failure", "unless-stopped": "on-failure"}
 _IGNORED = ("container_name", "hostname", "init", "networks", "depends_on", "links", "expose", "labels")
@@ -51,7 +54,7 @@ def is_compose(document: Node) -> TypeGuard[Mapping]:
 
 def read_compose(document: Mapping, notes: Notes, home: Path) -> Iterator[ForeignTask]:
     """Yield the services of a Compose file; `home` is its directory."""
-    with Fields(document, "", notes, document.at) as fields:
+    with Fields(document, "", notes, document.at, partial(_interpolated, notes)) as fields:
         fields.ignore("version", "networks", "volumes")
         project = fields.text("name")
         fields.ignore(*(key for key in document.entries if key.startswith("x-")))
@@ -65,13 +68,13 @@ def read_compose(document: Mapping, notes: Notes, home: Path) -> Iterator[Foreig
         services = fields.mapping("services")
         group = project.text if project else ""
         for name, node in services.entries():
-            yield _Service(name, node, services.position(name), notes, home).to_task(group)
+            fields_of = services.below(services.path_of(name), node)
+            yield _Service(name, fields_of, services.position(name), home).to_task(group)
 
 
 class _Service:
-    def __init__(self, name: str, node: Node, at: Position, notes: Notes, home: Path) -> None:
-        self.name, self.at, self.notes, self.home = name, at, notes, home
-        self.fields = Fields(node, f"services.{name}", notes, at)
+    def __init__(self, name: str, fields: Fields, at: Position, home: Path) -> None:
+        self.name, self.fields, self.at, self.notes, self.home = name, fields, at, fields.notes, home
         self.settings: dict[str, Setting] = {}
         self.host: SourceText | None = None
 
@@ -95,27 +98,27 @@ class _Service:
     def image(self) -> Setting | None:
         name, build = self.fields.text("image"), self.fields.pop("build")
         if build is None:
-            return Setting({"name": self.interpolate_text(name)}, name.at) if name else None
+            return Setting({"name": name.text}, name.at) if name else None
         if isinstance(build, Scalar):
-            return Setting({"build": str(self.home / as_text(build))}, build.at)
-        with Fields(build, self.fields.path_of("build"), self.notes, build.at) as fields:
+            return Setting({"build": str(self.home / self.fields.read(build))}, build.at)
+        with self.fields.below(self.fields.path_of("build"), build) as fields:
             context = fields.text("context")
             dockerfile = fields.text("dockerfile")
             args = fields.pop("args")
         if args is not None:
             self.notes.drop(f"{self.fields.path_of('build')}.args", args.at, "write them as `image.build_args`")
-        value = {"build": str(self.home / (self.interpolate_text(context) if context else "."))}
+        value = {"build": str(self.home / (context.text if context else "."))}
         return Setting(value | ({"dockerfile": dockerfile.text} if dockerfile else {}), build.at)
 
     def argv(self, key: str) -> tuple[SourceText, ...]:
         node = self.fields.pop(key)
         if isinstance(node, Items):
             words = [item for item in node.items if isinstance(item, Scalar)]
-            return tuple(SourceText(self.interpolate(as_text(word), word.at), word.at) for word in words)
+            return tuple(SourceText(self.fields.read(word), word.at) for word in words)
         if not isinstance(node, Scalar):
             return ()
         try:
-            return tuple(SourceText(self.interpolate(word, node.at), node.at) for word in shlex.split(as_text(node)))
+            return tuple(SourceText(word, node.at) for word in shlex.split(self.fields.read(node)))
         except ValueError as error:
             self.notes.refuse(node.at, f"`{self.fields.path_of(key)}`: {str(error).lower()}", "close the quote")
             return ()
@@ -129,8 +132,8 @@ class _Service:
             split = [(as_text(item).partition("="), item.at) for item in items if isinstance(item, Scalar)]
             pairs = [(name, Scalar(value if equals else None, at, value), at) for (name, equals, value), at in split]
         for name, value, at in pairs:
-            if isinstance(value, Scalar) and value.data is not None and not self.needs_environment(as_text(value)):
-                yield name, SourceText(self.interpolate(as_text(value), at), at)
+            if isinstance(value, Scalar) and value.data is not None and not _needs_environment(as_text(value)):
+                yield name, SourceText(self.fields.read(value), at)
                 continue
             self.notes.drop(
                 f"{self.fields.path_of('environment')}.{name}", at, "it comes from the environment of Compose"
@@ -138,16 +141,16 @@ class _Service:
 
     def volume(self, node: Node) -> Volume | None:
         if isinstance(node, Scalar):
-            source, colon, rest = self.interpolate(as_text(node), node.at).partition(":")
+            source, colon, rest = self.fields.read(node).partition(":")
             target, _, options = rest.partition(":")
             if not colon:
                 return Volume(SourceText(source, node.at))
             is_directory = source.startswith((".", "/", "~"))
             path = self.path(source) if is_directory else None
             return Volume(SourceText(target, node.at), path, "ro" in options.split(","))
-        with Fields(node, self.fields.path_of("volumes"), self.notes, node.at) as fields:
+        with self.fields.below(self.fields.path_of("volumes"), node) as fields:
             kind, source_, target_ = fields.text("type"), fields.text("source"), fields.text("target")
-            read_only = fields.text("read_only")
+            is_read_only = fields.boolean("read_only")
             size = fields.mapping("tmpfs").text("size")
             fields.ignore("bind", "volume")
         if target_ is None:
@@ -156,9 +159,7 @@ class _Service:
             self.settings["shm_size"] = shm_size
             return None
         is_bind = kind is not None and kind.text == "bind" and source_ is not None
-        path = self.path(self.interpolate_text(source_)) if is_bind and source_ else None
-        is_read_only = read_only is not None and read_only.text == "true"
-        return Volume(SourceText(self.interpolate_text(target_), target_.at), path, is_read_only)
+        return Volume(target_, self.path(source_.text) if is_bind and source_ else None, is_read_only)
 
     def path(self, source: str) -> str | None:
         try:
@@ -168,31 +169,34 @@ class _Service:
 
     def read_limits(self) -> None:
         fields = self.fields
-        for key, read, setting in (
-            ("mem_limit", docker_memory, "memory"),
-            ("shm_size", docker_memory, "shm_size"),
-            ("cpus", cpus, "cpus"),
-            ("stop_grace_period", seconds, "stop_grace"),
-        ):
-            text = fields.text(key)
-            value = read(text, self.notes) if text else None
-            if value:
-                self.settings[setting] = value
-        pids = fields.integer("pids_limit")
-        if pids:
-            self.settings["pids"] = Setting(*pids)
+        self.read_amount(fields, "mem_limit", docker_memory, "memory")
+        self.read_amount(fields, "shm_size", docker_memory, "shm_size")
+        self.read_amount(fields, "cpus", cpus, "cpus")
+        self.read_amount(fields, "stop_grace_period", seconds, "stop_grace")
+        self.read_pids(fields, "pids_limit")
         self.settings |= device_settings(fields, self.notes)
         self.read_gpus(fields.pop("gpus"))
         restart = fields.text("restart")
         if restart:
             self.read_restart(restart)
 
+    def read_amount(self, fields: Fields, key: str, read: _Read, setting: str) -> None:
+        if (text := fields.text(key)) and (value := read(text, self.notes)):
+            self.settings[setting] = value
+
+    def read_pids(self, fields: Fields, key: str) -> None:
+        pids = fields.integer(key, signed=True)
+        if pids and pids[0] > 0:
+            self.settings["pids"] = Setting(*pids)
+        elif pids:
+            default = Settings.model_fields["pids"].default
+            self.notes.drop(fields.path_of(key), pids[1], f"tfprov's containers have a limit, {default}: set `pids`")
+
     def read_user(self) -> None:
-        user, read_only = self.fields.text("user"), self.fields.text("read_only")
-        if user:
-            self.settings["user"] = Setting(self.interpolate_text(user), user.at)
-        if read_only and read_only.text == "true":
-            self.settings["read_only"] = Setting(True, read_only.at)
+        if user := self.fields.text("user"):
+            self.settings["user"] = Setting(user.text, user.at)
+        if self.fields.boolean("read_only"):
+            self.settings["read_only"] = Setting(True, self.fields.position("read_only"))
 
     def read_restart(self, text: SourceText) -> None:
         policy, _, times = text.text.partition(":")
@@ -212,7 +216,9 @@ class _Service:
     def read_deploy(self, deploy: Fields) -> int:
         """Read the `deploy` key of a service; return how many tasks it asks for."""
         with deploy:
-            deploy.ignore("mode", "endpoint_mode", "update_config", "rollback_config", "labels")
+            if (mode := deploy.text("mode")) and mode.text not in ("replicated", "replicated-job"):
+                self.notes.drop(f"{deploy.path_of('mode')}: {mode.text}", mode.at, "set the hosts of the group")
+            deploy.ignore("endpoint_mode", "update_config", "rollback_config", "labels")
             replicas = deploy.integer("replicas")
             with deploy.mapping("restart_policy") as policy:
                 policy.ignore("delay", "window")
@@ -229,7 +235,7 @@ class _Service:
         return replicas[0] if replicas else 1
 
     def read_constraint(self, node: Node) -> None:
-        text = SourceText(as_text(node), node.at) if isinstance(node, Scalar) else None
+        text = self.fields.text_of(node)
         match = re.fullmatch(r"\s*node\.hostname\s*==\s*(\S+)\s*", text.text) if text else None
         if text and match:
             self.host = SourceText(match[1], text.at)
@@ -238,11 +244,9 @@ class _Service:
 
     def read_resources(self, resources: Fields) -> None:
         with resources.mapping("limits") as limits:
-            memory, cores, pids = limits.text("memory"), limits.text("cpus"), limits.integer("pids")
-        settings = {"memory": docker_memory(memory, self.notes) if memory else None}
-        settings["cpus"] = cpus(cores, self.notes) if cores else None
-        settings["pids"] = Setting(*pids) if pids else None
-        self.settings.update({name: value for name, value in settings.items() if value})
+            self.read_amount(limits, "memory", docker_memory, "memory")
+            self.read_amount(limits, "cpus", cpus, "cpus")
+            self.read_pids(limits, "pids")
         with resources.mapping("reservations") as reserved:
             for node in (*reserved.items("devices"), *reserved.items("generic_resources")):
                 self.read_device(node)
@@ -251,11 +255,11 @@ class _Service:
         """Read the `gpus` key of a service: `all`, a number, or a list of devices."""
         for device in node.items if isinstance(node, Items) else ():
             self.read_device(device)
-        if isinstance(node, Scalar):
-            self.set_gpus(SourceText(as_text(node), node.at))
+        if node and (text := self.fields.text_of(node)):
+            self.set_gpus(text)
 
     def read_device(self, node: Node) -> None:
-        with Fields(node, "devices", self.notes, node.at) as device:
+        with self.fields.below("devices", node) as device:
             device.ignore("driver", "capabilities")
             count = device.text("count")
             with device.mapping("discrete_resource_spec") as spec:
@@ -270,30 +274,26 @@ class _Service:
         else:
             self.notes.drop(word, text.at, "not a number of GPUs")
 
-    def interpolate_text(self, text: SourceText) -> str:
-        return self.interpolate(text.text, text.at)
 
-    def needs_environment(self, text: str) -> bool:
-        """Whether a text has a variable without a default."""
-        return any(
-            match["how"] not in _WITH_DEFAULT or self.needs_environment(match["other"])
-            for match in _VARIABLE.finditer(text)
-            if not match["dollar"]
-        )
+def _needs_environment(text: str) -> bool:
+    """Whether a text has a variable without a default."""
+    return any(
+        match["how"] not in _WITH_DEFAULT or _needs_environment(match["other"])
+        for match in _VARIABLE.finditer(text)
+        if not match["dollar"]
+    )
 
-    def interpolate(self, text: str, at: Position) -> str:
-        """Interpolate a text as Compose does; a variable without a default becomes empty, with a note."""
-        unknown: list[str] = []
 
-        def replaced(match: re.Match[str]) -> str:
-            if match["dollar"]:
-                return "$"
-            if match["how"] in _WITH_DEFAULT:
-                return self.interpolate(match["other"], at)
-            unknown.append(match["plain"] or match["name"])
-            return ""
+def _interpolated(notes: Notes, node: Scalar) -> str:
+    """Interpolate a scalar as Compose does; a variable without a default becomes empty, with a note."""
 
-        result = _VARIABLE.sub(replaced, text)
-        for name in unknown:
-            self.notes.add(at, f"`${printable(name)}` is not carried over: it comes from the environment of Compose")
-        return result
+    def replaced(match: re.Match[str]) -> str:
+        if match["dollar"]:
+            return "$"
+        if match["how"] in _WITH_DEFAULT:
+            return _VARIABLE.sub(replaced, match["other"])
+        name = printable(match["plain"] or match["name"])
+        notes.add(node.at, f"`${name}` is not carried over: it comes from the environment of Compose")
+        return ""
+
+    return _VARIABLE.sub(replaced, as_text(node))

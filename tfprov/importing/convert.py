@@ -191,13 +191,11 @@ def _shared(tasks: Sequence[IdentifiedTask], roles: Sequence[Role], notes: Notes
 
 def _assign_hosts(roles: Sequence[Role], hosts: Sequence[TargetHost], notes: Notes) -> dict[str, Sequence[TargetHost]]:
     """Return the hosts of each role, with the same number of tasks on each."""
-    if not hosts and all(role.hosts and len(set(role.hosts)) == role.count for role in roles):
-        return {role.name: [TargetHost(host) for host in role.hosts] for role in roles}
+    if not hosts and all(len({host.text for host in role.hosts}) == role.count for role in roles):
+        return {role.name: [TargetHost(host.text) for host in role.hosts] for role in roles}
     if not hosts:
-        if any(role.hosts for role in roles):
-            notes.add(
-                Position(roles[0].name), "the hosts of some tasks are not carried over: all tasks are on this machine"
-            )
+        if dropped := [host.at for role in roles for host in role.hosts]:
+            notes.add(min(dropped), "the hosts of some tasks are not carried over: all tasks are on this machine")
         return {role.name: [LOCALHOST] for role in roles}
     leader = "chief" if any(role.name == "chief" for role in roles) else "worker"
     assigned: dict[str, Sequence[TargetHost]] = {}

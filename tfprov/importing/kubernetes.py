@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfprov.errors import Position, printable
+from tfprov.errors import printable
 from tfprov.importing.identify import ForeignTask, Notes, Setting, SourceText, Volume
 from tfprov.importing.tracked_mapping import (
     IN_HOST_NETWORK,
@@ -15,6 +15,7 @@ from tfprov.importing.tracked_mapping import (
     kubernetes_memory,
     note_directory,
     quantity,
+    security_settings,
 )
 from tfprov.model.yaml_node import Mapping, Node, Scalar
 
@@ -117,7 +118,7 @@ class _Pod:
     def to_task(self, count: int) -> ForeignTask:
         notes = self.notes
         with self.outer as outer, outer.mapping("spec") as spec:
-            spec.ignore("enableServiceLinks", "automountServiceAccountToken", "securityContext")
+            spec.ignore("enableServiceLinks", "automountServiceAccountToken")
             spec.ignore("hostname", "subdomain", "schedulerName", "dnsPolicy")
             if self.is_ours:
                 spec.ignore("serviceAccountName")
@@ -133,7 +134,8 @@ class _Pod:
             main = _main_container(containers)
             for extra in (container for container in containers if container is not main and not self.is_ours):
                 notes.add(extra.at, "a further container is not carried over: a task has one container")
-            parsed = self.container(main, storage, spec.at) if main is not None else None
+            security = spec.mapping("securityContext")
+            parsed = self.container(main, storage, security) if main is not None else None
         if parsed is None:
             notes.refuse(self.outer.at, f"`{printable(self.name)}` has no container", "correct the file")
             return ForeignTask(self.name, self.outer.at, self.group, count)
@@ -160,13 +162,15 @@ class _Pod:
         return host
 
     def container(
-        self, node: Node, storage: dict[str, _Storage], at: Position
+        self, node: Node, storage: dict[str, _Storage], security: Fields
     ) -> tuple[Setting | None, tuple[SourceText, ...], dict[str, SourceText], tuple[Volume, ...]]:
         notes = self.notes
-        with Fields(node, "containers[]", notes, at) as fields:
+        with Fields(node, "containers[]", notes, node.at) as fields:
             if self.is_ours:
                 fields.ignore("restartPolicy", "readinessProbe")
-            fields.ignore("name", "imagePullPolicy", "ports", "securityContext", "terminationMessagePolicy")
+            fields.ignore("name", "imagePullPolicy", "ports", "terminationMessagePolicy")
+            own = fields.mapping("securityContext")
+            self.settings |= security_settings(security, own, is_ours=self.is_ours)
             note_directory(fields, "workingDir", notes, is_ours=self.is_ours)
             fields.drop(
                 {
@@ -193,9 +197,12 @@ class _Pod:
     def mounts(self, fields: Fields, storage: dict[str, _Storage]) -> Iterator[Volume]:
         """Yield the mounts of a container; storage of a limited size at /dev/shm is a setting."""
         for node in fields.items("volumeMounts"):
-            mount = Fields(node, "volumeMounts[]", self.notes, node.at)
-            name, target, read_only = mount.text("name"), mount.text("mountPath"), mount.text("readOnly")
-            sub_path = mount.text("subPath")
+            with Fields(node, "volumeMounts[]", self.notes, node.at) as mount:
+                name, target, is_read_only = mount.text("name"), mount.text("mountPath"), mount.boolean("readOnly")
+                sub_path = mount.text("subPath")
+                if self.is_ours:
+                    mount.ignore("subPathExpr")
+                mount.drop({"subPathExpr": "name its directory as `source` in `mounts`"})
             if not name or not target or name.text not in storage:
                 continue
             volume = storage[name.text]
@@ -207,7 +214,7 @@ class _Pod:
                     self.settings["shm_size"] = shm_size
                 continue
             source = f"{source}/{sub_path.text}" if source and sub_path else source
-            is_read_only = volume.read_only or (read_only is not None and read_only.text == "true")
+            is_read_only = volume.read_only or is_read_only
             if volume.server and source:
                 yield Volume(target, None, is_read_only, {"server": volume.server, "path": source})
             else:
@@ -270,10 +277,9 @@ def _storage(spec: Fields, notes: Notes) -> Iterator[tuple[str, _Storage]]:
         name = volume.text("name")
         path, size = volume.mapping("hostPath").text("path"), volume.mapping("emptyDir").text("sizeLimit")
         nfs = volume.mapping("nfs")
-        server, path, read_only = nfs.text("server"), path or nfs.text("path"), nfs.text("readOnly")
+        server, path, is_read_only = nfs.text("server"), path or nfs.text("path"), nfs.boolean("readOnly")
         if name:
             if volume.pop("secret") is not None:
                 notes.drop(f"volumes.{name.text}", node.at, _SECRET)
                 continue
-            is_read_only = read_only is not None and read_only.text == "true"
             yield name.text, _Storage(path.text if path else None, size, server.text if server else None, is_read_only)

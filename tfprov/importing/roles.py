@@ -35,7 +35,7 @@ class Template:
 
 @dataclass
 class Role:
-    """A role: the number of tasks, their hosts by index if the file pins them, and the settings by name.
+    """A role: the number of tasks, the hosts that the file pins them to, by index, and the settings by name.
 
     The values of `flags`, `env` and `mounts` are lists of entries, written one per line.
     """
@@ -43,7 +43,7 @@ class Role:
     name: str
     count: int
     settings: dict[str, Setting]
-    hosts: list[str]
+    hosts: list[SourceText]
 
 
 def group_by_role(tasks: Sequence[IdentifiedTask], notes: Notes) -> list[Role]:
@@ -63,8 +63,8 @@ def _role(name: str, members: Sequence[IdentifiedTask], notes: Notes) -> Role:
     settings = dict(_settings(members[0], notes))
     for other in members[1:]:
         _note_differences(settings, dict(_settings(other, Notes())), other, notes)
-    hosts = [task.source.host.text for task in members if task.source.host]
-    return Role(name, count, settings, hosts if len(hosts) == count else [])
+    hosts = [task.source.host for task in members if task.source.host and task.source.count]
+    return Role(name, count, settings, hosts)
 
 
 def _count(name: str, members: Sequence[IdentifiedTask], notes: Notes) -> int:

@@ -1,7 +1,7 @@
 """Reads a mapping of a foreign file key by key, and notes the keys that were not read."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from types import TracebackType
 
@@ -13,17 +13,22 @@ from tfprov.model.yaml_node import Items, Node, Scalar
 from tfprov.model.yaml_node import Mapping as Map
 
 _EMPTY = Map()
+_TRUE, _FALSE = ("true", "yes", "on", "y"), ("false", "no", "off", "n")
+"""The words that the engines read as true and as false, in any case."""
 
 
 class Fields:
     """The entries of `node`; a node that is no mapping counts as empty, with a problem. `path` is its name in messages.
 
-    As a context manager it notes the entries that were not read when the block ends.
+    `read` returns the text of a scalar, as the engine reads it. As a context manager it notes the entries that were not
+    read when the block ends.
     """
 
-    def __init__(self, node: Node | None, path: str, notes: Notes, at: Position) -> None:
+    def __init__(
+        self, node: Node | None, path: str, notes: Notes, at: Position, read: Callable[[Scalar], str] | None = None
+    ) -> None:
         self.at = node.at if node is not None else at
-        self.path, self.notes = path, notes
+        self.path, self.notes, self.read = path, notes, read or as_text
         self._node = node if isinstance(node, Map) else _EMPTY
         self._remaining = dict(self._node.entries)
         if node is not None and not isinstance(node, Map) and not _is_null(node):
@@ -59,14 +64,30 @@ class Fields:
         if not isinstance(node, Scalar):
             self.notes.refuse(node.at, f"`{printable(self.path_of(key))}` must be a single value", "write one")
             return None
-        return SourceText(as_text(node), node.at)
+        return self.text_of(node)
 
-    def integer(self, key: str) -> tuple[int, Position] | None:
-        """Return a whole number."""
+    def text_of(self, node: Node) -> SourceText | None:
+        """Return a scalar of a list as text; None, too, where only a variable is empty, which `read` has noted."""
+        if not isinstance(node, Scalar):
+            return None
+        text = self.read(node)
+        return SourceText(text, node.at) if text or not as_text(node) else None
+
+    def boolean(self, key: str) -> bool:
+        """Return whether a scalar is true; what is neither true nor false is noted."""
+        text = self.text(key)
+        word = text.text.lower() if text else ""
+        if text and word not in (*_TRUE, *_FALSE):
+            self.notes.drop(f"{self.path_of(key)}: {text.text}", text.at, "write `true` or `false`")
+        return word in _TRUE
+
+    def integer(self, key: str, *, signed: bool = False) -> tuple[int, Position] | None:
+        """Return a whole number, which is below 0 only where it is `signed`."""
         text = self.text(key)
         if text is None:
             return None
-        if not text.text.isdecimal() or len(text.text) > 9:
+        digits = text.text.removeprefix("-") if signed else text.text
+        if not digits.isdecimal() or len(digits) > 9:
             self.notes.refuse(
                 text.at, f"`{printable(self.path_of(key))}` must be a whole number", "write one, such as 1"
             )
@@ -75,7 +96,11 @@ class Fields:
 
     def mapping(self, key: str) -> "Fields":
         """Return the mapping at `key`, or an empty one."""
-        return Fields(self.pop(key), self.path_of(key), self.notes, self.position(key))
+        return Fields(self.pop(key), self.path_of(key), self.notes, self.position(key), self.read)
+
+    def below(self, path: str, node: Node) -> "Fields":
+        """Return the entries of a value of this mapping, whose scalars are read in the same way."""
+        return Fields(node, path, self.notes, node.at, self.read)
 
     def items(self, key: str) -> tuple[Node, ...]:
         """Return the items of the list at `key`, if there is one."""
@@ -133,7 +158,7 @@ _LIMIT = re.compile(r"-1|[0-9]{1,12}")
 def device_settings(fields: Fields, notes: Notes) -> dict[str, Setting]:
     """Read the keys `devices` and `ulimits` of a service."""
     settings: dict[str, Setting] = {}
-    devices = [path for node in fields.items("devices") if (path := _device(node, fields.path_of("devices"), notes))]
+    devices = [path for node in fields.items("devices") if (path := _device(node, fields))]
     if devices:
         settings["devices"] = Setting(devices, fields.position("devices"))
     limits: dict[str, int] = {}
@@ -141,7 +166,7 @@ def device_settings(fields: Fields, notes: Notes) -> dict[str, Setting]:
     for name, node in named.entries():
         # One number, or a soft and a hard one.
         numbers = {
-            as_text(one)
+            fields.read(one)
             for one in (node.entries.values() if isinstance(node, Map) else [node])
             if isinstance(one, Scalar)
         }
@@ -154,18 +179,47 @@ def device_settings(fields: Fields, notes: Notes) -> dict[str, Setting]:
     return settings
 
 
-def _device(node: Node, path: str, notes: Notes) -> str | None:
+def _device(node: Node, fields: Fields) -> str | None:
     """Return a device that has the same path in the container; note any other."""
-    text = as_text(node) if isinstance(node, Scalar) else ""
+    path, word = fields.path_of("devices"), fields.text_of(node)
+    if isinstance(node, Scalar) and word is None:  # a variable without a value
+        return None
+    text = word.text if word else ""
     if isinstance(node, Map):
-        with Fields(node, path, notes, node.at) as device:
+        with fields.below(path, node) as device:
             words = [device.text(key) for key in ("source", "target", "permissions")]
         text = ":".join(word.text for word in words if word)
     source, *rest = text.split(":")
     if re.fullmatch(DEVICE.pattern, source) and rest in ([], [source], [source, "rw"], [source, "rwm"]):
         return source
-    notes.drop(text or path, node.at, "set `gpus`" if text.startswith(_NVIDIA) else _SAME_DEVICE)
+    fields.notes.drop(text or path, node.at, "set `gpus`" if text.startswith(_NVIDIA) else _SAME_DEVICE)
     return None
+
+
+def security_settings(pod: Fields, container: Fields, *, is_ours: bool) -> dict[str, Setting]:
+    """Read the security context of a pod, and that of its container, whose values win; note the rest of both."""
+    settings: dict[str, Setting] = {}
+    ids: dict[str, SourceText] = {}
+    for context in (pod, container):
+        with context, context.mapping("capabilities") as capabilities:
+            capabilities.ignore("drop")
+            capabilities.drop({"add": "tfprov's containers have no capabilities"})
+            ids |= {key: text for key in ("runAsUser", "runAsGroup") if (text := context.text(key))}
+            if context.boolean("readOnlyRootFilesystem"):
+                settings["read_only"] = Setting(True, context.position("readOnlyRootFilesystem"))
+            for key in ("privileged", "allowPrivilegeEscalation"):
+                if context.boolean(key):
+                    why = "tfprov's containers have no privileges"
+                    context.notes.drop(context.path_of(key), context.position(key), why)
+            if is_ours:
+                context.ignore("runAsNonRoot", "fsGroup", "fsGroupChangePolicy", "seccompProfile")
+            context.drop({"runAsNonRoot": "`tfprov check` warns about root"})
+    user, group = ids.get("runAsUser"), ids.get("runAsGroup")
+    if user:
+        settings["user"] = Setting(f"{user.text}:{group.text}" if group else user.text, user.at)
+    elif group:
+        pod.notes.drop("runAsGroup", group.at, "set `user` to a user, a colon and this group")
+    return settings
 
 
 def note_directory(fields: Fields, key: str, notes: Notes, *, is_ours: bool) -> None:

@@ -95,24 +95,23 @@ def build_connection(
     local = values.get("ansible_connection", "local" if host == "localhost" else "ssh") == "local"
     if values.get("ansible_become"):
         _check_become(nodes, values, context, faults)
-    args = SshArgs() if local else _ssh_args(nodes, values, context, faults)
+    args = _with_variables(SshArgs(), values) if local else _ssh_args(nodes, values, context, faults)
     if not local:
         _check_key_file(nodes, values, context, faults)
         for name in (name for name in _UNSUPPORTED if name in nodes.entries):
             faults.add(nodes.key_at(name), f"`{name}` is not supported", _UNSUPPORTED[name])
     at = inventory.hosts[host].at
-    key_file = [expand_path(values[name]) for name in KEY_FILES if name in values][-1:]
     return ConnectionSettings(
         host,
         _last({name: nodes.entries[name].at for name in ADDRESSES if name in nodes.entries}, ADDRESSES, at),
         _last(values, ADDRESSES, host),
-        _last(values, PORTS, args.port),
-        _last(values, USERS, args.user),
+        args.port,
+        args.user,
         local,
-        key_files=(*key_file, *args.key_files),
+        key_files=tuple(args.key_files),
         password=_last(values, SECRETS, None),
         become=values.get("ansible_become", False),
-        timeout=_last(values, TIMEOUTS, args.timeout or TIMEOUT),
+        timeout=args.timeout or TIMEOUT,
         proxy_jump=args.proxy_jump,
         proxy_command=args.proxy_command,
         ssh_config=args.ssh_config,
@@ -195,13 +194,24 @@ def _check_key_file(nodes: Mapping, values: dict[str, Any], context: Variables, 
 
 
 def _ssh_args(nodes: Mapping, values: dict[str, Any], context: Variables, faults: TemplateProblems) -> SshArgs:
-    """Parse the arguments for `ssh`, in the order in which Ansible passes them."""
+    """Parse the arguments for `ssh`, in the order in which Ansible passes them: of several values, the first wins there."""
     args = SshArgs()
-    for name in (name for name in ARGS if name in values):
+    for name in ARGS:
         before = len(args.refused)
-        args.add(values[name])
+        args.add(values.get(name, ""))
         for refused in args.refused[before:]:
             _add(name, nodes.entries[name], context, faults, (f"`{name}` {refused}", refused.fix))
+        if name == "ansible_ssh_args":
+            _with_variables(args, values)
+    return args
+
+
+def _with_variables(args: SshArgs, values: dict[str, Any]) -> SshArgs:
+    """Add the variables that Ansible passes as arguments between `ansible_ssh_args` and the others."""
+    args.port = args.port or _last(values, PORTS, None)
+    args.user = args.user or _last(values, USERS, None)
+    args.timeout = args.timeout or _last(values, TIMEOUTS, None)
+    args.key_files += [expand_path(values[name]) for name in KEY_FILES if name in values][-1:]
     return args
 
 

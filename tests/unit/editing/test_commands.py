@@ -1,5 +1,6 @@
 """The commands that edit an inventory: what they write, print and refuse."""
 
+import errno
 import json
 import os
 import re
@@ -15,6 +16,8 @@ import pytest
 from tests.support.command_output import CommandResult, run_command
 from tests.support.paths import CASES
 from tfprov.atomic_write import rewrite
+from tfprov.editing.files import write_texts
+from tfprov.errors import Usage
 from tfprov.settings.load import load
 
 GOOD = """\
@@ -213,6 +216,40 @@ def test_a_value_is_set_where_it_takes_effect(inventory: Path, capsys: pytest.Ca
     assert inventory.read_text() == GOOD
 
 
+TWICE = GOOD.replace("[python, train.py]}", "[python, train.py], port: 3000}").replace(
+    "        node2:   # the first\n",
+    "        node2: {tfprov: {port: 3002}}\n        node3:\n      vars: {tfprov: {port: 3001}}\n",
+)
+"""Settings of all, of a group and of a host, each of which a file beside the inventory can hide."""
+
+
+@pytest.mark.parametrize(
+    ("place", "file"),
+    [
+        ((), "group_vars/all.yml"),
+        (("--group", "worker"), "group_vars/worker.yml"),
+        (("--host", "node2"), "host_vars/node2.yml"),
+    ],
+)
+def test_of_two_values_the_one_in_force_is_edited(
+    place: tuple[str, ...], file: str, inventory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inventory.write_text(TWICE)
+    beside = Path(file)
+    beside.parent.mkdir()
+    beside.write_text("tfprov: {port: 4000, pids: 100}\n")
+    owner = file.removesuffix(".yml")
+    assert edit(capsys, "set", *place, "tfprov.port", "5000") == f"set tfprov.port of {owner} ({file}:1)\n"
+    assert beside.read_text() == "tfprov: {port: 5000, pids: 100}\n"
+    assert edit(capsys, "unset", *place, "tfprov.port") == f"removed tfprov.port of {owner} ({file}:1)\n"
+    assert (beside.read_text(), inventory.read_text()) == ("tfprov: {pids: 100}\n", TWICE)
+    name = place[-1] if place else "all"
+    kind = "host" if "--host" in place else "group"
+    assert edit(capsys, "unset", *place, "tfprov.port").startswith(
+        f"removed tfprov.port of {kind} {name} (inventory.yml"
+    )
+
+
 def test_host_vars_files_are_reported_and_never_moved(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("host_vars").mkdir()
     Path("host_vars/node2.yml").write_text("a: 1\n")
@@ -323,6 +360,81 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(inventory: Path) -> No
         rewrite(inventory, b"what it was", b"what it would be")
     assert inventory.read_text() == GOOD
     assert [path.name for path in Path().iterdir()] == ["inventory.yml"]
+
+
+BOTH = ("-i", "inventory.yml", "-i", "second.yml")
+MORE = "spare:\n  hosts:\n    node2:\n"
+
+
+@pytest.fixture
+def second() -> Path:
+    """Return a second inventory, which names a host of the first."""
+    path = Path("second.yml")
+    path.write_text(MORE)
+    return path
+
+
+def test_of_two_files_none_is_edited_if_one_cannot_be(
+    inventory: Path, second: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.link(second, "other.yml")
+    before = inventory.stat()
+    message = (
+        "error: second.yml is left as it is, and so are the others: it has 2 names (hard links), and only one would"
+    )
+    message += " have the change; edit a file of your own in its place"
+    for argv in (("move-host", "node2", "node9"), ("add-host", "node3", "-g", "worker", "-g", "spare")):
+        assert run_command(capsys, "inventory", *argv, *BOTH).lines == (message,)
+    assert (inventory.stat().st_ino, inventory.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert (inventory.read_text(), second.read_text()) == (GOOD, MORE)
+    Path("other.yml").unlink()
+    edit(capsys, "move-host", "node2", "node9", *BOTH)
+    assert "node9" in inventory.read_text()
+    assert "node9" in second.read_text()
+    assert sorted(path.name for path in Path().iterdir()) == ["inventory.yml", "second.yml"]
+
+
+def test_of_two_files_none_is_written_if_one_changed_meanwhile(inventory: Path, second: Path) -> None:
+    before = inventory.stat()
+    with pytest.raises(Usage, match=r"^second.yml is left as it is, and so are the others: it was changed by another"):
+        write_texts({"inventory.yml": (GOOD, "new"), "second.yml": ("what it was", "new")})
+    assert inventory.stat().st_ino == before.st_ino
+    assert (inventory.read_text(), second.read_text()) == (GOOD, MORE)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_a_file_that_was_written_before_an_error_gets_its_text_back(
+    error: BaseException, inventory: Path, second: Path
+) -> None:
+    seen: list[str] = []
+
+    def fail(path: Path, before: bytes, data: bytes) -> None:
+        rewrite(path, before, data)
+        if path == second:  # as if the flush of its directory failed
+            seen.append(inventory.read_text())
+            raise error
+
+    with pytest.raises((Usage, KeyboardInterrupt)) as raised:
+        write_texts({"inventory.yml": (GOOD, "new"), "second.yml": (MORE, "newer")}, fail)
+    if isinstance(error, OSError):
+        what = "second.yml is left as it is, and so are the others: no space left on device"
+        assert str(raised.value).startswith(what)
+    assert seen[0] == "new"
+    assert (inventory.read_text(), second.read_text()) == (GOOD, MORE)
+
+
+def test_a_file_that_another_process_changed_after_it_was_written_is_not_put_back(
+    inventory: Path, second: Path
+) -> None:
+    def fail(path: Path, before: bytes, data: bytes) -> None:
+        if path == second and before != data:
+            inventory.write_text("theirs")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        rewrite(path, before, data)
+
+    with pytest.raises(Usage, match=r"^second.yml is left as it is, and inventory.yml changed already: no space left"):
+        write_texts({"inventory.yml": (GOOD, "new"), "second.yml": (MORE, "newer")}, fail)
+    assert (inventory.read_text(), second.read_text()) == ("theirs", MORE)
 
 
 SPIN = """

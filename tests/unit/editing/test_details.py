@@ -9,8 +9,7 @@ from tfprov.editing.document import ListIndex, parse_file, unified_diff
 from tfprov.editing.files import InventoryFiles
 from tfprov.editing.host_edits import find_groups
 from tfprov.editing.locate import is_mentioned, join_path, split_path
-from tfprov.editing.operations import NOT_MADE, new_problems, written_lines
-from tfprov.editing.semantic_diff import merged_mappings
+from tfprov.editing.semantic_diff import NOT_MADE, merged_mappings, new_problems, written_lines
 from tfprov.errors import Position, Problem
 from tfprov.inventory.host_names import NameKind
 

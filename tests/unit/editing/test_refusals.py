@@ -150,3 +150,66 @@ def test_a_value_that_a_later_ini_file_hides_is_not_set(inventory: Path, capsys:
     assert (
         run_command(capsys, "inventory", "set", "--group", "worker", "note", "2", *sources[2:], *sources[:2]).code == 0
     )
+
+
+def test_a_value_that_an_encrypted_file_hides_is_not_removed(
+    inventory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("pass").write_text("open sesame\n")
+    Path("group_vars").mkdir()
+    Path("group_vars/all.yml").write_text(encrypt("tfprov: {port: 2300}\n")[0])
+    command = ("inventory", "unset", "tfprov.port", "--vault-password-file", "pass")
+    assert run_command(capsys, *command) == CommandResult(
+        2, (f"group_vars/all.yml:1:16: error: `tfprov.port` {HIDDEN}",)
+    )
+    assert inventory.read_text() == GOOD
+
+
+def test_a_value_below_a_variable_that_another_file_replaces_is_not_edited(
+    inventory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("group_vars").mkdir()
+    Path("group_vars/all.yml").write_text("common: {nice: 1}\n")
+    for edit in (("set", "common.pids", "200"), ("unset", "common.pids")):
+        result = run_command(capsys, "inventory", *edit)
+        assert result == CommandResult(2, (f"group_vars/all.yml:1:9: error: `common` {WINS}; change it here",))
+        assert inventory.read_text() == GOOD
+
+
+NO_HOST = "is set here, too, and no host of `worker` would have the new value; nothing was changed"
+
+
+def test_a_value_that_no_host_of_its_group_would_have_is_not_set(
+    inventory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def set_port(group: str = "worker") -> CommandResult:
+        return run_command(capsys, "inventory", "set", "--group", group, "tfprov.port", "2400")
+
+    inventory.write_text(
+        GOOD.replace("    spare:", "      vars: {}\n    fast:\n      children: {worker: }\n    spare:")
+    )
+    before = inventory.read_text()
+    Path("group_vars/all").mkdir(parents=True)
+    Path("group_vars/all/ports.yml").write_text("tfprov: {port: 2300}\n")
+    for own, name in ((None, "worker.yml"), ("note: 1\n", "worker.yaml")):
+        if own:
+            Path("group_vars", name).write_text(own)
+        message = f"group_vars/all/ports.yml:1:16: error: `tfprov.port` {NO_HOST}; write it into group_vars/{name}"
+        assert set_port() == CommandResult(2, (message,))
+    Path("group_vars/fast.yml").write_text("tfprov: {port: 2301}\n")
+    message = f"group_vars/fast.yml:1:16: error: `tfprov.port` {NO_HOST}; write it into group_vars/worker.yaml"
+    assert set_port() == CommandResult(2, (message,))
+    Path("group_vars/worker.yaml").unlink()
+    Path("group_vars/fast.yml").rename("group_vars/worker.yml")
+    message = f"group_vars/worker.yml:1:16: error: `tfprov.port` {NO_HOST.replace('worker', 'fast')}; change it here"
+    assert set_port("fast") == CommandResult(2, (message,))
+    assert inventory.read_text() == before
+
+
+def test_a_value_that_one_role_of_a_host_has_is_set(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inventory.write_text(GOOD.replace("    worker:\n      hosts:\n", "    worker:\n      hosts:\n        node0:\n"))
+    Path("group_vars").mkdir()
+    Path("group_vars/worker.yml").write_text("tfprov: {port: 2300}\n")
+    assert run_command(capsys, "inventory", "set", "--group", "ps", "tfprov.port", "2400").code == 0
+    extra = ("-e", "tfprov.port=2500")
+    assert run_command(capsys, "inventory", "set", "--group", "ps", "tfprov.port", "2401", *extra).code == 0

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.fast_yaml import read_yaml
+from tests.support.kubernetes_objects import files_of
 from tfprov.errors import InvalidInput, Position
 from tfprov.importing.convert import convert
 from tfprov.importing.emit import TargetHost
@@ -131,6 +132,7 @@ def test_rare_forms_of_compose() -> None:
         "f.yml:5:26: `services.w0.environment.B` is not carried over: it comes from the environment of Compose",
         "f.yml:5:31: `services.w0.environment.C` is not carried over: it comes from the environment of Compose",
         "f.yml:5:53: `services.w0.environment.E` is not carried over: it comes from the environment of Compose",
+        "f.yml:7:33: the hosts of some tasks are not carried over: all tasks are on this machine",
         "f.yml:7:80: `node.labels.x == 1` is not carried over: put the hosts into groups of the inventory",
         "f.yml:13:9: the storage at /x is not carried over: mount a directory of the host, with `mounts`",
         "f.yml:14:9: the storage at /only is not carried over: mount a directory of the host, with `mounts`",
@@ -138,7 +140,6 @@ def test_rare_forms_of_compose() -> None:
         "f.yml:20:12: this image is not carried over: all tasks of a cluster use the same image",
         "f.yml:20:49: `services.p0.build.args` is not carried over: write them as `image.build_args`",
         "f.yml:22:20: gpus: 2 is not carried over: a ps does not use a GPU",
-        "ps: the hosts of some tasks are not carried over: all tasks are on this machine",
     ]
 
 
@@ -237,6 +238,7 @@ def test_kubernetes_objects_without_a_task_are_noted() -> None:
         f"f.yml:1:1: the Secret `s` is not carried over: {secret}",
         "f.yml:5:1: the Gateway `g` is not carried over: it runs no task",
         "f.yml:14:5: the replicas `Odd` are not carried over: tfprov has no such role",
+        "f.yml:20:50: the hosts of some tasks are not carried over: all tasks are on this machine",
         "f.yml:20:62: `nodeSelector.zone` is not carried over: put the hosts into groups of the inventory",
     ]
 
@@ -339,9 +341,9 @@ spec:%s
     [
         (0, ("selector", "serviceName", "minReadySeconds", "backoffLimit", "strategy", "updateStrategy")),
         (0, ("podManagementPolicy", "completionMode", "manualSelector", "revisionHistoryLimit", "suspend")),
-        (1, ("enableServiceLinks", "automountServiceAccountToken", "securityContext")),
+        (1, ("enableServiceLinks", "automountServiceAccountToken")),
         (1, ("hostname", "subdomain", "schedulerName", "dnsPolicy")),
-        (2, ("name", "imagePullPolicy", "ports", "securityContext", "terminationMessagePolicy")),
+        (2, ("name", "imagePullPolicy", "ports", "terminationMessagePolicy")),
     ],
 )
 def test_keys_that_only_kubernetes_needs_are_ignored(depth: int, keys: tuple[str, ...]) -> None:
@@ -417,7 +419,7 @@ ONE_NUMBER = "`ulimits` has one number for each of the engine's limits"
         ("devices: ['/dev/kfd:/dev/kfd:r']", "devices", None,
          [f"`/dev/kfd:/dev/kfd:r` is not carried over: {SAME_DEVICE}"]),
         ("devices: ['${DEVICE}', [/dev/kfd]]", "devices", None,
-         [f"`${{DEVICE}}` is not carried over: {SAME_DEVICE}",
+         ["`$DEVICE` is not carried over: it comes from the environment of Compose",
           f"`services.w0.devices` is not carried over: {SAME_DEVICE}"]),
         ("devices: ['nvidia.com/gpu=all']", "devices", None,
          ["`nvidia.com/gpu=all` is not carried over: set `gpus`"]),
@@ -500,8 +502,8 @@ def test_a_limit_of_a_pod_that_is_no_number_of_gpus_is_noted() -> None:
 @pytest.mark.parametrize(
     "deploy",
     [
-        "mode: x", "endpoint_mode: x", "update_config: x", "rollback_config: x", "labels: x",
-        "restart_policy: {delay: 5s, window: 5s}", "placement: {constraints: ['node.role == manager']}",
+        "mode: replicated", "mode: replicated-job", "endpoint_mode: x", "update_config: x", "rollback_config: x",
+        "labels: x", "restart_policy: {delay: 5s, window: 5s}", "placement: {constraints: ['node.role == manager']}",
     ],
 )  # fmt: skip
 def test_keys_that_only_swarm_needs_are_ignored(deploy: str) -> None:
@@ -1134,3 +1136,217 @@ def test_of_a_flag_that_occurs_twice_the_last_is_a_setting_and_the_first_stays_i
     assert tfprov["command"] == ["python", "x.py", "task_index=7", "--b=0", "--a=1"]
     assert tfprov["flags"] == {"c": 3, "a": 2}
     assert notes == []
+
+
+FROM_OUTSIDE = "it comes from the environment of Compose"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flags"),
+    [
+        ("${ARGS:---steps=10 --lr=0.1}", {"steps": 10, "lr": 0.1}),
+        ("--steps=${STEPS-10} ${MORE:---note='a b'} ${NONE}", {"steps": 10, "note": "a b"}),
+        ("--home=$$HOME", {"home": "$HOME"}),
+    ],
+)
+def test_a_command_of_compose_is_split_after_its_variables_have_values(
+    arguments: str, flags: dict[str, object]
+) -> None:
+    quoted = SERVICE.replace("command: ", 'command: "')
+    inventory, _ = convert_text(f'services: {{w0: {{{quoted} {arguments}"}}}}')
+    own = inventory["vars"]["tfprov"]
+    assert (own["command"], own["flags"]) == (["python", "x.py"], flags)
+
+
+def test_an_item_of_a_command_stays_one_word() -> None:
+    inventory, _ = convert_text('services: {worker-0: {image: x, command: [python, "${ARGS:-a b}", "it\'s"]}}')
+    assert inventory["vars"]["tfprov"]["command"] == ["python", "a b", "it's"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        *((value, True) for value in ("true", "True", "yes", "'on'", '"y"', '"${RO:-true}"', "!!bool True")),
+        *((value, False) for value in ("false", "No", "off", "'n'", '"${RO:-false}"')),
+        *((value, None) for value in ("1", "maybe", "''")),
+    ],
+)
+def test_what_is_read_only_in_compose_stays_so(value: str, expected: bool | None) -> None:
+    mount = f"{{type: bind, source: /srv/d, target: /d, read_only: {value}}}"
+    inventory, notes = convert_text(f"services: {{w0: {{{SERVICE}, read_only: {value}, volumes: [{mount}]}}}}")
+    own = inventory["vars"]["tfprov"]
+    assert (own.get("read_only", False), own["mounts"][0]["read_only"]) == (bool(expected), bool(expected))
+    printed = [note.partition(": ")[2] for note in notes]
+    text = value.strip("'")
+    assert printed == (
+        []
+        if expected is not None
+        else [
+            f"`services.w0.{where}: {text}` {DROPPED}: write `true` or `false`"
+            for where in ("read_only", "volumes.read_only")
+        ]
+    )
+
+
+@pytest.mark.parametrize("value", ["true", "True", "yes", "'on'"])
+@pytest.mark.parametrize("where", ["mount", "volume"])
+def test_what_is_read_only_in_a_pod_stays_so(value: str, where: str) -> None:
+    of_mount, of_volume = (f", readOnly: {value}" if where == place else "" for place in ("mount", "volume"))
+    mounts = f"\n          volumeMounts: [{{name: v, mountPath: /d{of_mount}}}]"
+    volumes = f"\n      volumes: [{{name: v, nfs: {{server: nas, path: /x{of_volume}}}}}]"
+    inventory, notes = convert_text(POD % ("", volumes, mounts))
+    assert [mount["read_only"] for mount in inventory["vars"]["tfprov"]["mounts"]] == [True]
+    assert notes == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "setting", "value"),
+    [
+        ('build: "${DIR:-sub}"', "image", {"build": "/home/me/sub"}),
+        ('build: {context: sub, dockerfile: "${FILE:-D}"}', "image", {"build": "/home/me/sub", "dockerfile": "D"}),
+        ('mem_limit: "${M:-4g}"', "memory", "4g"),
+        ('shm_size: "${M:-1g}"', "shm_size", "1g"),
+        ('cpus: "${C:-1.5}"', "cpus", 1.5),
+        ('pids_limit: "${P:-70}"', "pids", 70),
+        ('gpus: "${G:-2}"', "gpus", 2),
+        ('gpus: [{count: "${G:-2}"}]', "gpus", 2),
+        ('devices: ["${D:-/dev/kfd}"]', "devices", ["/dev/kfd"]),
+        ('ulimits: {nproc: "${N:-9}"}', "ulimits", {"nproc": 9}),
+        ('stop_grace_period: "${S:-1m}"', "stop_grace", 60),
+        ('restart: "${R:-no}"', "restart", "never"),
+        ('user: "${U:-7}:${G-8}"', "user", "7:8"),
+        ('deploy: {resources: {limits: {memory: "${M:-4g}"}}}', "memory", "4g"),
+        ('volumes: ["${D:-/srv}:/d"]', "mounts", [{"source": "/srv", "target": "/d", "read_only": False}]),
+    ],
+)
+def test_each_value_of_a_service_is_interpolated(keys: str, setting: str, value: object) -> None:
+    inventory, notes = convert_text(f"services: {{w0: {{{SERVICE}, {keys}}}}}")
+    assert (inventory["vars"]["tfprov"].get(setting), notes) == (value, [])
+
+
+def test_the_project_the_replicas_and_the_host_of_compose_are_interpolated() -> None:
+    inventory, notes = convert_text(
+        f'name: "${{P:-lab}}"\nservices: {{w0: {{{SERVICE}, deploy: {{replicas: "${{N:-1}}", '
+        'placement: {constraints: ["node.hostname == ${H:-gpu1}"]}}}}\n'
+    )
+    assert inventory["vars"]["tfprov"]["cluster"] == "lab"
+    assert inventory["children"] == {"worker": {"hosts": {"gpu1": None}}}
+    assert notes == []
+    ps = f'p: {{{OF_A_PS}, deploy: {{replicas: "${{N:-3}}"}}}}'
+    inventory, _ = convert_text(f"services: {{w0: {{{SERVICE}}}, {ps}}}")
+    assert inventory["children"]["ps"]["vars"]["tfprov"]["tasks_per_host"] == 3
+
+
+@pytest.mark.parametrize(
+    "keys",
+    ["mem_limit: $V", "cpus: $V", "pids_limit: $V", "gpus: $V", "devices: [$V]", "restart: $V", "read_only: $V",
+     "user: $V", "deploy: {replicas: $V}", "deploy: {mode: $V}"],
+)  # fmt: skip
+def test_a_value_that_is_an_unset_variable_is_as_one_that_is_missing(keys: str) -> None:
+    inventory, notes = convert_text(f"services: {{w0: {{{SERVICE}, {keys}}}}}")
+    alone, _ = convert_text(f"services: {{w0: {{{SERVICE}}}}}")
+    assert inventory == alone
+    assert [note.partition(": ")[2] for note in notes] == [f"`$V` {DROPPED}: {FROM_OUTSIDE}"]
+
+
+OF_POD, OF_CONTAINER = "spec.template.spec.securityContext", "containers[].securityContext"
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "settings", "expected"),
+    [
+        ("runAsUser: 1000", "", {"user": "1000"}, []),
+        ("runAsUser: 1000650000, runAsGroup: 8", "", {"user": "1000650000:8"}, []),
+        ("runAsUser: 1, runAsGroup: 2", "runAsUser: 3", {"user": "3:2"}, []),
+        ("runAsUser: 1", "runAsUser: 3, runAsGroup: 4", {"user": "3:4"}, []),
+        ("runAsGroup: 2", "", {}, [f"`runAsGroup` {DROPPED}: set `user` to a user, a colon and this group"]),
+        ("", "readOnlyRootFilesystem: True", {"read_only": True}, []),
+        ("", "readOnlyRootFilesystem: false, privileged: false, allowPrivilegeEscalation: false", {}, []),
+        ("", "capabilities: {drop: [ALL]}", {}, []),
+        ("", "privileged: true, allowPrivilegeEscalation: true, capabilities: {add: [IPC_LOCK]}", {}, [
+            f"`{OF_CONTAINER}.privileged` {DROPPED}: tfprov's containers have no privileges",
+            f"`{OF_CONTAINER}.allowPrivilegeEscalation` {DROPPED}: tfprov's containers have no privileges",
+            f"`{OF_CONTAINER}.capabilities.add` {DROPPED}: tfprov's containers have no capabilities",
+        ]),
+        ("fsGroup: 5, runAsNonRoot: true", "seccompProfile: {}", {}, [
+            f"`{OF_POD}.fsGroup` {DROPPED}: an inventory has no such setting",
+            f"`{OF_POD}.runAsNonRoot` {DROPPED}: `tfprov check` warns about root",
+            f"`{OF_CONTAINER}.seccompProfile` {DROPPED}: an inventory has no such setting",
+        ]),
+    ],
+)  # fmt: skip
+def test_the_security_context_of_a_pod_and_its_container(
+    pod: str, container: str, settings: dict[str, object], expected: list[str]
+) -> None:
+    spec, own = (f"\n{pad}securityContext: {{{keys}}}" for pad, keys in ((" " * 6, pod), (" " * 10, container)))
+    inventory, notes = convert_text(POD % ("", spec, own))
+    alone, _ = convert_text(POD % ("", "", ""))
+    assert inventory["vars"]["tfprov"] == alone["vars"]["tfprov"] | settings
+    assert [note.partition(": ")[2] for note in notes] == expected
+
+
+@pytest.mark.parametrize("options", [(), ("user=4321",)])
+@pytest.mark.parametrize("target", ["kubernetes", "kubeflow-tfjob"])
+def test_a_rendered_pod_keeps_its_user_and_nothing_of_it_is_noted(target: str, options: tuple[str, ...]) -> None:
+    shared = "cluster: c, image: {name: i}, command: [p], strategy: multi_worker_mirrored"
+    text = f"{{all: {{vars: {{tfprov: {{{shared}}}}}, children: {{worker: {{hosts: {{a: , b: }}}}}}}}}}"
+    access = ["access=ReadWriteMany"] if target == "kubernetes" else []
+    (rendered,) = files_of(text, target, *access, *options).values()
+    inventory, notes = convert_text(rendered)
+    user = options[0].removeprefix("user=") if options else "1000"
+    assert inventory["vars"]["tfprov"]["user"] == f"{user}:{user}"
+    assert notes == []
+
+
+def test_keys_of_a_volume_mount_that_an_inventory_lacks_are_noted() -> None:
+    mount = "{name: v, mountPath: /d, subPathExpr: $(N), mountPropagation: None}"
+    volumes = "\n      volumes: [{name: v, hostPath: {path: /srv}}]"
+    inventory, notes = convert_text(POD % ("", volumes, f"\n          volumeMounts: [{mount}]"))
+    assert inventory["vars"]["tfprov"]["mounts"] == [{"source": "/srv", "target": "/d", "read_only": False}]
+    assert [note.partition(": ")[2] for note in notes] == [
+        f"`volumeMounts[].subPathExpr` {DROPPED}: name its directory as `source` in `mounts`",
+        f"`volumeMounts[].mountPropagation` {DROPPED}: an inventory has no such setting",
+    ]
+
+
+@pytest.mark.parametrize("mode", ["global", "global-job"])
+def test_a_service_with_a_task_on_each_node_is_noted(mode: str) -> None:
+    _, notes = convert_text(f"services: {{w0: {{{SERVICE}, deploy: {{mode: {mode}}}}}}}")
+    assert [note.partition(": ")[2] for note in notes] == [
+        f"`services.w0.deploy.mode: {mode}` {DROPPED}: set the hosts of the group"
+    ]
+
+
+@pytest.mark.parametrize("value", ["-1", "0"])
+@pytest.mark.parametrize("form", ["pids_limit: %s", "deploy: {resources: {limits: {pids: %s}}}"])
+def test_an_unlimited_number_of_processes_is_noted(form: str, value: str) -> None:
+    inventory, notes = convert_text(f"services: {{w0: {{{SERVICE}, {form % value}}}}}")
+    assert "pids" not in inventory["vars"]["tfprov"]
+    key = "pids_limit" if form.startswith("pids") else "deploy.resources.limits.pids"
+    assert [note.partition(": ")[2] for note in notes] == [
+        f"`services.w0.{key}` {DROPPED}: tfprov's containers have a limit, 4096: set `pids`"
+    ]
+
+
+def test_the_note_on_hosts_has_the_position_of_the_first() -> None:
+    pinned = "deploy: {placement: {constraints: ['node.hostname == %s']}}"
+    _, notes = convert_text(
+        f"services:\n  w0: {{{SERVICE},\n    {pinned % 'b'}}}\n  p0: {{{OF_A_PS},\n    {pinned % 'a'}}}\n"
+        "  evaluator: {image: x, command: python x.py}\n"
+    )
+    what = "the hosts of some tasks are not carried over: all tasks are on this machine"
+    assert [note for note in notes if "hosts" in note] == [f"f.yml:3:40: {what}"]
+
+
+def test_a_host_of_only_one_of_several_tasks_is_noted() -> None:
+    pinned = "deploy: {replicas: 2, placement: {constraints: ['node.hostname == a']}}"
+    inventory, notes = convert_text(f"services:\n  w0: {{{SERVICE}}}\n  p: {{{OF_A_PS},\n    {pinned}}}\n")
+    assert inventory["children"]["ps"]["hosts"] == {"localhost": None}
+    assert notes == ["f.yml:4:53: the hosts of some tasks are not carried over: all tasks are on this machine"]
+
+
+def test_the_host_of_a_service_without_replicas_is_ignored() -> None:
+    pinned = "deploy: {replicas: %s, placement: {constraints: ['node.hostname == %s']}}"
+    one, other = (f"image: x, command: [a], {pinned % place}" for place in ((1, "a"), (0, "b")))
+    inventory, notes = convert_text(f"services: {{worker0: {{{one}}}, worker1: {{{other}}}}}")
+    assert (inventory["children"]["worker"]["hosts"], notes) == ({"a": None}, [])

@@ -111,6 +111,11 @@ def test_unset_variables_are_left_to_ssh() -> None:
         ("ansible_ssh_common_args: -p 2201 -l other", (), ("port", 2201)),
         ("ansible_ssh_common_args: -p 2201, ansible_port: 2202", (), ("port", 2202)),
         ("ansible_ssh_args: -l one, ansible_ssh_extra_args: -l two", (), ("user", "one")),
+        ("ansible_ssh_args: -p 2200, ansible_port: 22", (), ("port", 2200)),
+        ("ansible_ssh_args: -o User=one, ansible_user: two", (), ("user", "one")),
+        ("ansible_ssh_args: -o ConnectTimeout=9, ansible_timeout: 8", (), ("timeout", 9.0)),
+        ("ansible_ssh_extra_args: -p 2201 -l one, ansible_user: two", (), ("user", "two")),
+        ("ansible_ssh_args: -p 2200 -l one, ansible_port: 22, ansible_connection: local", (), ("port", 22)),
         ("ansible_user: one", ("ansible_user=two",), ("user", "two")),
         ("ansible_ssh_user: one", (), ("user", "one")),
         ("ansible_ssh_user: one, ansible_user: two", (), ("user", "one")),
@@ -129,6 +134,13 @@ def test_unset_variables_are_left_to_ssh() -> None:
 )
 def test_each_variable_is_read(variables: str, extra: tuple[str, ...], value: tuple[str, object]) -> None:
     assert getattr(connection_with(variables, *extra), value[0]) == value[1]
+
+
+def test_keys_are_tried_in_the_order_in_which_ansible_passes_them(home: Path) -> None:
+    (home / "keys" / "third").write_text("")
+    variables = "ansible_ssh_extra_args: -i ~/keys/third, ansible_private_key_file: ~/keys/cluster"
+    connection = connection_with(f"{variables}, ansible_ssh_args: -i ~/keys/more")
+    assert [path.name for path in connection.key_files] == ["more", "cluster", "third"]
 
 
 def test_a_local_connection_ignores_ssh_variables() -> None:

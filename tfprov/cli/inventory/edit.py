@@ -1,20 +1,17 @@
 """The commands that edit an inventory: `add-host`, `remove-host`, `move-host`, `set` and `unset`."""
 
-import errno
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from tfprov.atomic_write import rewrite
 from tfprov.cli.options import source_options, sources_of, vault_of
 from tfprov.cli.shells import values
 from tfprov.editing.document import unified_diff
-from tfprov.editing.files import InventoryFiles, open_sources, open_vars_files
+from tfprov.editing.files import InventoryFiles, open_sources, open_vars_files, write_texts
 from tfprov.editing.locate import (
     Location,
     is_mentioned,
@@ -24,19 +21,21 @@ from tfprov.editing.locate import (
     split_path,
 )
 from tfprov.editing.operations import (
-    ChangedTexts,
     EditResult,
+    Owner,
     add_host,
+    hiding_value,
     host_vars_files,
     move_host,
-    new_problems,
     refuse_hidden,
+    refuse_without_effect,
     remove_host,
     set_value,
     unset_value,
 )
 from tfprov.editing.scalar_emitter import NewValue, parse_value
-from tfprov.errors import InvalidInput, Position, Problem, Usage, one_line, printable
+from tfprov.editing.semantic_diff import ChangedTexts, new_problems
+from tfprov.errors import InvalidInput, Position, Problem, Usage, printable
 from tfprov.inventory.host_names import NameKind
 from tfprov.model.inventory import Inventory
 from tfprov.planning.tasks import assign_tasks
@@ -112,8 +111,7 @@ class EditSession:
             for name, (old, new) in texts.items():
                 click.echo("".join(f"{line}\n" for line in unified_diff(name, old, new)), nl=False)
         if self.writes:
-            for name, (old, new) in texts.items():
-                _write(name, old, new)
+            write_texts(texts)
         if not texts:
             click.echo(f"nothing to do: {done.summary() or 'it'} is like that already")
         else:
@@ -144,15 +142,6 @@ def _problems(inventory: Inventory, problems: Sequence[Problem]) -> tuple[Proble
     except InvalidInput as error:
         return error.problems
     return ()
-
-
-def _write(name: str, old: str, new: str) -> None:
-    try:
-        rewrite(Path(name), old.encode(), new.encode())
-    except OSError as error:
-        reason = one_line(error.strerror or str(error))
-        fix = "try again" if error.errno == errno.EBUSY else "edit a file of your own in its place"
-        raise Usage(f"{printable(name)} is left as it is: {reason[0].lower()}{reason[1:]}", fix) from None
 
 
 def _no_editable_file() -> Usage:
@@ -268,10 +257,9 @@ def set_command(path: str, value: str, group: str | None, host: str | None, **op
     """  # noqa: D205  its first line is in the table of commands
     new = _value(path, value, "VALUE")
     session = EditSession(options)
-    location = _locate(session, path, group, host)
-    owner = (NameKind.GROUP, group or "all") if host is None else (NameKind.HOST, host)
+    location, owner = _locate(session, path, group, host)
     edited = set_value(session.files, location, new)
-    session.finish(edited, "set", lambda after: refuse_hidden(session.files, after, location, owner))
+    session.finish(edited, "set", lambda after: refuse_without_effect(session.files, after, location, owner))
 
 
 @click.command("unset")
@@ -281,19 +269,25 @@ def set_command(path: str, value: str, group: str | None, host: str | None, **op
 def unset_command(path: str, group: str | None, host: str | None, **options: Any) -> None:
     """PATH is that of `set`. The mappings above it stay, even if they are empty."""
     session = EditSession(options)
-    location = _locate(session, path, group, host)
-    session.finish(unset_value(session.files, location), "removed")
+    location, owner = _locate(session, path, group, host)
+
+    def holds(after: Inventory) -> None:
+        # What was hidden may be in force now, so that only the inventory before says whether the removed value was.
+        if hiding_value(after, location, owner) and session.inventory is not None:
+            refuse_hidden(session.files, session.inventory, location, owner)
+
+    session.finish(unset_value(session.files, location), "removed", holds)
 
 
-def _locate(session: EditSession, path: str, group: str | None, host: str | None) -> Location:
+def _locate(session: EditSession, path: str, group: str | None, host: str | None) -> tuple[Location, Owner]:
     names = split_path(path)
     if group is not None and host is not None:
         raise Usage("`--group` and `--host` exclude each other", "give one of them")
     if host is not None:
         session.open_vars_files(NameKind.HOST, host)
-        return locate_host_variable(session.files, host, names)
-    if group is None and (location := locate_path(session.files, names)):
-        return location
+        return locate_host_variable(session.files, host, names), (NameKind.HOST, host)
     owner = "all" if group is None else group
+    if group is None and (location := locate_path(session.files, names)):
+        return location, (NameKind.GROUP, owner)
     session.open_vars_files(NameKind.GROUP, owner)
-    return locate_group_variable(session.files, owner, names)
+    return locate_group_variable(session.files, owner, names), (NameKind.GROUP, owner)

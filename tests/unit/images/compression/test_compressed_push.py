@@ -155,7 +155,9 @@ def test_a_damaged_image_is_reported_and_not_half_delivered(layout: Layout) -> N
     made = image(layout)
     path = layout.blobs.path(made.layers[0].digest)
     path.write_bytes(b"x" + path.read_bytes()[1:])
-    with pytest.raises(DeliveryError, match=r"^h1 refuses an image whose layers were damaged on this machine") as raised:
+    with pytest.raises(
+        DeliveryError, match=r"^h1 refuses an image whose layers were damaged on this machine"
+    ) as raised:
         pushed(MemoryMachine(engine, SLOW), layout, made, Compression(layout))
     assert "invalid diffID" in str(raised.value.__cause__)
     assert engine.images_by_id == {}

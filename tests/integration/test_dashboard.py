@@ -2,9 +2,10 @@
 
 import http.client
 import re
+import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ import pytest
 
 from tests.support.command_line import CommandLine
 from tests.support.run_history import description, progress, record_run, run_id, scripted, task
-from tests.support.waiting import until
+from tests.support.waiting import LONG, until
 from tfprov.engine.events import LogLine
 from tfprov.history.recorder import Recorder
 from tfprov.history.run_dir import RunDir
@@ -170,6 +171,24 @@ def test_a_stranger_learns_nothing(tmp_path: Path, state: Path, runs: Path) -> N
         for thread in threads:
             thread.join()
         assert answers == [200] * 20
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_the_dashboard_ends_with_the_exit_code_of_its_signal(
+    tmp_path: Path, state: Path, number: signal.Signals, code: int
+) -> None:
+    line = CommandLine(tmp_path, {"HOME": str(tmp_path), "XDG_STATE_HOME": str(state), "PATH": "/usr/bin:/bin"})
+    process = line.start("dashboard")
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[0]
+        with closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=LONG)) as connection:
+            connection.request("GET", "/")
+            connection.getresponse().read()  # it serves
+        process.send_signal(number)
+        assert process.wait(LONG) == code
+    finally:
+        line.end()
 
 
 def test_a_taken_port_is_one_line(tmp_path: Path, state: Path) -> None:

@@ -1,4 +1,4 @@
-"""Completion in real shells, in a terminal: installed by `tfprov completion install`, used with the TAB key."""
+"""Real shells: completion in a terminal, installed by `tfprov completion install`, and command lines for a login shell."""
 
 import os
 import subprocess
@@ -9,6 +9,7 @@ import pytest
 from tests.support.command_output import SMALLEST
 from tests.support.paths import ROOT
 from tests.support.shells import BIN, STARTS, interactive
+from tfprov.hosts.ssh.shell import command_line
 
 BASHRC = "PS1='> '\n"
 ZSHRC = "PS1='> '\nunsetopt ZLE_RPROMPT_INDENT\nzstyle ':completion:*' menu no\n"
@@ -58,6 +59,30 @@ def test_tab_completes_verbs_options_tasks_and_files(shell: str, tmp_path: Path)
         window.type("\x15tfprov logs wo\t\x15printf '%s-%s' done 2\r")
         window.shows("done-2")
         assert "rror" not in window.text, window.text
+
+
+@pytest.mark.usefixtures("shells")
+@pytest.mark.parametrize("shell", STARTS)
+def test_a_login_shell_passes_backslashes_and_quotes_as_they_are(shell: str, tmp_path: Path) -> None:
+    words = [
+        "\\d+\\.tfrecord",
+        "\\\\",
+        "\\",
+        "it's \\'",
+        "'\\",
+        "$HOME\\n",
+        "~\\",
+        '\\"',
+        "\\\n",
+        "",
+        " \\ ",
+        "{a,b}",
+        "*?[a]",
+        "(x)",
+    ]
+    line = command_line(["printf", "%s\\0", "-", *words])
+    done = subprocess.run([shell, "-c", line], env=home_of(tmp_path), capture_output=True, check=True)
+    assert done.stdout.split(b"\0")[1:-1] == [word.encode() for word in words]
 
 
 @pytest.mark.usefixtures("shells")

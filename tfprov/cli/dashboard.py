@@ -1,11 +1,9 @@
 """The verb `dashboard`: a page of clusters and runs on this machine."""
 
-from contextlib import suppress
-
 import click
 
 from tfprov.cli.output import Printer
-from tfprov.errors import Usage
+from tfprov.errors import Terminated, Usage
 
 
 @click.command("dashboard")
@@ -22,6 +20,11 @@ def dashboard_command(port: int | None) -> None:
         if error.name not in ("starlette", "uvicorn", "anyio"):
             raise
         raise Usage(f"the dashboard needs the package {error.name}", "pip install 'tfprov[dashboard]'") from None
-    with Printer() as printer, bound(port) as page, suppress(KeyboardInterrupt):
-        printer.note(f"{page.url} (Ctrl-C ends this, not the trainings)")
-        page.serve(RunHistory())
+    with Printer() as printer, bound(port) as page:
+        try:
+            printer.note(f"{page.url} (Ctrl-C ends this, not the trainings)")
+            page.serve(RunHistory())
+        except Terminated:
+            raise
+        except KeyboardInterrupt:
+            return

@@ -28,7 +28,7 @@ from tfprov.cli.printing.moments import parse_range
 from tfprov.cli.shells import values
 from tfprov.engine.monitoring.status import Placement, Row, Status
 from tfprov.engine.monitoring.task_progress import Slowest
-from tfprov.errors import Usage, combine_errors
+from tfprov.errors import Terminated, Usage, combine_errors
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.planning.plan_text import format_count, format_size, format_span
 from tfprov.results import WebServer
@@ -118,12 +118,17 @@ _port_option = click.option(
 )
 
 
-def _show(opened: AbstractContextManager[WebServer], printer: Printer, what: str) -> None:
+def show(opened: AbstractContextManager[WebServer], printer: Printer, what: str) -> None:
     """Print where a task answers, and stay until Ctrl-C."""
-    with opened as server, suppress(KeyboardInterrupt):
-        printer.awaits("")
-        printer.note(f"{server.task} on {server.host}: {server.url} (Ctrl-C ends this, not {what})")
-        server.stay()
+    with opened as server:
+        try:
+            printer.awaits("")
+            printer.note(f"{server.task} on {server.host}: {server.url} (Ctrl-C ends this, not {what})")
+            server.stay()
+        except Terminated:
+            raise
+        except KeyboardInterrupt:
+            return
 
 
 @click.command("tensorboard")
@@ -135,7 +140,7 @@ def tensorboard_command(port: int | None, **options: Any) -> None:
     The inventory has it as the role `tensorboard`, which `up` starts beside the chief's files.
     """
     with Printer() as printer:
-        _show(cluster_of(options, printer.handle, starts=False).tensorboard(port), printer, "the TensorBoard")
+        show(cluster_of(options, printer.handle, starts=False).tensorboard(port), printer, "the TensorBoard")
 
 
 @click.command("serving")
@@ -148,7 +153,7 @@ def serving_command(port: int | None, **options: Any) -> None:
     address in the header `Authorization: Bearer TOKEN`.
     """
     with Printer() as printer:
-        _show(cluster_of(options, printer.handle, starts=False).serving(port), printer, "the model server")
+        show(cluster_of(options, printer.handle, starts=False).serving(port), printer, "the model server")
 
 
 @click.command("notebook")
@@ -160,7 +165,7 @@ def notebook_command(port: int | None, **options: Any) -> None:
     The inventory has it as the role `notebook`, which `up` starts beside the chief's files. The address has its token.
     """
     with Printer() as printer:
-        _show(cluster_of(options, printer.handle, starts=False).notebook(port), printer, "the notebook")
+        show(cluster_of(options, printer.handle, starts=False).notebook(port), printer, "the notebook")
 
 
 @click.command("status")

@@ -12,7 +12,7 @@ from tfprov.model.inventory import Inventory
 from tfprov.settings.connection import SSH_PORT, ConnectionSettings, resolve_connection
 from tfprov.settings.resolve import RoleSettings
 
-_USER_CONFIG = Path("~/.ssh/config")
+_USER_CONFIG, _SYSTEM_CONFIG = Path("~/.ssh/config"), Path("/etc/ssh/ssh_config")
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,9 @@ def ssh_target(settings: ConnectionSettings, *, accept_new: bool) -> SSHTarget:
         become=settings.become,
         proxy_jump=settings.proxy_jump,
         proxy_command=settings.proxy_command,
-        ssh_config=settings.ssh_config or _USER_CONFIG.expanduser(),
+        ssh_config=settings.ssh_config,
+        user_config=_USER_CONFIG.expanduser(),
+        system_config=_SYSTEM_CONFIG,
         known_hosts=settings.known_hosts,
         accept_new=accept_new or settings.accept_new,
         identities_only=settings.identities_only,

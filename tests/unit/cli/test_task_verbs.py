@@ -1,12 +1,17 @@
-"""The command lines of `exec`, `ssh` and `cp`."""
+"""The command lines of `exec`, `ssh` and `cp`, and the end of those that lead to a server."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.support.command_output import SMALLEST, run_command
+from tfprov.cli.output import Printer
+from tfprov.cli.watch import show
+from tfprov.errors import Terminated
 from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.openssh import openssh_command
+from tfprov.results import WebServer
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +60,20 @@ def test_the_options_of_the_inventory_for_openssh(tmp_path: Path) -> None:
         "-o", "ProxyCommand=nc %h %p", "-o", "IdentitiesOnly=no", "-o", "PreferredAuthentications=publickey,password",
         "-o", "HostKeyAlgorithms=ssh-ed25519", "-o", "AddressFamily=inet", "-t", "--", "10.0.0.1", "echo 'a b'",
     ]  # fmt: skip
+    assert openssh_command(target, ["grep", "\\d"])[-1] == "grep \\\\d", "fish changes backslashes within quotes"
     plain = openssh_command(SSHTarget("-oProxyCommand=x", "-oProxyCommand=x"))
     assert plain[-2:] == ["--", "-oProxyCommand=x"], "an address is no option"
     assert "-t" not in plain
+
+
+def test_a_verb_that_leads_to_a_server_ends_well_after_ctrl_c_and_not_after_sigterm() -> None:
+    def shown(signal: type[BaseException]) -> None:
+        def stay() -> None:
+            raise signal
+
+        with Printer() as printer:
+            show(nullcontext(WebServer("tensorboard/0", "h1", "http://127.0.0.1:1/", stay)), printer, "the TensorBoard")
+
+    shown(KeyboardInterrupt)
+    with pytest.raises(Terminated):
+        shown(Terminated)

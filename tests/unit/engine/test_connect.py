@@ -29,6 +29,7 @@ from tfprov.errors import (
     combine_errors,
 )
 from tfprov.hosts.memory import MemoryRuntime
+from tfprov.hosts.ssh.openssh import openssh_command
 from tfprov.model.playbook import Play, Stop
 from tfprov.model.state import HostState, Observed, State
 from tfprov.paths import shipped_directory
@@ -510,7 +511,7 @@ def test_hosts_are_observed_again_after_a_start_only_after_a_removal(memory_lab:
     assert sorted(requests) == ["h1", "h2", "h3"], "by the line above, and by nobody else"
 
 
-@pytest.mark.parametrize("config", [None, Path("/etc/own")])
+@pytest.mark.parametrize("config", [None, Path("/dev/null")])
 def test_ssh_reads_the_users_configuration_unless_the_inventory_names_another(
     memory_lab: MemoryLab, config: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -521,7 +522,10 @@ def test_ssh_reads_the_users_configuration_unless_the_inventory_names_another(
     ways = prepare_connections(
         memory_lab.context.inventory, resolve(memory_lab.context.inventory), tmp_path, accept_new=False
     )
-    assert ways.ssh["h9"].target.ssh_config == (config or Path("/home/trainer/.ssh/config"))
+    target = ways.ssh["h9"].target
+    assert (target.ssh_config, target.user_config) == (config, Path("/home/trainer/.ssh/config"))
+    assert target.system_config == Path("/etc/ssh/ssh_config")
+    assert ("-F" in openssh_command(target)) == (config is not None), "OpenSSH reads both files itself, but not with -F"
 
 
 @pytest.mark.parametrize(

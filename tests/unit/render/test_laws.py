@@ -35,9 +35,7 @@ def test_every_kubernetes_task_reads_its_wiring_and_every_address_leads_to_its_t
         assert sorted(pod.task for pod in pods) == sorted(task.name for task in cluster.tasks)
         by_flags = json.loads(inventory)["all"]["vars"]["tfprov"]["wiring"] != "tf_config"
         for pod in pods:
-            check_wiring(
-                cluster, pod, by_flags=by_flags, operator_sets_tf_config=not has_single_replica(target, cluster)
-            )
+            check_wiring(cluster, pod, by_flags=by_flags)
         check_addresses(cluster, pods)
         check_checkpoint_volumes(cluster, {pod.task: place_of(pod) for pod in pods})
 
@@ -45,16 +43,11 @@ def test_every_kubernetes_task_reads_its_wiring_and_every_address_leads_to_its_t
     assert checked >= 10
 
 
-def has_single_replica(target: str, cluster: Cluster) -> bool:
-    """Whether a TFJob has a single replica, for which the operator sets no TF_CONFIG."""
-    return target == "kubeflow-tfjob" and sum(task.trains or task.job == "evaluator" for task in cluster.tasks) == 1
-
-
-def check_wiring(cluster: Cluster, pod: StartedContainer, *, by_flags: bool, operator_sets_tf_config: bool) -> None:
+def check_wiring(cluster: Cluster, pod: StartedContainer, *, by_flags: bool) -> None:
     task = cluster.find(pod.task)
     assert task is not None
     wiring = cluster.wiring(task)
-    has_tf_config = not task.feeds and operator_sets_tf_config and not task.is_web
+    has_tf_config = not task.feeds and not task.is_web
     assert from_tf_config(pod.env.get("TF_CONFIG", "")) == (wiring if has_tf_config else None)
     has_flags = by_flags and not task.feeds and not task.is_web
     names = from_names(pod.env.get("TFPROV_FLAGS", ""))

@@ -21,7 +21,7 @@ from tfprov.images.code import Code
 from tfprov.render.render import render
 from tfprov.render.spark import CHECKPOINTS, DOMAIN
 from tfprov.render.target import find_target
-from tfprov.spark.distributor.job import Job, JobRunner
+from tfprov.spark.distributor.job import Job, JobRunner, session_settings
 
 INVENTORY = """
 all:
@@ -247,6 +247,30 @@ def test_a_chief_of_its_own_that_computes_has_gpus_as_the_workers_have(strategy:
         trusted_network=False, checkpoint_dir="", gather_to="x", domain=DOMAIN, checkpoint_placeholder=CHECKPOINTS, code="",
     )  # fmt: skip
     assert JobRunner(job, spark, {}).num_slots == slots
+
+
+def job_with(cpus: int, memory_mib: int, gpus: int) -> Job:
+    return Job(
+        name="lab", strategy="single", tasks=(), secrets=(), gpu_resource="gpu", trusted_network=False, checkpoint_dir="",
+        gather_to="x", domain=DOMAIN, checkpoint_placeholder=CHECKPOINTS, code="", cpus=cpus,
+        memory_mib=memory_mib, gpus=gpus,
+    )  # fmt: skip
+
+
+MEMORY = "spark.executor.pyspark.memory"
+
+
+@pytest.mark.parametrize(("cpus", "setting"), [(0, "4096m"), (1, "4096m"), (8, "32768m")])
+def test_a_task_on_spark_has_all_of_its_memory(cpus: int, setting: str) -> None:
+    settings = session_settings(job_with(cpus, 4096, gpus=0))
+    assert settings[MEMORY] == setting
+    assert settings.get("spark.executor.cores") == settings.get("spark.task.cpus") == (str(cpus) if cpus else None)
+
+
+def test_a_task_with_gpus_on_spark_has_no_limit_of_addresses() -> None:
+    settings = session_settings(job_with(2, 4096, gpus=1))
+    assert MEMORY not in settings
+    assert settings["spark.task.resource.gpu.amount"] == settings["spark.executor.resource.gpu.amount"] == "1"
 
 
 def test_a_chief_alone_has_its_gpus() -> None:

@@ -61,9 +61,10 @@ class JsonEvents:
 
     def emit(self, event: str, **fields: Any) -> None:
         """Print one event with the time; secrets are masked, and control characters are escapes of JSON."""
-        line = json.dumps({"event": event, "time": round(self._wall(), 3), **fields}, ensure_ascii=False)
+        # Masked before it is encoded: JSON escapes quotes, backslashes and tabs, which secrets may have.
+        line = json.dumps({"event": event, "time": round(self._wall(), 3), **_masked(fields)}, ensure_ascii=False)
         with self._lock:
-            self._out.write(f"{json_screened(mask_secrets(line))}\n")
+            self._out.write(f"{json_screened(line)}\n")
             self._out.flush()
 
     def result(self, result: Result) -> None:
@@ -156,6 +157,15 @@ def events_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--json` to a verb that prints events as they happen."""
     option = click.option("--json", "as_json", is_flag=True, help="Print events for programs, one a line.")
     return option(command)
+
+
+def _masked(value: Any) -> Any:
+    """Return plain data with every known secret masked in its texts and keys."""
+    if isinstance(value, Mapping):
+        return {_masked(key): _masked(below) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(below) for below in value]
+    return mask_secrets(value) if isinstance(value, str) else value
 
 
 def _finite(number: float | None) -> float | None:

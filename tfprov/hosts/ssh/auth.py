@@ -5,13 +5,17 @@ of ~/.ssh only if none is configured. An encrypted key is used through the agent
 """
 
 import base64
-from collections.abc import Callable, Iterator, Sequence
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import paramiko
+from paramiko.agent import AgentSSH
 
 from tfprov.errors import Unreachable, one_line
 from tfprov.hosts.ssh.client_config import Hop
@@ -23,22 +27,34 @@ _MAX_NAMED_ATTEMPTS = 4
 """Attempts that an error message lists."""
 
 
-class Agent:
-    """The keys of ssh-agent; empty if there is no agent or it does not respond."""
+class Agent(AgentSSH):
+    """The `keys` of the ssh-agent at the socket `path`; empty if there is no agent or it does not respond."""
 
-    def __init__(self) -> None:
-        self._agent: Any = None
+    def __init__(self, path: str = "") -> None:
+        super().__init__()
         self.keys: Sequence[Any] = ()
+        if not path:
+            return
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._agent = paramiko.Agent()
-            self.keys = self._agent.get_keys()
+            connection.connect(path)
+            # paramiko's own Agent knows no other socket than that of SSH_AUTH_SOCK.
+            self._connect(connection)  # type: ignore[attr-defined]
+            self.keys = self.get_keys()
         except (paramiko.SSHException, OSError, EOFError):
-            self.keys = ()
+            connection.close()
 
     def close(self) -> None:
         """Close the connection to it."""
-        if self._agent is not None:
-            self._agent.close()
+        self._close()  # type: ignore[attr-defined]
+
+
+def agent_socket(identity_agent: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the path of the socket that an IdentityAgent names; empty for no agent."""
+    if identity_agent == "none":
+        return ""
+    variable = re.fullmatch(r"\$?(SSH_AUTH_SOCK)|\$(\w+)", identity_agent)
+    return environ.get(variable[1] or variable[2], "") if variable else identity_agent
 
 
 @dataclass
@@ -51,11 +67,11 @@ class Login:
     unusable: list[str] = field(default_factory=list)
     server_methods: list[str] = field(default_factory=list)
     """Methods the server accepts; empty until it rejects a method."""
-    agent: Callable[[], Agent] = Agent
+    agent: Callable[[str], Agent] = Agent
 
     def authenticate(self, transport: Any) -> None:
         """Log in over `transport`. Raises Unreachable, naming the user and the keys tried. Called by paramiko."""
-        agent = self.agent()
+        agent = self.agent(agent_socket(self.hop.identity_agent))
         try:
             for method, label, authenticate in self._attempts(transport, agent.keys):
                 if self._may_succeed(method) and self._try(label, authenticate, transport):

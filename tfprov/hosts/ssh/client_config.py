@@ -6,7 +6,6 @@ whose own stanzas have a ProxyJump.
 
 import getpass
 import glob
-import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import paramiko
 
 from tfprov.errors import printable
 from tfprov.hosts.ssh.errors import config_errors
+from tfprov.hosts.ssh.known_hosts import SSH_PORT, expanded, file_tokens, known_hosts_files, with_tokens
 
 RETRY_PAUSES = (0.3, 1.0, 2.5)
 """Seconds between attempts after sshd dropped the connection: beyond MaxStartups it drops a share of new connections."""
@@ -33,6 +33,7 @@ class SSHTarget:
 
     `name` is the host's name in the inventory, `address` its `ansible_host`. `proxy_jump`, `proxy_command`, and
     `identities_only` to `address_family` have the syntax of ssh_config and apply to the host, not to its gateways.
+    `ssh_config` is a file instead of the user's and the system's, `user_config` and `system_config`; all may be missing.
     `known_hosts` replaces the files of ssh_config; with `accept_new`, an unknown host key is added to the first of them.
     Times are in seconds: `command_timeout` limits a command, `retry_pauses` separate attempts to connect.
     """
@@ -47,6 +48,8 @@ class SSHTarget:
     proxy_jump: str | None = None
     proxy_command: str | None = None
     ssh_config: Path | None = None
+    user_config: Path | None = None
+    system_config: Path | None = None
     known_hosts: tuple[Path, ...] = ()
     accept_new: bool = False
     identities_only: bool | None = None
@@ -60,9 +63,6 @@ class SSHTarget:
     keepalive_silence: float = KEEPALIVE_SILENCE
 
 
-SSH_PORT = 22
-_GLOBAL_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
-_USER_KNOWN_HOSTS = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 _MAX_INCLUDE_DEPTH = 16
 """Maximum depth of Include, as in OpenSSH's readconf.c."""
 _MAX_HOPS = 8
@@ -75,7 +75,7 @@ class Hop:
 
     `host_key_alias` is its name in known_hosts, with `host_key_port`. `identities_only`: offer only the agent's keys that
     are also in a key file. `authentications` are the methods to try, in order; empty for the defaults.
-    `host_key_algorithms` and `address_family` have the syntax of ssh_config.
+    `host_key_algorithms`, `address_family` and `identity_agent` have the syntax of ssh_config.
     """
 
     label: str
@@ -91,6 +91,7 @@ class Hop:
     host_key_algorithms: str | None = None
     address_family: str = "any"
     has_alias: bool = False
+    identity_agent: str = "SSH_AUTH_SOCK"
 
     @property
     def host_key_port(self) -> int:
@@ -110,9 +111,21 @@ class Hop:
 
 def route(target: SSHTarget) -> tuple[Hop, ...]:
     """Return the hops to `target` in order, `target` last. Raises HostError for an invalid ssh_config."""
-    with config_errors(target.name, target.ssh_config):
-        lines = _read_lines(target.ssh_config, _MAX_INCLUDE_DEPTH) if target.ssh_config else ()
-        return _Router(target, tuple(lines)).route(target.address, target.port, target.user, last=True)
+    path, system = target.ssh_config or target.user_config, _system_lines(target)
+    with config_errors(target.name, path):
+        lines = _read_lines(path, Path("~/.ssh").expanduser()) if path else ()
+        return _Router(target, (*lines, "Host *", *system)).route(target.address, target.port, target.user, last=True)
+
+
+def _system_lines(target: SSHTarget) -> tuple[str, ...]:
+    """Return the lines of the system's configuration file, which a file of the inventory replaces."""
+    path = None if target.ssh_config else target.system_config
+    if path is None:
+        return ()
+    with config_errors(target.name, path):
+        lines = tuple(_read_lines(path, path.parent))
+        paramiko.SSHConfig.from_text("\n".join(lines))  # here its mistakes are not taken for those of the user's file
+    return lines
 
 
 @dataclass(frozen=True)
@@ -137,11 +150,7 @@ class _Router:
 
     def _look_up(self, name: str, port: int | None, user: str | None, *, last: bool) -> dict[str, Any]:
         """Return the ssh_config options of `name`. The first value wins, so overrides precede the file."""
-        overrides = {
-            "Port": port,
-            "User": user,
-            **(self._target_options() if last else {}),
-        }
+        overrides = {"Port": port, "User": user, **(self._target_options() if last else {})}
         lines = [f"{key} {value}" for key, value in overrides.items() if value is not None]
         config = paramiko.SSHConfig.from_text("\n".join(["Host *", *lines, "Host *", *self.lines]))
         return _with_one_proxy(dict(config.lookup(name)))
@@ -161,7 +170,9 @@ class _Router:
 
     def _make_hop(self, name: str, options: dict[str, Any], *, last: bool) -> Hop:
         configured = self.target.key_files if last else ()
-        files = (*configured, *(_expand(item) for item in options.get("identityfile", ()) if item.lower() != "none"))
+        files = (*configured, *(expanded(item) for item in options.get("identityfile", ()) if item.lower() != "none"))
+        tokens = file_tokens(name, options)
+        agent = next(iter(shlex.split(options.get("identityagent") or "")), "SSH_AUTH_SOCK")
         return Hop(
             label=self.target.name if last else f"{self.target.name}: gateway {name}",
             address=options["hostname"],
@@ -169,13 +180,14 @@ class _Router:
             user=options.get("user") or getpass.getuser(),
             host_key_alias=options.get("hostkeyalias") or options["hostname"],
             key_files=tuple(dict.fromkeys(files)),
-            known_hosts=_known_hosts_files(name, options, self.target.known_hosts),
+            known_hosts=known_hosts_files(options, tokens, self.target.known_hosts),
             identities_only=str(options.get("identitiesonly")).lower() in ("yes", "true"),
-            proxy_command=_with_tokens(options.get("proxycommand") or "", {"%%": "%", "%n": name}) or None,
+            proxy_command=with_tokens(options.get("proxycommand") or "", {"%%": "%", "%n": name}) or None,
             authentications=tuple(re.findall(r"[^\s,]+", options.get("preferredauthentications", "").lower())),
             host_key_algorithms=options.get("hostkeyalgorithms"),
             address_family=str(options.get("addressfamily", "any")).lower(),
             has_alias=bool(options.get("hostkeyalias")),
+            identity_agent=str(expanded(with_tokens(agent, tokens))),
         )
 
 
@@ -186,28 +198,6 @@ def _with_one_proxy(options: dict[str, Any]) -> dict[str, Any]:
     for later in [key for key in options if key in ("proxycommand", "proxyjump")][1:]:
         del options[later]
     return options
-
-
-def _known_hosts_files(name: str, options: dict[str, Any], own: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the files `own` of the inventory, or those of ssh_config; paramiko replaces no tokens there."""
-    user = [*map(str, own)] or shlex.split(options.get("userknownhostsfile", _USER_KNOWN_HOSTS))
-    system = () if own else shlex.split(options.get("globalknownhostsfile") or _GLOBAL_KNOWN_HOSTS)
-    host = options["hostname"]
-    tokens = {
-        "%%": "%", "%d": "~", "%h": host, "%k": options.get("hostkeyalias") or host, "%n": name,
-        "%p": str(options.get("port", SSH_PORT)), "%r": options.get("user") or getpass.getuser(), "%u": getpass.getuser(),
-    }  # fmt: skip
-    files = [*(_with_tokens(item, tokens) for item in user), *system]  # only the user's files have them
-    return tuple(_expand(item) for item in files if item != "none")
-
-
-def _with_tokens(text: str, tokens: dict[str, str]) -> str:
-    return re.sub("%.", lambda token: tokens.get(token[0], token[0]), text)
-
-
-def _expand(text: str) -> Path:
-    text = re.sub(r"\$\{(\w+)\}", lambda variable: os.environ.get(variable[1], variable[0]), text)
-    return Path(text.replace("%d", "~")).expanduser()
 
 
 def _parse_proxy_jump(value: str | None, name: str, hop: Hop) -> Iterator[tuple[str | None, str, int | None]]:
@@ -238,10 +228,12 @@ _LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*)")
 _COMMENT = re.compile(r'(\s*\w(?:"[^"]*"|[^"])*?)\s+#.*')
 _RAW = re.compile(r"\s*(proxy|local|remote|knownhosts)command\b", re.IGNORECASE)
 """These take the rest of the line as it is."""
+_QUOTED = ("userknownhostsfile", "globalknownhostsfile", "identityagent")
+"""paramiko removes quotes around the whole value, which may be those of its first and last word."""
 
 
-def _read_lines(path: Path, depth: int, within: str = "") -> Iterator[str]:
-    """Yield the lines of a configuration file and of its includes; nothing for a missing file.
+def _read_lines(path: Path, base: Path, depth: int = _MAX_INCLUDE_DEPTH, within: str = "") -> Iterator[str]:
+    """Yield the lines of a configuration file and of its includes, relative to `base`; nothing for a missing file.
 
     `within` are the criteria of the block that includes the file: its own blocks apply where these are fulfilled, too.
     """
@@ -256,18 +248,20 @@ def _read_lines(path: Path, depth: int, within: str = "") -> Iterator[str]:
         match = _LINE.match(line)
         key, value = (match[1].lower(), match[2]) if match else ("", "")
         if key == "include" and depth:
-            for included in _included_files(value):
-                yield from _read_lines(included, depth - 1, criteria)
+            for included in _included_files(value, base):
+                yield from _read_lines(included, base, depth - 1, criteria)
                 yield block  # what follows belongs to this block, not to the last one of the included file
         elif key in ("host", "match"):
             criteria = " ".join(filter(None, (within, _criteria(key, value))))
             block = line if key == "host" and not within else f"Match {criteria or 'all'}"
             yield block
         else:
-            yield line
+            yield f"{key} {shlex.join(shlex.split(value))}" if key in _QUOTED else line
 
 
 _CRITERIA = ("all", "canonical", "final", "exec", "host", "localuser", "originalhost", "user")
+_NOT_KNOWN = ("command", "localnetwork", "sessiontype", "tagged", "version")
+"""Criteria that are not fulfilled for tfprov, whose connections have no tag, one or many commands, and no OpenSSH."""
 
 
 def _criteria(key: str, value: str) -> str:
@@ -281,6 +275,10 @@ def _criteria(key: str, value: str) -> str:
         return "" if words == ["*"] else f"originalhost {shlex.quote(','.join(words))}"
     while words:
         keyword = words.pop(0).lower()
+        if keyword.lstrip("!") in _NOT_KNOWN:
+            del words[:1]
+            criteria += [] if keyword == "!tagged" else ["!originalhost", "*"]  # never fulfilled
+            continue
         if keyword.lstrip("!") not in _CRITERIA:
             raise ValueError(f"`Match {printable(keyword)}` is not supported")
         criteria.append(keyword)
@@ -291,9 +289,9 @@ def _criteria(key: str, value: str) -> str:
     return shlex.join(criteria[:-1] if criteria[-1:] == ["all"] else criteria)
 
 
-def _included_files(value: str) -> Iterator[Path]:
-    """Yield the files that an `Include` matches: for ssh, relative ones are below ~/.ssh, wherever the file is."""
+def _included_files(value: str, base: Path) -> Iterator[Path]:
+    """Yield the files that an `Include` matches: for ssh, relative ones are below `base`, wherever the file is."""
     for pattern in shlex.split(value):
-        path_pattern = Path("~/.ssh").expanduser() / Path(pattern).expanduser()
+        path_pattern = base / Path(pattern).expanduser()
         matches = map(Path, sorted(glob.glob(str(path_pattern))))  # noqa: PTH207  the pattern may be absolute
         yield from (match for match in matches if not match.is_dir())  # a directory is an empty file for ssh

@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 import paramiko
 
 from tfprov.errors import Unreachable, printable
-from tfprov.hosts.ssh.client_config import SSH_PORT, Hop
+from tfprov.hosts.ssh.client_config import Hop
 from tfprov.hosts.ssh.known_hosts import (
+    SSH_PORT,
     HostKeyLine,
     KeyStatus,
     KnownHosts,
@@ -59,6 +60,9 @@ class HostKeyPolicy(paramiko.MissingHostKeyPolicy):
     def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
         """Return if the key is trusted, else raise Unreachable with the fingerprint and the fix. Called by paramiko."""
         key_type, data = key.get_name(), key.asbytes()
+        if not self.hop.known_hosts:
+            problem = f"no file may have its host key {key_type} {fingerprint(data)}: all are `none` in ssh_config"
+            raise Unreachable(self.hop.label, problem, "name one there as UserKnownHostsFile")
         status, entry = check_key(self.known, self.hop.host_key_alias, self.hop.host_key_port, key_type, data)
         if status is KeyStatus.UNKNOWN and self.accept_new:
             status, entry = self._add_key(key_type, data)

@@ -7,18 +7,21 @@ read. Here, as in OpenSSH, unusable lines are skipped.
 import base64
 import binascii
 import fcntl
+import getpass
 import hashlib
 import hmac
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 
-from tfprov.hosts.ssh.client_config import SSH_PORT
-
+SSH_PORT = 22
+_GLOBAL_FILES = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
+_USER_FILES = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 REVOKED, AUTHORITY = "@revoked", "@cert-authority"
 
 
@@ -135,6 +138,34 @@ def _hash_of(pattern: str) -> tuple[bytes, bytes] | None:
         return base64.b64decode(salt), base64.b64decode(digest)
     except (binascii.Error, ValueError):
         return b"", b""
+
+
+def known_hosts_files(options: Mapping[str, str], tokens: Mapping[str, str], own: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the files `own` of the inventory, or those of ssh_config's `options`; paramiko replaces no tokens there."""
+    user = [*map(str, own)] or shlex.split(options.get("userknownhostsfile", _USER_FILES))
+    system = () if own else shlex.split(options.get("globalknownhostsfile") or _GLOBAL_FILES)
+    files = [*(with_tokens(item, tokens) for item in user), *system]  # only the user's files have them
+    return tuple(expanded(item) for item in files if item != "none")
+
+
+def file_tokens(name: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of the %-tokens in names of files, for the server that ssh_config calls `name`."""
+    host, me = options["hostname"], getpass.getuser()
+    return {
+        "%%": "%", "%d": "~", "%h": host, "%i": str(os.getuid()), "%k": options.get("hostkeyalias") or host, "%n": name,
+        "%p": str(options.get("port", SSH_PORT)), "%r": options.get("user") or me, "%u": me,
+    }  # fmt: skip
+
+
+def with_tokens(text: str, tokens: Mapping[str, str]) -> str:
+    """Return `text` with the values of `tokens`, such as `%h`."""
+    return re.sub("%.", lambda token: tokens.get(token[0], token[0]), text)
+
+
+def expanded(text: str) -> Path:
+    """Return the path of a file in ssh_config, whose home directory and variables of the environment are replaced."""
+    text = re.sub(r"\$\{(\w+)\}", lambda variable: os.environ.get(variable[1], variable[0]), text)
+    return Path(text.replace("%d", "~")).expanduser()
 
 
 def read_known_hosts(files: Iterable[Path]) -> KnownHosts:

@@ -1,9 +1,9 @@
 """The command line of the user's own OpenSSH client for a host, with the options of the inventory."""
 
-import shlex
 from collections.abc import Iterator, Sequence
 
 from tfprov.hosts.ssh.client_config import SSHTarget
+from tfprov.hosts.ssh.shell import join
 
 
 def openssh_command(target: SSHTarget, command: Sequence[str] = (), *, tty: bool = True) -> list[str]:
@@ -14,7 +14,7 @@ def openssh_command(target: SSHTarget, command: Sequence[str] = (), *, tty: bool
     words = ["ssh", *_options(target)]
     if command and tty:
         words.append("-t")
-    return [*words, "--", target.address, *([shlex.join(command)] if command else [])]
+    return [*words, "--", target.address, *([join(command)] if command else [])]
 
 
 def _options(target: SSHTarget) -> Iterator[str]:

@@ -16,6 +16,16 @@ exit "$code"
 kill -9 what ignored SIGTERM. The watcher keeps neither output open, so that the channel ends with the program."""
 
 
+def quote(word: str) -> str:
+    """Return a word quoted for a login shell: sh, fish or csh. In fish, a backslash within quotes is special, too."""
+    return "\\\\".join(shlex.quote(part) if part else "" for part in word.split("\\")) or "''"
+
+
+def join(argv: Sequence[str]) -> str:
+    """Return words quoted for a login shell."""
+    return " ".join(map(quote, argv))
+
+
 def command_line(argv: Sequence[str], *, sudo: bool = False) -> str:
     """Return `argv` quoted for the login shell, to be run by `sh`; as root with `sudo`.
 
@@ -26,7 +36,7 @@ def command_line(argv: Sequence[str], *, sudo: bool = False) -> str:
     command = ["sudo", "-n", "--", *argv] if sudo else argv
     if any("\0" in word for word in command) or not argv:
         raise ValueError("a command must not be empty, or hold a null byte")
-    return f"exec {shlex.join(['sh', '-c', _RUN_SCRIPT, 'sh', *command])}"
+    return f"exec {join(['sh', '-c', _RUN_SCRIPT, 'sh', *command])}"
 
 
 def held_command(argv: Sequence[str]) -> list[str]:

@@ -1,7 +1,6 @@
 """A login shell, or a command, on a host through tfprov's own SSH connection, with this terminal."""
 
 import os
-import shlex
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -11,6 +10,7 @@ from typing import Any
 from tfprov.hosts.docker.exec import forward_output
 from tfprov.hosts.ssh.errors import channel_errors
 from tfprov.hosts.ssh.host import SSHHost
+from tfprov.hosts.ssh.shell import join
 from tfprov.hosts.terminal import ExecMode, attach, window_size
 
 _READ = 64 * 1024
@@ -79,7 +79,7 @@ def run_session(ssh: SSHHost, command: Sequence[str], mode: ExecMode) -> int:
                 rows, columns = window_size(0) or (24, 80)
                 channel.get_pty(os.environ.get("TERM") or "xterm", columns, rows)
             if command:
-                channel.exec_command(shlex.join(command))
+                channel.exec_command(join(command))
             else:
                 channel.invoke_shell()
         attach(ShellSession(ssh, channel, mode), mode, forward_output)

@@ -55,17 +55,15 @@ class ReplicaSettings(PodSettings):
         return self.wiring.command_with_index(member, f"$({INDEX})")
 
     def environment(self, member: Member) -> list[dict[str, Any]]:
-        """Return the variables for all tasks of the job; the operator sets TF_CONFIG."""
+        """Return the variables for all tasks of the job. The operator sets TF_CONFIG, but not for a single task."""
         if member.job not in REPLICAS:
             return super().environment(member)
         label = f"metadata.labels['{_OPERATOR}/replica-index']"
         index = {"name": INDEX, "valueFrom": {"fieldRef": {"fieldPath": label}}}
         own = {"name": "TFPROV_TASK", "value": f"{member.job}/$({INDEX})"}
-        return [
-            index,
-            own,
-            *(variable for variable in super().environment(member) if variable["name"] not in _PER_TASK),
-        ]
+        is_alone = sum(other.job in REPLICAS for other in self.rendering.members) == 1
+        left = ("TFPROV_TASK",) if is_alone else _PER_TASK
+        return [index, own, *(variable for variable in super().environment(member) if variable["name"] not in left)]
 
     def labels_of(self, member: Member) -> dict[str, str]:
         """Return the labels that the operator gives the pod of `member`."""

@@ -26,7 +26,7 @@ def main() -> int:
     if order.function is None:
         sys.argv = ["server"]
         runpy.run_module("tfprov.runtime.server", run_name="__main__")
-    return _train(order)
+    return train(order)
 
 
 def _end_with_parent() -> None:
@@ -35,7 +35,8 @@ def _end_with_parent() -> None:
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def _train(order: Order) -> int:
+def train(order: Order) -> int:
+    """Call the function of `order`; return the exit code."""
     from pyspark import cloudpickle  # noqa: PLC0415
 
     sys.argv = ["train"]
@@ -44,7 +45,10 @@ def _train(order: Order) -> int:
         value = _call(order.wraps, function, args, kwargs)
         Path(order.result).write_bytes(cloudpickle.dumps(value) if order.returns else b"")
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        sys.stderr.write(f"{ended.code}\n")  # as Python does at the end of a program
+        return 1
     except BaseException:
         traceback.print_exc()
         return 1

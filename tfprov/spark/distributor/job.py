@@ -75,17 +75,26 @@ def _fail(message: str, code: int) -> int:
 
 def _session(job: Job) -> Any:
     builder = require("pyspark.sql", "spark").SparkSession.builder.appName(job.name)
+    for name, value in session_settings(job).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def session_settings(job: Job) -> dict[str, str]:
+    """Return what `job` sets of Spark.
+
+    Spark divides `spark.executor.pyspark.memory` by the cores of the executor, which are those of one task here, and limits
+    the address space of the task's processes to that. With GPUs it is left out: CUDA reserves tens of GB of addresses.
+    """
+    memory = 0 if job.gpus else job.memory_mib * max(1, job.cpus)
     settings = {
         f"spark.task.resource.{job.gpu_resource}.amount": job.gpus,
         f"spark.executor.resource.{job.gpu_resource}.amount": job.gpus,
         "spark.task.cpus": job.cpus,
         "spark.executor.cores": job.cpus,
-        "spark.executor.pyspark.memory": f"{job.memory_mib}m" if job.memory_mib else 0,
+        "spark.executor.pyspark.memory": f"{memory}m" if memory else 0,
     }
-    for name, value in settings.items():
-        if value:
-            builder = builder.config(name, str(value))
-    return builder.getOrCreate()
+    return {name: str(value) for name, value in settings.items() if value}
 
 
 class JobRunner(TensorFlowRunner):

@@ -109,6 +109,25 @@ def test_secrets_are_masked() -> None:
     assert "correct-horse" not in out.getvalue()
 
 
+@pytest.mark.parametrize(
+    "secret", ['quoted"horse"battery', "back\\slash\\staple", "tab\tbetween\twords", "one\nof two\nlines"]
+)
+def test_secrets_that_json_escapes_are_masked(secret: str) -> None:
+    hide_secret(secret)
+    out = io.StringIO()
+    JsonEvents(out).emit("incident", values={"text": [f"with {secret} in it"]}, **{secret: ""})
+    (line,) = map(json.loads, out.getvalue().splitlines())
+    assert line["values"] == {"text": ["with ****** in it"]}
+    assert line["******"] == ""
+
+
+def test_a_number_that_a_secret_repeats_is_still_a_number() -> None:
+    hide_secret("83920174")
+    out = io.StringIO()
+    JsonEvents(out, wall=lambda: 83920174.0).note("83920174")
+    assert checked(out.getvalue()) == [{"event": "note", "time": 83920174.0, "text": "******"}]
+
+
 def test_the_verbs_of_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

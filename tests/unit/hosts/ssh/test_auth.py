@@ -1,5 +1,7 @@
 """Authentication against a simulated server: the order of attempts, and the errors of a refusal."""
 
+import socket
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 import paramiko
 import pytest
 
+from tests.support.waiting import LONG
 from tfprov.errors import Unreachable
 from tfprov.hosts.ssh.auth import Agent, Login
 from tfprov.hosts.ssh.client_config import Hop
@@ -158,12 +161,60 @@ class OneKey(Agent):
         self.keys = [key]
 
 
+def answer_identities(listener: socket.socket, blob: bytes) -> None:
+    """Answer as ssh-agent with one key (draft-miller-ssh-agent, 4.4) until the client closes the connection."""
+    connection, _ = listener.accept()
+    with connection, connection.makefile("rwb") as stream:
+        while length := stream.read(4):
+            assert stream.read(int.from_bytes(length, "big")) == b"\x0b"
+            body = b"".join(len(text).to_bytes(4, "big") + text for text in (blob, b"a comment"))
+            answer = b"\x0c" + (1).to_bytes(4, "big") + body
+            stream.write(len(answer).to_bytes(4, "big") + answer)
+            stream.flush()
+
+
+@pytest.mark.parametrize("option", ["SOCKET", "$AGENT", "SSH_AUTH_SOCK", "$SSH_AUTH_SOCK"])
+def test_the_agent_of_a_hop_is_asked_and_left(home: Path, monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+    key, path = paramiko.ECDSAKey.generate(), str(home / "a")
+    monkeypatch.setenv(
+        "AGENT" if option == "$AGENT" else "SSH_AUTH_SOCK", "/nonexistent" if option == "SOCKET" else path
+    )
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        agent = threading.Thread(target=answer_identities, args=(listener, key.asbytes()), daemon=True)
+        agent.start()
+        attempt, server = login(identity_agent=option.replace("SOCKET", path)), Server([])
+        attempt.authenticate(server)
+        agent.join(LONG)
+        assert not agent.is_alive(), "the connection to the agent is closed"
+    assert [offered.asbytes() for offered in server.offered] == [key.asbytes()]
+    assert attempt.tried[0].endswith(" of the agent")
+
+
+@pytest.mark.parametrize(
+    ("option", "path"), [("none", ""), ("$NOTHING", ""), ("/nonexistent", "/nonexistent"), ("$OTHER", "/other")]
+)
+def test_a_hop_may_have_no_agent_or_another_one(monkeypatch: pytest.MonkeyPatch, option: str, path: str) -> None:
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/agent")
+    monkeypatch.setenv("OTHER", "/other")
+    asked: list[str] = []
+
+    def agent(path: str) -> Agent:
+        asked.append(path)
+        return Agent(path)
+
+    message = refusal(replace(login(identity_agent=option), agent=agent), Server())
+    assert message.startswith("h1: no key for trainer@10.0.0.1:22")
+    assert asked == [path]
+
+
 @pytest.mark.parametrize("named", ["id.pub", "id"])
 def test_a_public_key_chooses_a_key_of_the_agent(home: Path, named: str) -> None:
     key = paramiko.ECDSAKey.generate()
 
     def attempting() -> Login:
-        return replace(login(home / named, identities_only=True), agent=lambda: OneKey(key))
+        return replace(login(home / named, identities_only=True), agent=lambda _: OneKey(key))
 
     (home / "id.pub").write_text(f"{key.get_name()} {key.get_base64()} a comment\n")
     attempt, server = attempting(), Server([])

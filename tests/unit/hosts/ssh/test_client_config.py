@@ -1,6 +1,7 @@
 """Routes from ~/.ssh/config and the inventory: address, user, keys and gateways."""
 
 import getpass
+import os
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +218,107 @@ def test_a_relative_include_is_one_in_the_directory_of_the_user_as_in_ssh(home: 
     assert (hop.user, hop.port) == ("right", 2222)
 
 
+@pytest.mark.parametrize(
+    ("block", "port"),
+    [
+        ("Match tagged gpu", 22),
+        ("Match !tagged gpu", 1),
+        ("Match !Tagged gpu originalhost node1", 1),
+        ("Match originalhost node1 tagged gpu", 22),
+        ("Match localnetwork 10.0.0.0/8", 22),
+        ("Match !localnetwork 10.0.0.0/8", 22),
+        ("Match host node1 version OpenSSH_10.*", 22),
+        ("Match sessiontype shell", 22),
+        ('Match command "rsync *" user me', 22),
+    ],
+)
+def test_a_criterion_that_tfprov_cannot_judge_is_not_fulfilled_and_no_connection_has_a_tag(
+    home: Path, block: str, port: int
+) -> None:
+    (home / ".ssh" / "user").write_text("User included\n")
+    (hop,) = hops(home, f"{block}\n Include user\n Port 1\nHost node1\n HostName 10.0.0.9\n")
+    assert (hop.port, hop.user == "included", hop.address) == (port, port == 1, "10.0.0.9")
+
+
+def test_the_systems_file_follows_that_of_the_user(home: Path, tmp_path: Path) -> None:
+    system = tmp_path / "etc" / "ssh_config"
+    (system.parent / "ssh_config.d").mkdir(parents=True)
+    system.write_text("User staff\nInclude ssh_config.d/*.conf\nHost node1\n Port 2222\n IdentityFile /etc/key\n")
+    (system.parent / "ssh_config.d" / "lab.conf").write_text("Host node*\n ProxyJump bastion\n")
+    user = home / ".ssh" / "config"
+    user.write_text("Host node1\n User me\n IdentityFile /key\nHost bastion\n Port 23\nHost other\n Port 1\n")
+    target = SSHTarget("h1", "node1", user_config=user, system_config=system)
+    bastion, host = route(target)
+    assert (bastion.address, bastion.port, bastion.user) == ("bastion", 23, "staff")
+    assert (host.user, host.port, host.key_files) == ("me", 2222, (Path("/key"), Path("/etc/key")))
+    user.unlink()
+    assert [hop.user for hop in route(target)] == ["staff", "staff"]
+    (tmp_path / "own").write_text("User own\n")
+    (alone,) = route(SSHTarget("h1", "node1", ssh_config=tmp_path / "own", user_config=user, system_config=system))
+    assert (alone.user, alone.port) == ("own", 22), "as with -F"
+
+
+def test_a_mistake_in_the_systems_file_is_named_with_that_file(home: Path, tmp_path: Path) -> None:
+    user = home / ".ssh" / "config"
+    target = SSHTarget("h1", "node1", user_config=user, system_config=tmp_path / "ssh_config")
+    (tmp_path / "ssh_config").write_text("User\n")
+    with pytest.raises(HostError, match=rf"^h1: {tmp_path}/ssh_config: Unparsable line User; correct the file"):
+        route(target)
+    (tmp_path / "ssh_config").write_text("User me\n")
+    user.write_text("Port\n")
+    with pytest.raises(HostError, match=rf"^h1: {user}: Unparsable line Port; correct the file"):
+        route(target)
+
+
+@pytest.mark.parametrize(
+    ("value", "files"),
+    [
+        ('"/a b/kh"', ["/a b/kh"]),
+        ('"/a/kh1" "/a/kh2"', ["/a/kh1", "/a/kh2"]),
+        ('/a/kh1 "/a b/kh2"', ["/a/kh1", "/a b/kh2"]),
+        ('"/a b/%h" none', ["/a b/node1"]),
+    ],
+)
+def test_quotes_in_the_names_of_known_hosts_files_are_those_of_one_file(
+    home: Path, value: str, files: list[str]
+) -> None:
+    none = "GlobalKnownHostsFile none\n"
+    assert hops(home, f"UserKnownHostsFile {value}\n{none}")[0].known_hosts == tuple(map(Path, files))
+    system = hops(home, f"UserKnownHostsFile none\nGlobalKnownHostsFile = {value.replace('%h', 'node1')}\n")[0]
+    assert system.known_hosts == tuple(map(Path, files))
+
+
+def test_the_agent_of_a_host_is_that_of_ssh_config(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUN", "/run/user")
+    text = """
+    Host one
+      IdentityAgent "~/Group Containers/agent.sock"
+    Host two
+      IdentityAgent %d/%n-%h-%p-%i
+      HostName 10.0.0.9
+    Host three
+      IdentityAgent ${RUN}/agent
+    Host four
+      IdentityAgent $AGENT
+    Host five
+      IdentityAgent none
+    Host six
+      IdentityAgent SSH_AUTH_SOCK
+      ProxyJump one
+    """
+    names = {"one", "two", "three", "four", "five", "six", "seven"}
+    assert {name: hops(home, text, name)[-1].identity_agent for name in names} == {
+        "one": str(home / "Group Containers" / "agent.sock"),
+        "two": f"{home}/two-10.0.0.9-22-{os.getuid()}",
+        "three": "/run/user/agent",
+        "four": "$AGENT",
+        "five": "none",
+        "six": "SSH_AUTH_SOCK",
+        "seven": "SSH_AUTH_SOCK",
+    }
+    assert hops(home, text, "six")[0].identity_agent == str(home / "Group Containers" / "agent.sock")
+
+
 def test_circular_includes_end(home: Path) -> None:
     assert hops(home, "Include config\nUser me\n")[0].user == "me"
 
@@ -226,7 +328,7 @@ def test_circular_includes_end(home: Path) -> None:
     [
         ("User\n", "Unparsable line User"),
         ("Port many\n", "invalid literal"),
-        ("Match localnetwork 10.0.0.0/8\n Port 1\n", "`Match localnetwork` is not supported"),
+        ("Match moonphase full\n Port 1\n", "`Match moonphase` is not supported"),
         ("Match host\n Port 1\n", "Missing parameter"),
         ("ProxyJump :22\n", "ProxyJump :22 is not [user@]host[:port]"),
         ("ProxyJump gw:ssh\n", "is not [user@]host[:port]"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tfprov.errors import Unreachable
 from tfprov.hosts.ssh.client_config import SSHTarget, route
-from tfprov.hosts.ssh.host_keys import HostKeyPolicy, order_algorithms
+from tfprov.hosts.ssh.host_keys import HostKeyPolicy, UnknownHostKey, order_algorithms
 from tfprov.hosts.ssh.known_hosts import (
     KeyStatus,
     KnownHosts,
@@ -121,6 +121,18 @@ def test_a_changed_key_is_refused_under_an_alias_at_any_port(tmp_path: Path) -> 
     with pytest.raises(Unreachable, match="THE HOST KEY HAS CHANGED"):
         policy.missing_host_key(None, "h1", Key(OTHER))
     assert (tmp_path / "known").read_text() == f"{line('web')}\n"
+
+
+@pytest.mark.parametrize("accept_new", [False, True])
+def test_without_any_file_no_key_can_be_known_or_recorded(tmp_path: Path, accept_new: bool) -> None:
+    (tmp_path / "config").write_text("UserKnownHostsFile none\nGlobalKnownHostsFile none\n")
+    (hop,) = route(SSHTarget("h1", "h1", ssh_config=tmp_path / "config"))
+    policy = HostKeyPolicy.load(hop, accept_new=accept_new)
+    with pytest.raises(
+        Unreachable, match=r"^h1: no file may have its host key .*; name one there as UserKnown"
+    ) as caught:
+        policy.missing_host_key(None, "h1", Key(KEY))
+    assert not isinstance(caught.value, UnknownHostKey), "there is no file to record it in"
 
 
 def test_a_key_of_an_unlisted_type_counts_as_changed() -> None:

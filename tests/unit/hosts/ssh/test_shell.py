@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from tests.support.waiting import LONG
-from tfprov.hosts.ssh.shell import command_line, held_command
+from tfprov.hosts.ssh.shell import command_line, held_command, quote
 
 WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
 SHELLS = ("sh", "bash")
@@ -25,6 +25,15 @@ def test_a_shell_passes_every_argument_as_it_is(words: list[str], shell: str) ->
     completed = login_shell(command_line(["printf", "%s\\0", "-", *words]), shell=shell)
     assert completed.stdout.split(b"\0")[1:-1] == [word.encode() for word in words]
     assert (completed.returncode, completed.stderr) == (0, b"")
+
+
+BACKSLASHES = ["\\", "\\\\", "a\\b", "\\d+\\.tfrecord", "it's \\'", "'\\", "$HOME\\n", "~\\", "\\\n", "", "\\ ", '"\\"']
+
+
+def test_backslashes_are_outside_of_quotes_where_every_shell_has_them_alike() -> None:
+    assert [quote(word) for word in ("", "a", "\\", "a\\b c", "\\\\")] == ["''", "a", "\\\\", "a\\\\'b c'", "\\\\\\\\"]
+    completed = login_shell(command_line(["printf", "%s\\0", "-", *BACKSLASHES]))
+    assert completed.stdout.split(b"\0")[1:-1] == [word.encode() for word in BACKSLASHES]
 
 
 @examples(30)

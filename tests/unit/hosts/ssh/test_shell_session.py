@@ -2,12 +2,13 @@
 
 import threading
 from collections.abc import Callable, Generator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from tests.support.waiting import until
-from tfprov.hosts.ssh.shell_session import WAITING, ShellSession
+from tfprov.hosts.ssh.shell_session import WAITING, ShellSession, run_session
 from tfprov.hosts.terminal import NO_INPUT
 
 PIECES = 5000
@@ -55,3 +56,31 @@ def test_output_that_nobody_reads_to_its_end_leaves_no_thread() -> None:
     output.close()
     until(lambda: before.issuperset(threading.enumerate()), "it has ended")
     assert channel.received < PIECES
+
+
+class CommandChannel:
+    """Takes one command, which prints nothing and ends with 3."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def exec_command(self, line: str) -> None:
+        self.lines.append(line)
+
+    def recv(self, _size: int) -> bytes:
+        return b""
+
+    recv_stderr = recv
+
+    def recv_exit_status(self) -> int:
+        return 3
+
+    def close(self) -> None:
+        self.lines.append("closed")
+
+
+def test_a_command_is_quoted_for_any_login_shell() -> None:
+    channel = CommandChannel()
+    ssh: Any = SimpleNamespace(host="h1", open_session=lambda: (channel, lambda: channel.lines.append("released")))
+    assert run_session(ssh, ["grep", "\\d", "a b"], NO_INPUT) == 3
+    assert channel.lines == ["grep \\\\d 'a b'", "closed", "released"]

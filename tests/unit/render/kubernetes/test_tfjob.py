@@ -81,6 +81,25 @@ def test_the_operator_sets_tf_config_with_these_values() -> None:
     }
 
 
+SINGLE = """
+all:
+  vars:
+    tfprov: {cluster: lab, image: {name: "x:1"}, command: [python, x.py], strategy: multi_worker_mirrored}
+worker: {hosts: {a: }}
+"""
+
+
+@pytest.mark.parametrize("beside", ["", "tensorboard: {hosts: {a: }}\n"])
+def test_a_single_task_brings_the_tf_config_that_the_operator_does_not_set(beside: str) -> None:
+    objects = objects_of(SINGLE + beside, "kubeflow-tfjob", *SETTINGS)
+    assert operators_tf_config(of_kind(objects, "TFJob")[0], "worker", 0) == {}
+    (pod,) = (pod for pod in started_containers(objects) if pod.task == "worker/0")
+    assert json.loads(pod.env["TF_CONFIG"]) == {
+        "cluster": {"worker": ["lab-worker-0.research.svc:2222"]},
+        "task": {"type": "worker", "index": 0},
+    }
+
+
 def test_the_port_has_the_name_that_the_operator_requires() -> None:
     for kind, spec in tfjob(CLUSTER.replace("command:", "port: 3333\n      command:"))["spec"][
         "tfReplicaSpecs"

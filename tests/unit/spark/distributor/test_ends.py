@@ -1,7 +1,9 @@
 """Tasks of a training end together; their output, their ports and their checkpoints."""
 
 import json
+import pickle
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +14,11 @@ import pytest
 from tests.support.waiting import LONG, until
 from tfprov.errors import GatherError
 from tfprov.formats.checkpoint import parse_state
+from tfprov.spark.distributor.child import train
 from tfprov.spark.distributor.coordinator import Coordinator, Member
 from tfprov.spark.distributor.log_server import LogServer
 from tfprov.spark.distributor.messages import connect
+from tfprov.spark.distributor.order import Order
 from tfprov.spark.distributor.ports import HeldPort
 from tfprov.spark.distributor.returned import write_checkpoint
 from tfprov.spark.distributor.rows import End, Saved, checkpoint_rows, digest, outcome
@@ -188,3 +192,18 @@ def test_a_damaged_checkpoint_leaves_what_was_there(tmp_path: Path) -> None:
         write_checkpoint(outcome(named), tmp_path / "to")
     assert [path.name for path in (tmp_path / "to").iterdir()] == ["checkpoint"]
     assert write_checkpoint(outcome([]), tmp_path / "to") is None
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "printed"), [((), 0, ""), ((7,), 7, ""), (("no data in /data",), 1, "no data in /data\n")]
+)
+def test_a_training_function_may_exit_as_a_program_does(
+    args: tuple[object, ...],
+    code: int,
+    printed: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["pytest"])  # the function sees those of a program
+    assert train(Order(pickle.dumps((sys.exit, args, {})), wraps="", result="", returns=False)) == code
+    assert capsys.readouterr().err == printed

@@ -47,7 +47,8 @@ def make_writable(engine: Engine, container: Container, volume: str, image: str,
         return
     mounts = [docker.types.Mount(directory, volume, type="volume")]
     config = engine.api.create_host_config(mounts=mounts, network_mode="none", cap_drop=["ALL"])
-    helper: str = engine.api.create_container(image, entrypoint=[], command=["true"], host_config=config)["Id"]
+    options: dict[str, Any] = {"entrypoint": [], "command": ["true"], "labels": {docker_exec.HELPER: ""}}
+    helper: str = engine.api.create_container(image, host_config=config, **options)["Id"]
     try:
         engine.api.put_archive(helper, "/", archive)
     finally:

@@ -17,6 +17,8 @@ from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.docker.engine_errors import NOT_FOUND, Refused
 from tfprov.hosts.terminal import ExecMode, attach
 
+HELPER = "tfprov.helper"
+"""Label of a container that has the volumes of a task for a moment: one that is left of a killed run has no other name."""
 _SIGNAL_SCRIPT = """sent=1
 for status in /proc/[0-9]*/status; do
     pid= mask=
@@ -184,6 +186,7 @@ def _helper_container(engine: Engine, facts: Mapping[str, Any], argv: Sequence[s
         command=list(argv),
         entrypoint=[],
         user="0",
+        labels={HELPER: ""},
         host_config=api.create_host_config(
             volumes_from=[f"{facts['Id']}:ro"],
             network_mode="none",

@@ -14,6 +14,7 @@ from tfprov.hosts.docker import secret_files
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.paths import VOLUME_USAGE, containers_path, volumes_path
 from tfprov.hosts.docker.engine_api.sdk import docker
+from tfprov.hosts.docker.exec import HELPER
 from tfprov.hosts.docker.image_contents import Deliveries, is_delivered
 from tfprov.hosts.docker.labels import CLUSTER, STOPPED, TASK, container_config, container_name, volume_name
 from tfprov.hosts.facts import ContainerSummary, Listener, RunCommand, owner_of, publisher, read_listeners
@@ -21,6 +22,7 @@ from tfprov.model.state import Container, undelivered_image
 
 Conflict = tuple[str, str]
 """The problem, naming the owner if known, and the fix."""
+_CONFLICT = 409
 _MARK = "tfprov.created-by"
 """Label of a volume with a token of the start that created it."""
 
@@ -153,6 +155,19 @@ def remove_containers(engine: Engine, cluster: str, task: str, facts: Mapping[st
         engine.api.remove_container(container, v=True)
 
 
+def remove_volume(engine: Engine, name: str) -> None:
+    """Remove a volume, and helper containers that a killed run has left with it; raises the SDK's errors."""
+    try:
+        engine.api.remove_volume(name)
+    except docker.errors.APIError as error:
+        if error.status_code != _CONFLICT:
+            raise
+        left = engine.api.containers(all=True, filters={"volume": name, "label": HELPER})
+        for helper in (one["Id"] for one in left if one.get("State") != "running"):
+            engine.api.remove_container(helper, force=True)
+        engine.api.remove_volume(name)
+
+
 def remove_orphans(engine: Engine, cluster: str, *, discard: bool) -> None:
     """Remove volumes of tasks without a container. Raises HostError for those that may have checkpoints, unless `discard`.
 
@@ -165,7 +180,7 @@ def remove_orphans(engine: Engine, cluster: str, *, discard: bool) -> None:
         empty = _empty_volumes(engine) if kept else frozenset()
         kept = [name for name in kept if name not in empty]
         for name in orphans.keys() - kept:
-            engine.api.remove_volume(name)
+            remove_volume(engine, name)
     if kept:
         which = f"the volume {kept[0]} has" if len(kept) == 1 else f"the volumes {', '.join(kept)} have"
         what = f"{which} files of a task whose container somebody removed"
@@ -183,7 +198,8 @@ def orphaned_volume(engine: Engine, cluster: str, task: str) -> str:
 def _orphans(engine: Engine, cluster: str) -> dict[str, str]:
     """Return the task of each volume that no container has, by the name of the volume."""
     listed, answer = engine.ask(containers_path(), volumes_path(label=[f"{CLUSTER}={cluster}", TASK]))
-    mounted = {mount.get("Name") for item in listed for mount in item.get("Mounts") or ()}
+    lasting = [item for item in listed if HELPER not in (item.get("Labels") or {})]
+    mounted = {mount.get("Name") for item in lasting for mount in item.get("Mounts") or ()}
     volumes = answer.get("Volumes") or ()
     return {str(item["Name"]): str(item["Labels"][TASK]) for item in volumes if item["Name"] not in mounted}
 

@@ -175,7 +175,7 @@ class DockerRuntime:
                 preconditions.remove_containers(self.engine, self.cluster, task, facts, self._containers.older(task))
                 self._containers.forget(task)
             for volume in volumes.get("Volumes") or ():
-                self.engine.api.remove_volume(volume["Name"])
+                preconditions.remove_volume(self.engine, volume["Name"])
 
     def deliver(self, digest: str, archive: bytes) -> None:
         """See Runtime."""

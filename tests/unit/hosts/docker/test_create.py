@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,13 @@ from tfprov.hosts.docker import secret_files
 from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.docker.engine_errors import engine_errors
 from tfprov.hosts.docker.inspection import TaskContainers
-from tfprov.hosts.docker.preconditions import create_container, orphaned_volume, remove_orphans, task_volume
+from tfprov.hosts.docker.preconditions import (
+    create_container,
+    orphaned_volume,
+    remove_orphans,
+    remove_volume,
+    task_volume,
+)
 from tfprov.model.state import DockerOptions
 
 NAME = "tfprov-lab-worker-0"
@@ -165,6 +172,53 @@ def test_volumes_of_containers_that_somebody_removed_are_removed_but_for_checkpo
     with expected:
         remove_orphans(fake, "lab", discard=discard)  # type: ignore[arg-type]
     assert list(fake.volumes) == left
+
+
+class HelperEngine:
+    """An engine on which the helper containers `left`, by id and state, use the only volume."""
+
+    def __init__(self, left: Mapping[str, str]) -> None:
+        self.api, self.left, self.is_there = self, dict(left), True
+
+    def remove_volume(self, name: str) -> None:
+        assert name == "chief"
+        if self.left:
+            response: Any = SimpleNamespace(status_code=409, url="u", reason="r")
+            raise docker.errors.APIError("volume is in use", response)
+        self.is_there = False
+
+    def containers(self, **options: Any) -> list[dict[str, str]]:
+        assert options == {"all": True, "filters": {"volume": "chief", "label": "tfprov.helper"}}
+        return [{"Id": one, "State": state} for one, state in self.left.items()]
+
+    def remove_container(self, container: str, *, force: bool) -> None:
+        assert force
+        del self.left[container]
+
+
+def test_a_volume_is_removed_with_what_a_killed_run_has_left_of_a_look_into_it() -> None:
+    """`down` would fail once, pass over the volume, and a new training go on from its checkpoints."""
+    fake = HelperEngine({"a": "created", "b": "exited"})
+    remove_volume(fake, "chief")  # type: ignore[arg-type]
+    assert not fake.is_there
+    busy = HelperEngine({"a": "created", "b": "running"})
+    with pytest.raises(docker.errors.APIError, match="409"):
+        remove_volume(busy, "chief")  # type: ignore[arg-type]
+    assert busy.left == {"b": "running"}
+
+
+def test_a_volume_that_only_a_helper_has_is_an_orphan() -> None:
+    class Left(FakeEngine):
+        def ask(self, *paths: str, newest: str = "") -> list[Any]:
+            answers = super().ask(*paths, newest=newest)
+            if len(paths) > 1:
+                answers[0][0]["Labels"] = {"tfprov.helper": ""}
+            return answers
+
+    fake = Left()
+    fake.volumes = {"mounted": {"tfprov.cluster": "lab", "tfprov.task": "worker/1"}}
+    remove_orphans(fake, "lab", discard=False)  # type: ignore[arg-type]
+    assert not fake.volumes
 
 
 def test_a_volume_with_files_of_a_task_without_a_container_is_named() -> None:

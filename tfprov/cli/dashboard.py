@@ -2,8 +2,8 @@
 
 import click
 
-from tfprov.cli.output import Printer
-from tfprov.errors import Terminated, Usage
+from tfprov.cli.output import Printer, until_ctrl_c
+from tfprov.errors import Usage
 
 
 @click.command("dashboard")
@@ -20,11 +20,6 @@ def dashboard_command(port: int | None) -> None:
         if error.name not in ("starlette", "uvicorn", "anyio"):
             raise
         raise Usage(f"the dashboard needs the package {error.name}", "pip install 'tfprov[dashboard]'") from None
-    with Printer() as printer, bound(port) as page:
-        try:
-            printer.note(f"{page.url} (Ctrl-C ends this, not the trainings)")
-            page.serve(RunHistory())
-        except Terminated:
-            raise
-        except KeyboardInterrupt:
-            return
+    with Printer() as printer, bound(port) as page, until_ctrl_c():
+        printer.note(f"{page.url} (Ctrl-C ends this, not the trainings)")
+        page.serve(RunHistory())

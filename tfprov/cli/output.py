@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
 from tfprov.cli.escape_sequences import Screened, has_colours, on_one_line
@@ -15,6 +15,7 @@ from tfprov.cli.printing.live_line import LiveLine
 from tfprov.cli.printing.log_text import level_colour, stamp
 from tfprov.cli.progress_line import MOVES, UnderWay, progress_line
 from tfprov.engine.events import Event
+from tfprov.errors import Terminated
 from tfprov.formats.event_file import EventProgress
 from tfprov.model.incident import IncidentKind
 from tfprov.model.plan import Action, ActionKind
@@ -237,6 +238,17 @@ class Printer:
     def paint(self, text: str, colour: str) -> str:
         """Return `text` in an ANSI colour, or as it is if output has no colours."""
         return f"\x1b[{colour}m{text}\x1b[0m" if self.colour else text
+
+
+@contextlib.contextmanager
+def until_ctrl_c() -> Iterator[None]:
+    """End the block quietly with Ctrl-C; SIGTERM, which is raised as a kind of it, goes on to the exit code."""
+    try:
+        yield
+    except Terminated:
+        raise
+    except KeyboardInterrupt:
+        return
 
 
 def describe(action: Action) -> str:

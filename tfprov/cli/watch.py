@@ -20,7 +20,7 @@ from tfprov.cli.options import (
     json_option,
     named_runs,
 )
-from tfprov.cli.output import Printer, table
+from tfprov.cli.output import Printer, table, until_ctrl_c
 from tfprov.cli.printing.json_events import JsonEvents, events_option
 from tfprov.cli.printing.json_text import finite
 from tfprov.cli.printing.log_text import LinePattern
@@ -28,7 +28,7 @@ from tfprov.cli.printing.moments import parse_range
 from tfprov.cli.shells import values
 from tfprov.engine.monitoring.status import Placement, Row, Status
 from tfprov.engine.monitoring.task_progress import Slowest
-from tfprov.errors import Terminated, Usage, combine_errors
+from tfprov.errors import Usage, combine_errors
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.planning.plan_text import format_count, format_size, format_span
 from tfprov.results import WebServer
@@ -120,15 +120,10 @@ _port_option = click.option(
 
 def show(opened: AbstractContextManager[WebServer], printer: Printer, what: str) -> None:
     """Print where a task answers, and stay until Ctrl-C."""
-    with opened as server:
-        try:
-            printer.awaits("")
-            printer.note(f"{server.task} on {server.host}: {server.url} (Ctrl-C ends this, not {what})")
-            server.stay()
-        except Terminated:
-            raise
-        except KeyboardInterrupt:
-            return
+    with opened as server, until_ctrl_c():
+        printer.awaits("")
+        printer.note(f"{server.task} on {server.host}: {server.url} (Ctrl-C ends this, not {what})")
+        server.stay()
 
 
 @click.command("tensorboard")

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, cast
 
 from tfprov.engine.context import Context
 from tfprov.errors import HostError
-from tfprov.formats.checkpoint import checkpoints
+from tfprov.formats.checkpoint import MODEL_SERIES, checkpoints
 from tfprov.formats.event_file import EventProgress, last_step_drop, progress
 from tfprov.hosts.base import File, Runtime
 from tfprov.model.state import Observation, Observed
@@ -19,7 +19,7 @@ MOST = 2 * 1024 * 1024
 _STEPS = re.compile(r"--?(?:train_steps|training_steps|max_steps|num_steps)=(\d{1,18})")
 _CHECKPOINTS = "checkpoints"
 """The source of the progress of a chief without event files."""
-BY_STEP = "model.ckpt-"
+BY_STEP = f"{MODEL_SERIES}-"
 """Begins the names of TensorFlow 1's checkpoints; TensorFlow 2 counts how often it saved, as in `ckpt-3`."""
 STANDSTILL = 30.0
 """Seconds after its last step in which a program saves and exits; a slower one is reported."""

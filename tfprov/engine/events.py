@@ -246,14 +246,13 @@ class Callback:
         self._on_event(Incident(text, kind, task, host, values))
 
     def observed(self, containers: Iterable[Observed]) -> None:
-        """See Reporter; tells of changed states only."""
+        """See Reporter; passes changed states only, those of several threads in one order: the last one is the newest."""
         for one in containers:
             state = one.state, one.id, one.restarts, one.restarting, one.paused, one.exit_code, one.stopped, one.gave_up
             with self._lock:
-                changed = self._states.get((one.task, one.host)) != state
-                self._states[one.task, one.host] = state
-            if changed:
-                self._on_event(TaskChanged(one))
+                if self._states.get((one.task, one.host)) != state:
+                    self._states[one.task, one.host] = state
+                    self._on_event(TaskChanged(one))
 
     def run_started(self, run: str) -> None:
         """See Reporter."""

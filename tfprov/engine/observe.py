@@ -20,6 +20,20 @@ def observe(context: Context, *, tolerant: bool = False, hosts: Collection[str] 
     every silent host, and `unreachable` of the result has its error. In a tolerant context, and if it is not needed, a host
     is not tried again: each try can take the whole connect timeout.
     """
+    observation = _observe(context, tolerant=tolerant, hosts=hosts)
+    context.report.observed(observation.containers())
+    return observation
+
+
+def observe_in_background(context: Context) -> Observation:
+    """Observe every host, like a tolerant `observe`, in a thread beside one that observes them, too.
+
+    The states are not reported: a slow host can make them older than those that were reported meanwhile.
+    """
+    return _observe(context, tolerant=True)
+
+
+def _observe(context: Context, *, tolerant: bool, hosts: Collection[str] | None = None) -> Observation:
     chosen = [host for host in context.runtimes if (context.asks(host) if hosts is None else host in hosts)]
     skipped = {
         h: e
@@ -39,9 +53,7 @@ def observe(context: Context, *, tolerant: bool = False, hosts: Collection[str] 
     observation = Observation(states, context.ready(), skipped | failed)
     if hosts is None:
         observation = context.completed(observation)
-    observation = observation.without_aliases(context.left)
-    context.report.observed(observation.containers())
-    return observation
+    return observation.without_aliases(context.left)
 
 
 def _observe_all(runtimes: Collection[Runtime], forks: int) -> tuple[dict[str, HostState], dict[str, HostError]]:

@@ -6,7 +6,7 @@ from types import TracebackType
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.context import Context, chief_of
 from tfprov.engine.lock.cluster_lock import ClusterLock
-from tfprov.engine.observe import observe
+from tfprov.engine.observe import observe_in_background
 from tfprov.errors import Locked, TfprovError
 from tfprov.model.sections import span_seconds
 from tfprov.playbook.gathering import report_gathered
@@ -38,7 +38,7 @@ class ScheduledGather:
         context = self._context
         try:
             with ClusterLock(context, "gather", tolerant=True):
-                observation = observe(context, tolerant=True)
+                observation = observe_in_background(context)
                 if context.chief(observation) is None:
                     return
                 gathered = gather(context, context.verify, observation)

@@ -1,6 +1,7 @@
 """What verbs say and do at their edges, on hosts in memory: nothing there, nothing to do, or something in the way."""
 
 import io
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -391,6 +392,25 @@ def test_states_of_tasks_are_events_where_they_have_changed() -> None:
         one = replace(one, **change)
         reporter.observed([one, replace(one, started_at=9.0, last_words="x")])
         assert received == [TaskChanged(one)], change
+
+
+def test_states_that_two_threads_report_keep_their_order() -> None:
+    received: list[Event] = []
+    running = Observed("worker/0", "h1", State.RUNNING, {}, id="1")
+    ended = replace(running, state=State.EXITED, exit_code=0)
+    threads: list[threading.Thread] = []
+
+    def receive(event: Event) -> None:
+        if not threads:
+            threads.append(threading.Thread(target=reporter.observed, args=([ended],)))
+            threads[0].start()
+            threads[0].join(0.1)
+        received.append(event)
+
+    reporter = Callback(receive)
+    reporter.observed([running])
+    threads[0].join(10.0)
+    assert received == [TaskChanged(running), TaskChanged(ended)]
     received.clear()
     reporter.incident(IncidentKind.STRAGGLER, "it stands still")
     assert received == [Incident("it stands still", IncidentKind.STRAGGLER, "", "", {})]

@@ -11,7 +11,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.monitoring.failures import own_paths
 from tfprov.engine.monitoring.kept_logs import Kept, kept_logs, lines_of
 from tfprov.engine.monitoring.kept_logs import ended as ended_text
-from tfprov.engine.observe import locate, needs, observe
+from tfprov.engine.observe import locate, needs, observe, observe_in_background
 from tfprov.errors import HostError, Usage, combine_errors
 from tfprov.hosts.log_lines import Line, LogTimes
 from tfprov.model.state import Observation, Observed
@@ -195,7 +195,7 @@ def logs(context: Context, drain: float = _DRAIN) -> Iterator[None]:
 
     def pump() -> None:
         try:
-            observation = observe(context, tolerant=True)
+            observation = observe_in_background(context)
             containers = [observed for c in context.wanted if (observed := context.observed(c.task.name, observation))]
             own = {observed.task: own_paths(context, observed.task) for observed in containers}
             for task, line in log_lines(context, containers, tail=None, stop=stop, ended=ended):

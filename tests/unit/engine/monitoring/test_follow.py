@@ -1,16 +1,17 @@
 """What following a training makes of tasks that their restart policy starts again, and of those over their limit."""
 
 import io
+import threading
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import pytest
 
 from tests.support.event_files import event
-from tests.support.memory_lab import AGAIN, INVENTORY, MemoryLab, follow_with_steps
+from tests.support.memory_lab import AGAIN, INVENTORY, MemoryLab, ScriptedMonitor, follow_with_steps
 from tests.support.reporters import texts
 from tfprov.engine.context import Context
-from tfprov.engine.events import TrainingProgress
+from tfprov.engine.events import TaskChanged, TrainingProgress
 from tfprov.engine.monitoring.follow import check_deadline, follow
 from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.monitoring.watch import Restarts
@@ -290,3 +291,36 @@ def test_a_training_that_is_not_done_in_time_is_reported_with_the_time() -> None
         follow(memory_lab.context, 5.0)
     assert str(caught.value) == "worker/0: is not done after 5 s"
     assert memory_lab.clock.time - begin == 6.0, "at the first look behind it"
+
+
+class SlowForOthers(MemoryRuntime):
+    """Answers threads other than the main one late: once `released` is set, with what ran when they asked."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(host)
+        self.asked, self.released = threading.Event(), threading.Event()
+
+    def observe(self) -> HostState:
+        """See Runtime."""
+        state = super().observe()
+        if threading.current_thread() is not threading.main_thread():
+            self.asked.set()
+            assert self.released.wait(20)
+        return state
+
+
+def test_a_late_answer_to_the_logs_replaces_no_newer_state_of_a_task() -> None:
+    host = SlowForOthers("h2")
+    host.released.set()
+    memory_lab = MemoryLab(hosts=[host])
+    host.asked.clear()
+    host.released.clear()
+
+    def end() -> None:
+        assert host.asked.wait(20)
+        host.exits("worker/0", 0)
+
+    follow(memory_lab.context, 60, monitor=ScriptedMonitor(memory_lab.context, end, host.released.set))
+    events = [one for one in memory_lab.report.events if isinstance(one, TaskChanged)]
+    states = [one.observed.state for one in events if one.observed.task == "worker/0"]
+    assert states == [State.RUNNING, State.EXITED]

@@ -12,7 +12,8 @@ import pytest
 import tfprov
 from tests.support.user_directory import enter
 from tfprov.engine.checkpoints.verify import Verification
-from tfprov.engine.events import ActionDone, Event, Note
+from tfprov.engine.events import ActionDone, Event, Note, TaskChanged
+from tfprov.errors import Unreachable
 from tfprov.hosts.memory import MemoryHosts
 
 INVENTORY = """\
@@ -173,6 +174,40 @@ def test_a_failed_chief_is_an_error_with_its_exit_code(cluster: tfprov.Cluster, 
     with pytest.raises(tfprov.TaskFailed) as raised:
         cluster.wait()
     assert raised.value.code == 5
+
+
+def test_a_host_that_is_back_is_asked_by_the_next_verb(cluster: tfprov.Cluster, hosts: MemoryHosts) -> None:
+    cluster.up()
+    hosts["h3"].failure = Unreachable("h3", "no answer")
+    with pytest.raises(Unreachable, match="no answer"):
+        cluster.down(discard=True)
+    hosts["h3"].failure = None
+    cluster.down(discard=True)
+    assert not hosts["h3"].places
+
+
+def test_a_fetch_goes_on_in_the_verb_after_the_one_that_was_interrupted(
+    directory: Path, hosts: MemoryHosts, events: list[Event]
+) -> None:
+    data = "data: {fetch: [{url: 'https://data.test/a', sha256: '" + "0" * 64 + "'}]}, code: code"
+    (directory / "inventory.yml").write_text(INVENTORY.replace("code: code", data))
+    with tfprov.Cluster.load("inventory.yml", factory=hosts, on_event=events.append) as cluster:
+        (fetched,) = cluster.prepare().data.values()
+        fetched.cut()
+        cluster.up()
+    assert fetched.data.artifact in hosts["h2"].data
+
+
+def test_a_callback_may_call_a_verb(hosts: MemoryHosts) -> None:
+    states: list[str] = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, TaskChanged) and event.observed.task == "worker/0":
+            states.append(lab.status().to_dict()["tasks"][1]["state"])
+
+    with tfprov.Cluster.load("inventory.yml", factory=hosts, on_event=look) as lab:
+        lab.up()
+    assert states == ["running"]
 
 
 def test_extra_variables_limits_and_targets(hosts: MemoryHosts) -> None:

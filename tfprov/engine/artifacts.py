@@ -145,6 +145,10 @@ class Fetched:
         for progress in tuple(self.under_way):
             progress.cancel()
 
+    def allow(self) -> None:
+        """Let fetches begin again after `cut`: a later verb of the same program is not the one that was interrupted."""
+        self.is_cut.clear()
+
     def fetch(self, host: str, report: Reporter) -> None:
         """Have `host` fetch it, after removing data that nothing uses any more; idempotent."""
         runtime = self.runtimes[host]

@@ -285,7 +285,7 @@ class KeptContext:
                 self._context = now
         context = self.prepare(connect=connect, starts=starts)
         self._is_used = True
-        return context
+        return replace(context, noted=set(), uncopied=set(), unresponsive={})  # a host may be back
 
     def close(self) -> None:
         """Close all connections. The next verb connects again."""

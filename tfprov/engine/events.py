@@ -194,8 +194,8 @@ class Callback:
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
-        self._states: dict[tuple[str, str], tuple[Any, ...]] = {}
-        self._lock = threading.Lock()
+        self._states: dict[tuple[str, str], tuple[Any, ...] | None] = {}
+        self._lock = threading.RLock()  # a callback may call a verb, which observes, too
 
     def planned(self, actions: Sequence[Action]) -> None:
         """See Reporter."""
@@ -250,9 +250,14 @@ class Callback:
         for one in containers:
             state = one.state, one.id, one.restarts, one.restarting, one.paused, one.exit_code, one.stopped, one.gave_up
             with self._lock:
-                if self._states.get((one.task, one.host)) != state:
-                    self._states[one.task, one.host] = state
+                if (before := self._states.get((one.task, one.host))) == state:
+                    continue
+                self._states[one.task, one.host] = state
+                try:
                     self._on_event(TaskChanged(one))
+                except BaseException:  # Ctrl-C, or a closed output: the next observation passes it again
+                    self._states[one.task, one.host] = before
+                    raise
 
     def run_started(self, run: str) -> None:
         """See Reporter."""

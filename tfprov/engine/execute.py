@@ -52,6 +52,8 @@ def execute(context: Context, plan: Plan, run: str = "") -> Outcome:
     The first Ctrl-C lets running actions finish, starts no more, and is raised at the end; the second is raised at once.
     """
     outcome = Outcome()
+    for data in context.data.values():
+        data.allow()
     context.report.planned(plan.actions)
     waiting = _chief_after_ps(plan, context.cluster.chief.name) if context.resume else list(plan.actions)
     with _deliveries(context, plan), _pool(context.forks) as pool:

@@ -79,9 +79,9 @@ def recording(context: Context, verb: str, run: str = "") -> Iterator[Session]:
     notifier = _notifier(context, recorder, verb)
 
     def pass_on(event: Event) -> None:
-        event.send(context.report)
-        recorder.handle(event)
+        recorder.handle(event)  # first: printing can fail, and be interrupted
         notifier.handle(event)
+        event.send(context.report)
 
     # A chief that moved does not go on with its run, whose checkpoints have higher steps than it will save.
     anew = context.new_run or (new_run() if known else run)

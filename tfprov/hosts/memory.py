@@ -74,6 +74,8 @@ class MemoryRuntime:
         self._called("fetch", data.artifact)
         if images and not self.codes.keys() & set(images):
             raise HostError(self.host, "there is no image to fetch data with", "deliver one first")
+        if progress.is_cancelled:
+            raise HostError(self.host, "the data was not fetched to its end: interrupted")
         self.data.add(data.artifact)
 
     def remove_unused_data(self, keep: Collection[str]) -> int:

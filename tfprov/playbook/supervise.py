@@ -4,16 +4,19 @@ from dataclasses import dataclass, replace
 
 from tfprov.engine.checkpoints.gather import check_target
 from tfprov.engine.context import Context
-from tfprov.engine.monitoring.follow import check_ends
+from tfprov.engine.monitoring.follow import PATIENCE, check_ends
 from tfprov.engine.observe import observe
 from tfprov.errors import TfprovError, Usage
 from tfprov.history.run_dir import RunDir
 from tfprov.history.session import recording
-from tfprov.model.state import State
+from tfprov.model.state import Observed, State
 from tfprov.playbook.player import PlayOptions
 from tfprov.playbook.run import play_shipped
 from tfprov.playbook.verbs import run_result, with_deadline
 from tfprov.results import RunResult
+
+_AGAIN = 5.0
+"""Seconds between two tries to ask the chief's host: each can take the whole connect timeout."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ def supervise(context: Context, run: str, options: SupervisedRun) -> RunResult:
     check_ends(context)
     check_target(context)
     context = replace(with_deadline(context, options.passed), new_run=run, resume=options.resume)
-    chief, name = context.chief(observe(context, tolerant=True)), context.cluster.chief.name
+    chief, name = _chief(context, tolerant=options.drain), context.cluster.chief.name
     # A start or an end that was cut off may have left the chief of the run before it.
     cut_off = options.may_start or options.drain
     if chief is not None and (chief.run > run if cut_off else chief.run not in ("", run)):
@@ -64,6 +67,24 @@ def supervise(context: Context, run: str, options: SupervisedRun) -> RunResult:
         played = PlayOptions("run", discard=options.discard, partial=options.partial)
         play_shipped(session.context, played, starts=starts)
     return run_result(session.context, session.run, begun)
+
+
+def _chief(context: Context, *, tolerant: bool) -> Observed | None:
+    """Return the chief's container; None once its host answers that it has none.
+
+    It waits for the host: the network that closed a terminal may be the one to the hosts. Raises the error of a host that
+    stays lost; None if `tolerant`, as `down` takes the others down.
+    """
+    host, begun = context.cluster.chief.host, context.clock.now()
+    while True:
+        observation = observe(context, tolerant=True)
+        chief, error = context.chief(observation), observation.unreachable.get(host)
+        lost = context.clock.now() - begun >= PATIENCE
+        if chief is not None or error is None or (lost and tolerant):
+            return chief
+        if lost:
+            raise error
+        context.clock.sleep(_AGAIN)
 
 
 def _drain(context: Context, run: str, begun: float, *, discard: bool) -> RunResult:

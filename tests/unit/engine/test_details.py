@@ -457,18 +457,35 @@ def test_a_lost_host_is_named_where_a_task_may_be(split: SplitTraining) -> None:
     assert (runtime.host, container.task) == ("p1", "ps/1")
 
 
+def test_a_state_whose_report_was_interrupted_is_reported_again() -> None:
+    received: list[Event] = []
+    one = Observed("worker/0", "h1", State.EXITED, {}, id="1")
+
+    def receive(event: Event) -> None:
+        received.append(event)
+        if len(received) == 1:
+            raise KeyboardInterrupt
+
+    reporter = Callback(receive)
+    with pytest.raises(KeyboardInterrupt):
+        reporter.observed([one])
+    reporter.observed([one])
+    reporter.observed([one])
+    assert received == [TaskChanged(one), TaskChanged(one)]
+
+
 def test_a_kept_context_is_assembled_anew_for_another_start(split: SplitTraining) -> None:
     asked: list[tuple[bool | None, bool]] = []
 
     def assemble(connect: bool | None, starts: bool) -> Context:
         asked.append((connect, starts))
-        return replace(split.context, is_whole=starts)
+        return replace(split.context, is_whole=starts, new_run=str(len(asked)))
 
     kept = KeptContext(assemble)
     assert not kept.use().is_whole
-    whole = kept.use(starts=True)
-    assert kept.use(starts=True) is whole
-    assert kept.use(connect=True) is whole
+    assert kept.use(starts=True).new_run == "2"
+    assert kept.use(starts=True).new_run == "2"
+    assert kept.use(connect=True).new_run == "2"
     kept.close()
     kept.use(connect=None)
     assert asked == [(False, False), (False, True), (False, True), (None, False)]

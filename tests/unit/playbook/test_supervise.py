@@ -14,7 +14,7 @@ from tests.support.memory_plays import MemoryPlays
 from tests.support.user_directory import enter
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
-from tfprov.errors import HangUp, HostError, Usage
+from tfprov.errors import HangUp, HostError, Unreachable, Usage
 from tfprov.history.reader import RunHistory
 from tfprov.history.summary import RunSummary
 from tfprov.hosts.memory import MemoryHosts
@@ -116,6 +116,35 @@ def test_the_cluster_of_an_up_is_not_taken_down_once_its_training_has_ended(
     assert running(cluster.prepare()) == ALL - {"worker/0"}
     supervise(cluster.prepare(), run, SupervisedRun())  # the one of a `run` takes it down
     assert the_run().outcome == "succeeded"
+
+
+def test_a_supervisor_waits_for_the_host_of_the_chief(cluster: tfprov.Cluster, hosts: MemoryHosts) -> None:
+    cluster.up()
+    hosts["h2"].failure = Unreachable("h2", "no route")
+    clock = until_the_chief_ends(hosts)
+    clock.at(7.0, lambda: setattr(hosts["h2"], "failure", None))
+    supervise(replace(cluster.prepare(), clock=clock), the_run().run, SupervisedRun())
+    assert the_run().outcome == "succeeded"
+
+
+def test_a_supervisor_leaves_a_training_whose_chief_it_cannot_ask(cluster: tfprov.Cluster, hosts: MemoryHosts) -> None:
+    cluster.up()
+    hosts["h2"].failure = Unreachable("h2", "no route")
+    clock = ManualClock()
+    with pytest.raises(Unreachable, match="no route"):
+        supervise(replace(cluster.prepare(), clock=clock), the_run().run, SupervisedRun())
+    assert 300 <= clock.now() < 310
+    hosts["h2"].failure = None
+    assert running(cluster.prepare()) == ALL
+
+
+def test_a_supervisor_takes_down_what_it_can_reach(cluster: tfprov.Cluster, hosts: MemoryHosts) -> None:
+    cluster.up()
+    hosts["h2"].failure = Unreachable("h2", "no route")
+    with pytest.raises(Unreachable, match="no route"):
+        supervise(replace(cluster.prepare(), clock=ManualClock()), the_run().run, SupervisedRun(drain=True))
+    hosts["h2"].failure = None
+    assert running(cluster.prepare()) == {"worker/0"}
 
 
 def test_a_supervisor_keeps_what_did_start_as_run_was_to(cluster: tfprov.Cluster, hosts: MemoryHosts) -> None:

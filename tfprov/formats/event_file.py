@@ -63,6 +63,20 @@ def scalars(stream: BinaryIO) -> Iterator[EventScalar]:
             yield EventScalar(event.wall_time, event.step, tag, value)
 
 
+def last_scalars(stream: BinaryIO, max_bytes: int) -> Iterator[EventScalar]:
+    """Yield the scalars in the last `max_bytes` of an event file, in the order of the file; damaged data is skipped.
+
+    `stream` must be seekable. A damaged length ends the file.
+    """
+    start = max(0, stream.seek(0, io.SEEK_END) - max_bytes)
+    stream.seek(start)
+    data = stream.read(max_bytes)
+    for body in last_records(data, max_bytes, aligned=start == 0):
+        if (event := _readable_event(data[body])) is not None:
+            for tag, value in event.values:
+                yield EventScalar(event.wall_time, event.step, tag, value)
+
+
 # --- progress: the tail of the file ---------------------------------------------------------------------------------
 
 _RATE = "global_step/sec"

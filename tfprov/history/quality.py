@@ -1,10 +1,11 @@
 """Curves and measures of quality in the event files that were gathered."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfprov.formats.event_file import EventScalar, scalars
+from tfprov.formats.event_file import EventScalar, last_scalars, scalars
 
 _MOST = 8 * 1024 * 1024
 """Bytes of event files that are read: about two seconds of reading small records."""
@@ -23,6 +24,8 @@ _MEASURES = (
     "iou",
 )
 """Words in the tags of measures of quality, the one that is shown first."""
+_EVALUATION = re.compile(r"eval|(?<![a-z])val(id|idation)?(?![a-z])", re.IGNORECASE)
+"""In the name of a directory, or before the last slash of a tag: what is below is of an evaluation."""
 _POINTS = 2000
 """Points that are kept of a curve."""
 
@@ -35,38 +38,53 @@ class EventData:
     loss: list[tuple[float, int, float]] = field(default_factory=list)
 
 
-def read_event_data(directory: Path, since: float = 0.0) -> EventData:
-    """Read the event files below `directory` that were written after `since`; damaged ones as far as they are whole."""
-    data, left = EventData(), _MOST
-    for path in _event_files(directory, since):
-        if (size := path.stat().st_size) > left:
-            continue
-        left -= size
+def read_event_data(directory: Path, since: float = 0.0, most: int = _MOST) -> EventData:
+    """Read the event files below `directory` that were written after `since`; damaged ones as far as they are whole.
+
+    About `most` bytes are read, those of the newest files first, and of a larger file those at its end. Losses of an
+    evaluation are no part of the curve, and epochs are its steps only where nothing counts otherwise.
+    """
+    data, epochs = EventData(), list[tuple[float, int, float]]()
+    for path, size in _shares(directory, since, most):
         below = path.parent.relative_to(directory).as_posix()
-        losses, batches = list[tuple[float, int, float]](), list[tuple[float, int, float]]()
-        for one in _readable(path):
+        for one in _readable(path, size):
             tag = one.tag if below == "." else f"{below}/{one.tag}"
+            point = (one.wall_time, one.step, one.value)
             if is_measure(tag):
                 data.measures[tag] = one.value
-            elif one.tag in ("loss", "epoch_loss") or (one.tag.endswith("/loss") and below == "."):
-                losses.append((one.wall_time, one.step, one.value))
-            elif one.tag == "batch_loss":  # Keras counts batches here, and epochs for `epoch_loss` in the same file
-                batches.append((one.wall_time, one.step, one.value))
-        data.loss += batches or losses
-    data.loss.sort()
+            elif _EVALUATION.search(tag.rpartition("/")[0]):
+                continue
+            elif one.tag == "epoch_loss":  # Keras counts epochs here, and batches for `batch_loss`
+                epochs.append(point)
+            elif one.tag in ("loss", "batch_loss") or (one.tag.endswith("/loss") and below == "."):
+                data.loss.append(point)
+    data.loss = sorted(data.loss or epochs)
     data.loss = data.loss[:: max(1, len(data.loss) // _POINTS)]
     return data
 
 
-def _event_files(directory: Path, since: float) -> Iterator[Path]:
-    files = [(path.stat().st_mtime, path) for path in directory.rglob("*.tfevents.*") if path.is_file()]
-    yield from (path for modified, path in sorted(files) if modified >= since)
+def _shares(directory: Path, since: float, most: int) -> list[tuple[Path, int]]:
+    """Return the files to read, the oldest first, and how many bytes of the end of each.
+
+    A file that does not fit leaves half of what is left to older ones, such as those of an evaluation.
+    """
+    present = [(path, path.stat()) for path in directory.rglob("*.tfevents.*") if path.is_file()]
+    files = sorted((stat.st_mtime, path, stat.st_size) for path, stat in present if stat.st_mtime >= since)
+    left, shares = most, dict[Path, int]()
+    for _, path, size in reversed(files):
+        shares[path] = size if size <= left else left // 2
+        left -= shares[path]
+    for _, path, size in reversed(files):  # what the older ones did not need
+        more = min(size - shares[path], left)
+        shares[path] += more
+        left -= more
+    return [(path, shares[path]) for _, path, _ in files if shares[path]]
 
 
-def _readable(path: Path) -> Iterator[EventScalar]:
+def _readable(path: Path, size: int) -> Iterator[EventScalar]:
     try:
         with path.open("rb") as file:
-            yield from scalars(file)
+            yield from scalars(file) if size >= path.stat().st_size else last_scalars(file, size)
     except (OSError, ValueError):  # what was read before the damage counts
         return
 

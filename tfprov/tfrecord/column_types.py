@@ -90,6 +90,8 @@ def _kind(leaf: pa.DataType) -> Kind | None:
         or types.is_binary(leaf)
         or types.is_large_binary(leaf)
         or types.is_fixed_size_binary(leaf)
+        or types.is_string_view(leaf)
+        or types.is_binary_view(leaf)
     ):
         return Kind.BYTES
     return Kind.UNSET if types.is_null(leaf) else None

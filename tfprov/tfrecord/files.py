@@ -8,6 +8,8 @@ import errno
 import glob
 import os
 import re
+import resource
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +29,10 @@ _HIDDEN = (".", "_")
 
 MOST_SHARDS = 99999
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
+_OTHER_FILES = 512
+"""Files that may be opened beside the outputs, such as those of a shuffle."""
+_SHARD = re.compile(r"part-\d{5}-of-\d{5}\.")
 
 
 class FileError(TfprovError):
@@ -86,6 +92,31 @@ def _some(path: str, files: Sequence[str]) -> list[str]:
     return list(files)
 
 
+def refuse_pipes(paths: Iterable[str]) -> None:
+    """Raise FileError for a path of this machine that cannot be read twice, as a pipe; a missing one is left to open."""
+    for path in paths:
+        try:
+            mode = os.stat(path).st_mode  # noqa: PTH116  a URL is no file of this machine
+        except (OSError, ValueError):
+            continue
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISBLK(mode)):
+            what = "a pipe" if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else "no regular file"
+            raise FileError(f"{one_line(path)}: it is {what}, and it is read twice", "write it to a file first")
+
+
+def existing(path: str) -> tuple[bool, bool]:
+    """Return whether there is something at a path, and whether that is a directory; raises FileError."""
+    if not SCHEME.match(path):
+        return os.path.lexists(path), Path(path).is_dir()
+    with as_file_error(path):
+        files, root = require("fsspec").core.url_to_fs(path)
+        try:
+            files.info(root)  # fsspec's `exists` takes every error for a missing file
+        except FileNotFoundError:
+            return False, False
+        return True, bool(files.isdir(root))
+
+
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
     """Open a file to read; raises FileError."""
@@ -101,15 +132,16 @@ def opened(path: str) -> Iterator[BinaryIO]:
 @contextmanager
 def written(paths: Sequence[str], old: Iterable[str] = ()) -> Iterator[list[BinaryIO]]:
     """Open files to write; all get their names at the end, and none of them after an error. Then `old` are removed."""
+    _allow_open_files(sum(1 for path in paths if not SCHEME.match(path)))
     with contextlib.ExitStack() as stack:
         outputs = [stack.enter_context(_part(path)) for path in paths]
         try:
             yield [output.stream for output in outputs]
         except OSError as error:
-            if error.errno not in _DISK_FULL:
+            if error.errno not in (*_DISK_FULL, *_TOO_MANY_OPEN):
                 raise
             fix = "free some there, or name another destination"
-            raise FileError(f"{one_line(paths[0])}: {error.strerror}", fix) from error
+            raise FileError(f"{one_line(paths[0])}: {_reason(error)}", _fix(error, fix)) from error
         for path, output in zip(paths, outputs, strict=True):
             with as_file_error(path):
                 output.finish()
@@ -121,6 +153,16 @@ def written(paths: Sequence[str], old: Iterable[str] = ()) -> Iterator[list[Bina
                 _remove(path)
 
 
+def _allow_open_files(count: int) -> None:
+    """Raise this process's soft limit of open files, up to the hard one, where it is too low for `count` more."""
+    with contextlib.suppress(OSError, ValueError):  # the kernel may have a lower limit of its own
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        needed = len(os.listdir("/dev/fd")) + count + _OTHER_FILES  # noqa: PTH208  their number only
+        if count > 1 and soft not in (resource.RLIM_INFINITY, hard) and soft < needed:
+            limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
 def _remove(path: str) -> None:
     if SCHEME.match(path):
         files, name = require("fsspec").core.url_to_fs(path)
@@ -130,7 +172,7 @@ def _remove(path: str) -> None:
 
 
 def shard_paths(directory: str, shards: int, extension: str) -> tuple[list[str], list[str]]:
-    """Return the names of the files of a sharded output, and the files that the directory has already."""
+    """Return the names of the files of a sharded output, and the `part-` files that the directory has already."""
     if not 1 <= shards <= MOST_SHARDS:
         raise SchemaError(f"shards must be between 1 and {MOST_SHARDS}, not {shards}")
     try:
@@ -139,6 +181,11 @@ def shard_paths(directory: str, shards: int, extension: str) -> tuple[list[str],
         old = []
     name = directory.rstrip("/")
     return [f"{name}/part-{number:05}-of-{shards:05}{extension}" for number in range(shards)], old
+
+
+def is_shard(path: str) -> bool:
+    """Whether a file has the name of a shard: that of others, such as Spark's, has no `-of-`."""
+    return _SHARD.match(path.rpartition("/")[2]) is not None
 
 
 class _LocalPart:
@@ -220,7 +267,12 @@ def as_file_error(path: str) -> Iterator[None]:
         if not (is_url or isinstance(error, OSError | ValueError)):
             raise
         fix = "check the URL and the credentials" if is_url else "check the path"
-        raise FileError(f"{one_line(path)}: {_reason(error)}", fix) from error
+        raise FileError(f"{one_line(path)}: {_reason(error)}", _fix(error, fix)) from error
+
+
+def _fix(error: Exception, otherwise: str) -> str:
+    too_many = isinstance(error, OSError) and error.errno in _TOO_MANY_OPEN
+    return "use fewer shards, or raise `ulimit -n`" if too_many else otherwise
 
 
 def _reason(error: Exception) -> str:

@@ -11,7 +11,7 @@ from tfprov.tfrecord.column_types import BYTE_ARRAY, BYTE_ARRAY_SCHEMA, EXAMPLE,
 from tfprov.tfrecord.compression import codec_of, decompressed
 from tfprov.tfrecord.decode import decode_block
 from tfprov.tfrecord.errors import DamagedFile, SchemaError, column_label
-from tfprov.tfrecord.files import PathLike, expand, opened
+from tfprov.tfrecord.files import PathLike, expand, opened, refuse_pipes
 from tfprov.tfrecord.framing import BLOCK_BYTES, MAX_RECORD_BYTES, Block, read_blocks
 from tfprov.tfrecord.inference import CONNECTOR, Inference
 
@@ -58,6 +58,7 @@ def read(  # noqa: PLR0913  every one has a default
     codec_of("", compression)
     options: dict[str, Any] = {"compression": compression, "max_record_bytes": max_record_bytes, "salvage": salvage}
     if schema is None:
+        _refuse_pipes(files, record_type)
         quiet = {**options, "salvage": quietly(salvage)}
         schema = infer_schema(files, rules=rules, record_type=record_type, **quiet)
     chosen = select(columns_of(schema, record_type), columns)
@@ -76,11 +77,18 @@ def read_table(path_or_paths: Paths, **options: Any) -> "pa.Table":
             if name in options
         }
         path_or_paths = expand(path_or_paths)
+        _refuse_pipes(path_or_paths, record_type_of(options.get("record_type", EXAMPLE)))
         quiet = quietly(options.get("salvage", False))
         schema = options["schema"] = infer_schema(path_or_paths, salvage=quiet, **own)
     chosen = select(columns_of(schema, record_type_of(options.get("record_type", EXAMPLE))), columns)
     fields = pa.schema([(column.name, column.type) for column in chosen])
     return pa.Table.from_batches(read(path_or_paths, **options), fields)
+
+
+def _refuse_pipes(files: list[str], record_type: str) -> None:
+    """Refuse files that cannot be read once for their schema and once more; that of ByteArray is known without."""
+    if record_type != BYTE_ARRAY:
+        refuse_pipes(files)
 
 
 def infer_schema(  # noqa: PLR0913  every one has a default

@@ -1,6 +1,7 @@
 """`tfprov records`: lines of JSON, schemas, verdicts and statistics of record files."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,29 @@ def test_what_cannot_be_indexed_is_refused_and_leaves_no_index(tmp_path: Path) -
     compressed = records("index", str(tmp_path / "x.gz"))
     assert str(compressed.exception).startswith(f"{tmp_path}/x.gz: a compressed file cannot be indexed; ")
     assert [path.name for path in tmp_path.iterdir()] == ["cut"]
+
+
+def test_a_file_that_cannot_be_opened_is_damaged_and_the_others_are_verified(tmp_path: Path) -> None:
+    verified = records("verify", PLAIN, str(tmp_path / "nope"), PLAIN)
+    verdicts = [line.rpartition(": ")[2].partition(",")[0] for line in verified.stdout.splitlines()]
+    assert verdicts == ["whole", "damaged", "whole"]
+    assert str(verified.exception) == f"{tmp_path}/nope: No such file or directory; check the path"
+
+
+def test_a_pipe_is_refused_where_it_is_read_twice_and_verified(tmp_path: Path) -> None:
+    outlet, inlet = os.pipe()
+    os.write(inlet, Path(PLAIN).read_bytes())
+    os.close(inlet)
+    pipe = f"/dev/fd/{outlet}"
+    message = f"{pipe}: it is a pipe, and it is read twice; write it to a file first"
+    try:
+        for words in (
+            ("cat", pipe),
+            ("stats", pipe),
+            *(("convert", "--from", each, pipe, str(tmp_path / "o.tfrecord")) for each in ("tfrecord", "csv", "json")),
+        ):
+            assert str(records(*words).exception) == message, words
+        assert list(tmp_path.iterdir()) == []
+        assert records("verify", pipe).stdout.startswith(f"{pipe}: whole, 50 records")
+    finally:
+        os.close(outlet)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.event_files import event, sized, varint
-from tfprov.formats.event_file import EventProgress, EventScalar, last_step_drop, progress, scalars
+from tfprov.formats.event_file import EventProgress, EventScalar, last_scalars, last_step_drop, progress, scalars
 from tfprov.formats.tfrecord import write_record
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -110,6 +110,15 @@ def test_a_file_cut_anywhere_gives_the_scalars_before_the_cut() -> None:
         whole = sum(end <= cut for end in ends)
         assert list(scalars(io.BytesIO(content[:cut]))) == read(*events[:whole])
         assert progress(io.BytesIO(content[:cut])) == progress(file_of(*events[:whole]))
+
+
+def test_the_scalars_in_the_last_bytes_of_a_file_begin_with_its_first_whole_record() -> None:
+    events = [event(step, step, {"loss": float(step)}) for step in range(1, 50)]
+    content = file_of(*events).getvalue()
+    record = len(file_of(events[0]).getvalue()) - len(file_of().getvalue())
+    for size in (0, 1, record - 1, record, 3 * record + 5, len(content), len(content) + 1):
+        count = min(size // record, 49)
+        assert list(last_scalars(io.BytesIO(content), size)) == read(*events)[49 - count :]
 
 
 def test_progress_comes_from_the_last_records() -> None:

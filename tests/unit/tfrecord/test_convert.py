@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import struct
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import datetime
@@ -12,10 +13,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec import AbstractFileSystem
 
 from tfprov import tfrecord
 from tfprov.errors import TfprovError
@@ -343,3 +346,113 @@ def test_a_device_or_a_pipe_is_not_replaced(tmp_path: Path, destination_format: 
         tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / "pipe", **options)
     assert (tmp_path / "pipe").is_fifo()
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_source_that_changes_between_its_two_passes_replaces_nothing(tmp_path: Path) -> None:
+    tfrecord.write(tmp_path / "x.tfrecord", TABLE)
+    tfrecord.write(tmp_path / "other", TABLE.slice(1))
+    (tmp_path / "o.csv").write_text("old")
+
+    def replace_source(what: str, _done: int, _count: int | None) -> None:
+        if what == "reading" and (tmp_path / "other").exists():
+            (tmp_path / "other").replace(tmp_path / "x.tfrecord")
+
+    message = "x.tfrecord: the sources had 1,000 records at first and 999 afterwards; convert files that do not change"
+    with pytest.raises(TfprovError, match=message):
+        tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / "o.csv", overwrite=True, progress=replace_source)
+    assert (tmp_path / "o.csv").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["o.csv", "x.tfrecord"]
+
+
+def test_what_exists_on_a_file_system_of_fsspec_is_refused(tmp_path: Path) -> None:
+    tfrecord.write(tmp_path / "x.tfrecord", NUMBERS)
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "y.csv").write_text("old")
+    with pytest.raises(TfprovError, match=r"file:.*y.csv: it exists; name another destination, or pass --overwrite"):
+        tfrecord.convert(tmp_path / "x.tfrecord", f"file://{tmp_path}/o/y.csv")
+    with pytest.raises(TfprovError, match=r"file:.*/o: it is a directory; name a file, or pass --shards"):
+        tfrecord.convert(tmp_path / "x.tfrecord", f"file://{tmp_path}/o", destination_format="csv", overwrite=True)
+    assert (tmp_path / "o" / "y.csv").read_text() == "old"
+    tfrecord.convert(tmp_path / "x.tfrecord", f"file://{tmp_path}/o/y.csv", overwrite=True)
+    tfrecord.convert(tmp_path / "x.tfrecord", f"file://{tmp_path}/o/z.csv")
+    assert (tmp_path / "o" / "z.csv").read_bytes() == (tmp_path / "o" / "y.csv").read_bytes()
+
+    class Closed(AbstractFileSystem):  # type: ignore[misc]
+        """Fails as the clients of S3 and HDFS do without credentials."""
+
+        def info(self, _path: str, **_: object) -> None:
+            raise PermissionError("no key")
+
+    fsspec.register_implementation("closed", Closed, clobber=True)
+    with pytest.raises(TfprovError, match=r"^closed://x/y.csv: no key; check the URL and the credentials$"):
+        tfrecord.convert(tmp_path / "x.tfrecord", "closed://x/y.csv")
+
+
+def test_identifiers_in_csv_files_keep_their_digits(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(
+        "id,zip,hex,large,float,small\n"
+        "99999999999999999998,02134,0x10,100000000000000000000,0.5,0\n"
+        "99999999999999999999,10001,0x11,1.5,-0.5,-9223372036854775808\n"
+        ",,,,,\n"
+    )
+    rows = read(tmp_path / "x.csv").to_pylist()
+    assert [row["id"] for row in rows] == ["99999999999999999998", "99999999999999999999", None]
+    assert [row["zip"] for row in rows] == ["02134", "10001", None]
+    assert [row["hex"] for row in rows] == [16, 17, None]
+    assert [type(rows[1][name]) for name in ("large", "float", "small")] == [float, float, int]
+    assert rows[1]["small"] == -(2**63)
+    lines = [str(row) for row in range(700_000)]  # two blocks, and the identifiers are in the second one
+    (tmp_path / "late.csv").write_text("\n".join(["id", *lines, "0700000", "18446744073709551616"]))
+    assert read(tmp_path / "late.csv")["id"].to_pylist()[-3:] == ["699999", "0700000", "18446744073709551616"]
+
+
+def test_a_column_of_several_csv_files_has_the_type_that_all_of_them_fit(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name, text in {
+        "a": "n,f,zip,e\n,1,10001,\n",
+        "b": "n,f,zip,e\n2,0.5,02134,\n",
+        "c": "n,f,zip,e\n",
+        "d": "zip\n10002\n",
+    }.items():
+        (tmp_path / "in" / f"{name}.csv").write_text(text)
+    tfrecord.convert(tmp_path / "in", tmp_path / "x.parquet")
+    table = pq.read_table(tmp_path / "x.parquet")
+    assert [str(field.type) for field in table.schema] == ["int64", "double", "string", "string"]
+    assert table.to_pylist() == [
+        {"n": None, "f": 1.0, "zip": "10001", "e": None},
+        {"n": 2, "f": 0.5, "zip": "02134", "e": None},
+        {"n": None, "f": None, "zip": "10002", "e": None},
+    ]
+
+
+def test_overwrite_removes_only_files_with_the_names_of_shards(tmp_path: Path) -> None:
+    tfrecord.write(tmp_path / "x.tfrecord", NUMBERS)
+    (tmp_path / "out").mkdir()
+    for name in ("part-notes.txt", "part-00000-5f3a.snappy.parquet", "part-00002-of-00003.csv"):
+        (tmp_path / "out" / name).write_text("")
+    done = tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / "out", shards=1, overwrite=True)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "part-00000-5f3a.snappy.parquet", Path(done.files[0]).name, "part-notes.txt",
+    ]  # fmt: skip
+
+
+def test_python_opens_a_csv_file_only_for_its_size(tmp_path: Path) -> None:
+    """A stream of Python's below Arrow's reader is called by a thread that reads ahead, also while Python ends."""
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    program = (
+        "import sys\n"
+        "from tfprov import tfrecord\n"
+        "opened = []\n"
+        "sys.addaudithook(lambda name, args: opened.append(str(args[0])) if name == 'open' else None)\n"
+        "tfrecord.convert(sys.argv[1], sys.argv[2])\n"
+        "print(opened.count(sys.argv[1]))\n"
+    )
+    words = [sys.executable, "-c", program, str(tmp_path / "x.csv"), str(tmp_path / "y.jsonl")]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "1\n"
+
+
+def test_a_class_whose_name_is_too_long_for_a_directory_is_one_error(tmp_path: Path) -> None:
+    tfrecord.write(tmp_path / "x.tfrecord", pa.table({"image": [png(1, 1)] * 2, "text": ["cat", "d" * 256]}))
+    with pytest.raises(TfprovError, match=f"^row 1, class `{'d' * 60}`: File name too long; check the path$"):
+        tfrecord.convert(tmp_path / "x.tfrecord", tmp_path / "out", destination_format="images")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.tfrecord"]

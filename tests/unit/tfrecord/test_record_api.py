@@ -159,3 +159,55 @@ def test_without_the_extra_one_line_says_what_to_install() -> None:
         "[]\nrecord files need the package `pyarrow`, which is not installed; pip install 'tfprov[data]'\n"
     )
     assert tfprov.tfrecord.read is tfrecord.read
+
+
+def test_a_pipe_is_read_once_and_refused_where_its_schema_is_not_known(tmp_path: Path) -> None:
+    tfrecord.write(tmp_path / "x", TABLE.slice(0, 10))
+    data = (tmp_path / "x").read_bytes()
+
+    def pipe() -> str:
+        outlet, inlet = os.pipe()
+        opened.append(outlet)
+        os.write(inlet, data)
+        os.close(inlet)
+        return f"/dev/fd/{outlet}"
+
+    opened: list[int] = []
+    try:
+        for read in (tfrecord.read, tfrecord.read_table):
+            with pytest.raises(TfprovError, match="it is a pipe, and it is read twice; write it to a file first"):
+                read(pipe())
+        assert tfrecord.read_table(pipe(), schema=TABLE.schema).num_rows == 10
+        assert tfrecord.read_table(pipe(), record_type="ByteArray").num_rows == 10
+    finally:
+        for each in opened:
+            os.close(each)
+
+
+def test_more_shards_than_open_files_raise_the_limit_or_are_one_error(tmp_path: Path) -> None:
+    """The limits are those of a process of its own: a hard limit cannot be raised again."""
+    program = (
+        "import resource, sys, pyarrow\n"
+        "from tfprov import TfprovError, tfrecord\n"
+        "table = pyarrow.table({'a': [1]})\n"
+        "tfrecord.write(sys.argv[1] + '/first', table)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (60, 200))\n"
+        "print(len(tfrecord.write(sys.argv[1] + '/some', table, shards=100)))\n"
+        "try: tfrecord.write(sys.argv[1] + '/many', table, shards=300)\n"
+        "except TfprovError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True)
+    count, error = done.stdout.splitlines()
+    assert count == "100"
+    assert error.endswith("of-00300.tfrecord: Too many open files; use fewer shards, or raise `ulimit -n`")
+    assert list((tmp_path / "many").iterdir()) == []
+
+
+@pytest.mark.parametrize("view", [pa.string_view(), pa.binary_view()])
+def test_views_of_strings_and_binaries_are_written_and_read(tmp_path: Path, view: pa.DataType) -> None:
+    values = ["short", None, "longer than the twelve bytes that a view holds itself", ""]
+    table = pa.table(
+        {"x": pa.array(values).cast(view), "y": pa.array([["a", "b"], [], ["c"], None]).cast(pa.list_(view))}
+    )
+    tfrecord.write(tmp_path / "x", table.slice(1))
+    assert tfrecord.read_table(tmp_path / "x", schema=table.schema).equals(table.slice(1))

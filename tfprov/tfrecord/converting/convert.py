@@ -34,7 +34,17 @@ from tfprov.tfrecord.converting.sinks import Form, Sink, codec_for, sink
 from tfprov.tfrecord.converting.source import Looked, Source
 from tfprov.tfrecord.converting.sources import csv_source, parquet_source, record_source
 from tfprov.tfrecord.errors import SchemaError
-from tfprov.tfrecord.files import SCHEME, FileError, PathLike, named, shard_paths, written
+from tfprov.tfrecord.files import (
+    SCHEME,
+    FileError,
+    PathLike,
+    existing,
+    is_shard,
+    named,
+    refuse_pipes,
+    shard_paths,
+    written,
+)
 from tfprov.tfrecord.reading import Damaged
 
 Progress = Callable[[str, int, int | None], None]
@@ -92,6 +102,8 @@ def convert(  # noqa: PLR0913  every one has a default
     form = _form(path, destination_format, shards is not None, compression, record_type)
     target = _target(path, form, shards, overwrite)
     kind, files = source_files(source, None if source_format is None else format_named(source_format))
+    if kind != IMAGES:
+        refuse_pipes(files)
     names = None if columns is None else list(columns)
 
     def looked(rows: int) -> None:
@@ -105,7 +117,7 @@ def convert(  # noqa: PLR0913  every one has a default
         raise SchemaError(f"{one_line(files[0])}: there are no columns", "check the source")
     _refuse_own_source(target, files)
     rows = _rows(opened, seed if shuffle else None, target.directory, report)
-    _write(_counted(rows, opened.rows, report), opened, target)
+    _write(_counted(rows, opened.rows, files[0], report), opened, target)
     return Converted(tuple(target.files), opened.rows)
 
 
@@ -128,16 +140,17 @@ def _target(path: str, form: Form, shards: int | None, overwrite: bool) -> _Targ
         what = "images are written into one directory of this machine"
         raise SchemaError(what, "leave --shards out, or name a directory")
     if shards is None:
-        if os.path.lexists(path) and not overwrite:
+        exists, is_directory = existing(path)
+        if exists and not overwrite:
             raise FileError(f"{one_line(path)}: it exists", "name another destination, or pass --overwrite")
-        if form.format != IMAGES and Path(path).is_dir():
+        if form.format != IMAGES and is_directory:
             raise FileError(f"{one_line(path)}: it is a directory", "name a file, or pass --shards")
         return _Target(form, [path], [])
     extension = EXTENSIONS[form.format] + ("" if form.format == PARQUET else _CODEC_EXTENSIONS.get(form.codec, ""))
     files, old = shard_paths(path, shards, extension)
     if old and not overwrite:
         raise FileError(f"{one_line(path)}: the directory has such files", "name another one, or pass --overwrite")
-    return _Target(form, files, [file for file in old if file not in files])
+    return _Target(form, files, [file for file in old if is_shard(file) and file not in files])
 
 
 def _form(path: str, named: str | None, sharded: bool, compression: str | None, record_type: str) -> Form:
@@ -166,12 +179,16 @@ def _rows(source: Source, seed: int | None, directory: Path | None, report: Prog
     return shuffled(source, seed, place, lambda done: report("shuffling", done, source.rows))
 
 
-def _counted(rows: Iterator[pa.RecordBatch], count: int, report: Progress) -> Iterator[pa.RecordBatch]:
+def _counted(rows: Iterator[pa.RecordBatch], count: int, first: str, report: Progress) -> Iterator[pa.RecordBatch]:
+    """Yield the rows; raises FileError at their end, before anything is replaced, if there are not `count` of them."""
     done = 0
     for batch in rows:
         yield batch
         done += batch.num_rows
         report("writing", done, count)
+    if done != count:
+        what = f"{one_line(first)}: the sources had {count:,} records at first and {done:,} afterwards"
+        raise FileError(what, "convert files that do not change meanwhile")
 
 
 def _write(rows: Iterator[pa.RecordBatch], source: Source, target: _Target) -> None:

@@ -132,8 +132,9 @@ class ImageSink:
                 raise SchemaError(f"row {self._row}: it has no image, or no class that can be a directory's name")
             extension = next((end for magic, end in _MAGIC if data.startswith(magic)), ".bin")
             folder = self._directory / name
-            folder.mkdir(exist_ok=True)
-            (folder / f"{self._row:07}{extension}").write_bytes(data)
+            with as_file_error(f"row {self._row}, class `{name[:60]}`"):  # a name may be too long for a directory
+                folder.mkdir(exist_ok=True)
+                (folder / f"{self._row:07}{extension}").write_bytes(data)
             self._row += 1
 
     def finish(self) -> None:

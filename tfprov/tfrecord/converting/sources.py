@@ -1,11 +1,13 @@
 """Record files, Parquet and CSV as sources. Files of one conversion are one table, in their order."""
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pcompute
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
@@ -13,15 +15,14 @@ from tfprov.errors import one_line
 from tfprov.tfrecord.column_types import BYTE_ARRAY, columns_of
 from tfprov.tfrecord.converting.source import ROWS, Looked, Source, chosen, size_of, text_file
 from tfprov.tfrecord.errors import SchemaError, column_label
-from tfprov.tfrecord.files import FileError, opened
+from tfprov.tfrecord.files import SCHEME, FileError, as_file_error, opened
 from tfprov.tfrecord.framing import MAX_RECORD_BYTES
 from tfprov.tfrecord.inference import CONNECTOR, Inference
 from tfprov.tfrecord.reading import Damaged, blocks, quietly, read
 
 _CSV_BLOCK = 4 << 20
 _BAD_CELL = re.compile(r"In CSV column #(\d+): ")
-_CSV_TYPES = (pa.null(), pa.int64(), pa.float64(), pa.string())
-"""From the narrowest to the widest; booleans are only among themselves."""
+_DIGITS, _LEADING_ZERO = r"^-?\d+$", r"^0\d+$"
 
 
 def record_source(
@@ -107,50 +108,90 @@ def _in_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def csv_source(files: Sequence[str], columns: list[str] | None, looked: Looked) -> Source:
     """Return CSV files with a header, whose types a first pass over all rows finds; an empty cell is a null."""
-    rows, size, schemas = 0, 0, []
+    rows, size = 0, 0
+    types: dict[str, pa.DataType] = {}
     for file in files:
         with opened(file) as stream:
             size += size_of(stream)
-        schema, count = _csv_types(file, looked, rows)
+        own, count = _csv_types(file, looked, rows)
         rows += count
-        schemas.append(schema)
-    whole = unified([pa.schema([(f.name, _csv_type(f.type)) for f in each]) for each in schemas], files)
+        types |= {name: _common(types.get(name, pa.null()), each) for name, each in own.items()}
+    whole = pa.schema([(name, pa.string() if pa.types.is_null(each) else each) for name, each in types.items()])
     names = chosen(whole.names, columns)
     fields = pa.schema([whole.field(name) for name in names])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for file, own in zip(files, schemas, strict=True):
-            with _csv(file, {field.name: field.type for field in own}) as reader:
+        for file in files:
+            with _csv(file, {field.name: field.type for field in whole}) as reader:
                 for batch in reader:
                     yield _in_schema(batch, fields)
 
     return Source(fields, rows, 4 * size, batches)
 
 
-def _csv_type(data_type: pa.DataType) -> pa.DataType:
-    return pa.string() if pa.types.is_null(data_type) else data_type
+def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """Return the type that the cells of both fit: those of a column of text in one file are text in all."""
+    if one == other or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    return pa.float64() if {one, other} == {pa.int64(), pa.float64()} else pa.string()
 
 
-def _csv_types(file: str, looked: Looked, before: int) -> tuple[pa.Schema, int]:
+class _Cells:
+    """Which types all cells of a column fit; identifiers, which lose digits as numbers, are text."""
+
+    def __init__(self) -> None:
+        self._empty = self._integers = self._floats = self._digits = True
+
+    def add(self, cells: pa.Array) -> None:
+        cells = cells.drop_null()
+        if not len(cells):
+            return
+        trimmed = pcompute.utf8_trim(cells, " \t")  # as Arrow's reader does for numbers
+        self._empty = False
+        self._integers = self._integers and _fits(trimmed, pa.int64())
+        self._floats = self._floats and _fits(trimmed, pa.float64())
+        self._digits = self._digits and bool(pcompute.all(_matches(trimmed, _DIGITS)).as_py())
+        if (self._integers or self._floats) and pcompute.any(_matches(trimmed, _LEADING_ZERO)).as_py():
+            self._integers = self._floats = False
+
+    def type(self) -> pa.DataType:
+        if self._empty:
+            return pa.null()
+        if self._integers:
+            return pa.int64()
+        return pa.float64() if self._floats and not self._digits else pa.string()
+
+
+def _matches(cells: pa.Array, pattern: str) -> pa.Array:
+    return pcompute.match_substring_regex(cells, pattern)
+
+
+def _fits(cells: pa.Array, data_type: pa.DataType) -> bool:
+    try:
+        cells.cast(data_type)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _csv_types(file: str, looked: Looked, before: int) -> tuple[dict[str, pa.DataType], int]:
     """Return the narrowest types that all rows of a file fit, and the number of rows."""
     known: dict[str, pa.DataType] = {}
     while True:
         try:
+            if not known:
+                with _csv(file, {}) as reader:  # the types of its first rows
+                    known, numbers = _first_types(file, reader.schema)
             with _csv(file, known) as reader:
-                schema, rows = reader.schema, 0
-                repeated = next((name for name in schema.names if schema.names.count(name) > 1), None)
-                if repeated is not None:  # it may be empty
-                    raise SchemaError(
-                        f"{one_line(file)}: {column_label(repeated)} appears more than once", "rename one"
-                    )
-                if (text := next((f.name for f in schema if pa.types.is_binary(f.type)), None)) is not None:
-                    raise _not_utf8(file, f"column `{one_line(text)}` has")
-                wanted = {f.name: f.type for f in schema if f.type in _CSV_TYPES or pa.types.is_boolean(f.type)}
-                known = {f.name: wanted.get(f.name, pa.string()) for f in schema} | known
+                cells, rows = {name: _Cells() for name in numbers}, 0
                 for batch in reader:
+                    for name, column in cells.items():
+                        column.add(batch.column(name))
                     rows += len(batch)
                     looked(before + rows)
-                return pa.schema(list(known.items())), rows
+                return known | {name: column.type() for name, column in cells.items()}, rows
         except pa.ArrowInvalid as error:
             bad = _BAD_CELL.search(str(error))
             if bad is None or not known:
@@ -159,22 +200,45 @@ def _csv_types(file: str, looked: Looked, before: int) -> tuple[pa.Schema, int]:
             name = list(known)[int(bad[1])]
             if known[name] == pa.string():
                 raise _not_utf8(file, f"column `{one_line(name)}` has") from error
-            known[name] = _wider(known[name])
+            known[name] = pa.string()  # it is no boolean
         except UnicodeDecodeError as error:
             raise _not_utf8(file, "the header has") from error
+
+
+def _first_types(file: str, schema: pa.Schema) -> tuple[dict[str, pa.DataType], list[str]]:
+    """Return types to read all rows with, and the columns that may be numbers, whose cells are read as text."""
+    repeated = next((name for name in schema.names if schema.names.count(name) > 1), None)
+    if repeated is not None:  # it may be empty
+        raise SchemaError(f"{one_line(file)}: {column_label(repeated)} appears more than once", "rename one")
+    if (text := next((f.name for f in schema if pa.types.is_binary(f.type)), None)) is not None:
+        raise _not_utf8(file, f"column `{one_line(text)}` has")
+    numbers = [f.name for f in schema if f.type in (pa.null(), pa.int64(), pa.float64())]
+    return {f.name: f.type if pa.types.is_boolean(f.type) else pa.string() for f in schema}, numbers
 
 
 def _not_utf8(file: str, what: str) -> FileError:
     return FileError(f"{one_line(file)}: {what} text that is not UTF-8", "convert the file to UTF-8")
 
 
-def _wider(data_type: pa.DataType) -> pa.DataType:
-    return _CSV_TYPES[_CSV_TYPES.index(data_type) + 1] if data_type in _CSV_TYPES else pa.string()
+@contextmanager
+def _csv_bytes(file: str) -> Iterator[Any]:
+    """Open a CSV file for Arrow, which reads ahead in a thread.
+
+    Arrow opens a plain file itself: a thread that calls Python while the interpreter ends aborts the process.
+    """
+    if SCHEME.match(file) or file.lower().endswith((".gz", ".gzip")):
+        with text_file(file) as stream:
+            yield stream
+        return
+    with contextlib.ExitStack() as stack:
+        with as_file_error(file):
+            native = stack.enter_context(pa.OSFile(file))
+        yield native
 
 
 @contextmanager
 def _csv(file: str, types: dict[str, pa.DataType]) -> Iterator[Any]:
-    with text_file(file) as stream:
+    with _csv_bytes(file) as stream:
         yield pc.open_csv(
             stream,
             read_options=pc.ReadOptions(block_size=_CSV_BLOCK),

@@ -82,7 +82,7 @@ class Recorder:
         known = list(read_log(self.directory.logs, task))
         if any(line.gap for line in known) or len(lines) <= len(known):
             return
-        log = self._logs.setdefault(task, TaskLog(self.directory.logs, task, limit_for(self._tasks)))
+        log = self._log_of(task)
         log.skip()
         for number in range(len(known), len(lines), _AT_ONCE):
             for line in lines[number : number + _AT_ONCE]:
@@ -150,9 +150,12 @@ class Recorder:
 
     def _move(self, other: RunDir) -> None:
         """Rename a directory that this recorder has made; leave an earlier run, and go on in another directory."""
+        self.flush()
         if self._fresh and not other.path.exists():
             self.directory.path.rename(other.path)
-            self.directory = other
+            self.directory, logged, self._logs = other, [*self._logs], {}
+            for task in logged:  # its next lines follow those of before
+                self._log_of(task).skip()
             other.write(other.run_file, {**other.read(other.run_file), "run": other.id})
             return
         before, description = self.directory, self.directory.read(self.directory.run_file)
@@ -213,30 +216,28 @@ class Recorder:
             self._append({"at": round(at, 3), **record})
 
     def _append(self, record: dict[str, Any]) -> None:
-        if self._failed:
-            return
-        if self._open:
-            self._events.append(record)
-        else:
-            self._before.append(record)
+        if not self._failed:
+            (self._events.append if self._open else self._before.append)(record)
 
     def record(self, **fields: Any) -> None:
         """Record an event that is no event of the engine."""
         with self._lock:
-            if not self._failed:
-                self._guarded(lambda: self._append({"at": round(self._wall(), 3), **fields}))
+            self._guarded(lambda: self._append({"at": round(self._wall(), 3), **fields}))
 
     # -- logs ---------------------------------------------------------------------------------------------------------
 
     def _log(self, at: float, task: str, line: str) -> None:
         if self._failed or not self._open or not self._may_log():
             return
-        if task not in self._logs:
-            self._logs[task] = TaskLog(self.directory.logs, task, limit_for(self._tasks))
-        log = self._logs[task]
+        log = self._log_of(task)
         log.add(at, mask_secrets(line))
         if log.pending >= _AT_ONCE:
             log.flush()
+
+    def _log_of(self, task: str) -> TaskLog:
+        if task not in self._logs:
+            self._logs[task] = TaskLog(self.directory.logs, task, limit_for(self._tasks))
+        return self._logs[task]
 
     def _may_log(self) -> bool:
         """Whether this recorder is the one that writes the logs: another one may follow the same training."""
@@ -267,11 +268,10 @@ class Recorder:
         self._stop.set()
         self.flush()
         with self._lock:
-            if not self._open:
-                return
-            self.record(event="verb_ended", verb=self._verb, **fields)
-            self._close_files()
-            self._open = False
+            if self._open:
+                self.record(event="verb_ended", verb=self._verb, **fields)
+                self._close_files()
+                self._open = False
 
     def _close_files(self) -> None:
         self._events.close()

@@ -1,8 +1,9 @@
 """Records a verb in the history of the cluster: a context manager around what the verb does."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tfprov.engine.context import Context
 from tfprov.engine.events import Callback, Event, TrainingProgress
@@ -111,22 +112,39 @@ def _close(session: Session, verb: str, begun: int, error: BaseException | None)
     outcome |= {"deadline": True} if _is(error, DeadlineExceeded) else {}
     if recorder.is_empty and (verb != "up" or _is(error, Locked)):
         recorder.discard()
+    interrupt: BaseException | None = None
     try:
         if not isinstance(error, HangUp) and _has_ended(context, recorder, verb, begun, error):
-            if context.machines:  # the inventory and the code may be others by now
-                with suppress(OSError, ValueError, LookupError, TypeError):
-                    began = recorder.directory.read(recorder.directory.run_file)
-                    recorder.describe(with_image_ids(context, began))
-            fill_logs(context, recorder)
             before = end_before(recorder.directory)
-            record = end_record(context, recorder.directory, recorder.totals, verb, outcome)
-            recorder.end(record)
+            try:
+                _complete(context, recorder)
+                record = _end(context, recorder, verb, outcome)
+            except (KeyboardInterrupt, HangUp) as one:  # the next one ends this at once
+                interrupt, record = one, _end(context, recorder, verb, outcome)
             if record["outcome"] != before.get("outcome"):
                 notifier.send(ending_of(context.cluster.name, recorder.directory.id, record))
     finally:
         recorder.close(**outcome)
         keep_beside_checkpoints(context, recorder.directory)
         notifier.close()
+    if interrupt is not None and error is None:  # an error goes on by itself, with its exit code
+        raise interrupt
+
+
+def _complete(context: Context, recorder: Recorder) -> None:
+    """Complete the record of a run by what is known at its end. The run has its end without that, too."""
+    if context.machines:  # the inventory and the code may be others by now
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            began = recorder.directory.read(recorder.directory.run_file)
+            recorder.describe(with_image_ids(context, began))
+    fill_logs(context, recorder)
+
+
+def _end(context: Context, recorder: Recorder, verb: str, outcome: Mapping[str, Any]) -> dict[str, Any]:
+    """Record the end of the run, and return it; can be called again after it was interrupted."""
+    record = end_record(context, recorder.directory, recorder.totals, verb, outcome)
+    recorder.end(record)
+    return record
 
 
 def _has_ended(context: Context, recorder: Recorder, verb: str, begun: int, error: BaseException | None) -> bool:

@@ -4,6 +4,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from tfprov.engine.events import Event
 from tfprov.model.sections import Notify
@@ -114,4 +115,6 @@ class Notifier:
     def _warn_once(self, number: int, text: str) -> None:
         if number not in self._failing:
             self._failing.add(number)
-            self._warn(text)
+            # The output may be closed, or a callback fail: the next message is sent all the same.
+            with suppress(Exception):
+                self._warn(text)

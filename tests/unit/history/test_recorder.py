@@ -152,6 +152,32 @@ def test_a_run_whose_id_is_known_late_gets_its_name(tmp_path: Path) -> None:
     assert RunDir(tmp_path / run_id(2)).read(tmp_path / run_id(2) / "run.json")["run"] == run_id(2)
 
 
+def test_a_run_whose_id_is_known_late_keeps_its_logs_and_goes_on_with_them(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    recorder = Recorder(RunDir(tmp_path / run_id(1)), "play", warn=warnings.append)
+    recorder.open(description)
+    recorder.handle(LogLine("worker/0", "begins"))
+    recorder.handle(RunStarted(run_id(2)))
+    for line in ("begins", "ends"):
+        recorder.handle(LogLine("worker/0", line))
+    recorder.close()
+    assert warnings == []
+    logs = RunDir(tmp_path / run_id(2)).logs
+    assert [line.text for line in read_log(logs, "worker/0")] == ["begins", "begins", "ends"]
+
+
+def test_the_last_lines_of_a_run_are_recorded_when_another_one_begins(tmp_path: Path) -> None:
+    record_run(tmp_path, 1, iter([Note("first")]))
+    recorder = Recorder(RunDir(tmp_path / run_id(1)), "up")
+    recorder.open(description)
+    recorder.handle(LogLine("worker/0", "the last line"))
+    recorder.handle(RunStarted(run_id(2)))
+    recorder.handle(LogLine("worker/0", "the first line"))
+    recorder.close()
+    recorded = [[line.text for line in read_log(RunDir(tmp_path / run_id(n)).logs, "worker/0")] for n in (1, 2)]
+    assert recorded == [["the last line"], ["the first line"]]
+
+
 def test_events_that_belong_to_an_earlier_run_are_added_to_it(tmp_path: Path) -> None:
     record_run(tmp_path, 1, iter([Note("first")]))
     recorder = Recorder(RunDir(tmp_path / run_id(2)), "up")

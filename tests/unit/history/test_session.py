@@ -3,18 +3,19 @@
 import errno
 import io
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import metadata
-from pathlib import Path
-from typing import cast
+from pathlib import Path, PosixPath
+from typing import Self, cast
 
 import pytest
 
 import tfprov
 from tests.support.clock import ManualClock
 from tests.support.event_files import event
-from tests.support.memory_cluster import make_context
+from tests.support.memory_cluster import ReadInventory, make_context
 from tests.support.permissions import forbidden
 from tests.support.reporters import RecordingReporter
 from tests.support.run_history import record_run, scripted
@@ -387,6 +388,63 @@ def test_the_end_of_a_run_that_a_full_disk_keeps_from_being_recorded_is_notified
     with tfprov.Cluster.load("inventory.yml", factory=hosts) as cluster, pytest.raises(DeadlineExceeded):
         verbs.run(replace(cluster.prepare(), clock=clock), partial=False, discard=False)
     assert sent.read_text() == "failed deadline\n"
+
+
+class CtrlC(ManualClock):
+    """Ctrl-C comes when the record of the run is made complete: at its logs, or at the time of its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.comes, self.error = False, KeyboardInterrupt()
+
+    def interrupt(self) -> None:
+        if self.comes:
+            self.comes = False
+            raise self.error
+
+    def wall(self) -> float:
+        self.interrupt()
+        return super().wall()
+
+    def logs(self, path: Path) -> Path:
+        """Return `path` as one at whose next use Ctrl-C comes."""
+        ctrl_c = self
+
+        class Logs(PosixPath):
+            def __truediv__(self, name: str | os.PathLike[str]) -> Self:
+                ctrl_c.interrupt()
+                return super().__truediv__(name)
+
+        return Logs(path)
+
+
+@pytest.mark.parametrize("at_logs", [True, False])
+@pytest.mark.parametrize("error", [None, TaskFailed("worker/0", "exited with code 7", code=7)])
+def test_ctrl_c_while_the_record_is_completed_leaves_a_run_with_its_end_and_notification(
+    directory: Path, at_logs: bool, error: TaskFailed | None
+) -> None:
+    sent, clock = directory / "sent", CtrlC()
+    notify = f"notify: [{{command: [sh, -c, 'echo $TFPROV_EVENT $TFPROV_OUTCOME >> {sent}']}}]"
+    read = ReadInventory.of(INVENTORY.replace("checkpoints: none", f"checkpoints: none, {notify}"))
+    logs = clock.logs(directory / "logs") if at_logs else None
+    made = replace(make_context(read), roles=tuple(read.roles), clock=clock, logs=logs, home=directory)
+    context, code = replace(made, history=directory / "runs"), error.code if error else 0
+
+    def run() -> None:
+        with recording(context, "run") as session:
+            session.context.report.observed([Observed("worker/0", "h2", State.EXITED, {}, exit_code=code)])
+            clock.comes = True
+            if error:
+                raise error
+
+    with pytest.raises((TaskFailed, KeyboardInterrupt)) as caught:
+        run()
+    assert caught.value is (error or clock.error)
+    assert not clock.comes, "it came"
+    (one,) = (directory / "runs").iterdir()
+    end = json.loads((one / "end.json").read_text())
+    assert (end["outcome"], end["exit_code"]) == (("failed", 7) if error else ("succeeded", 0))
+    assert sent.read_text() == ("failed failed\n" if error else "ended succeeded\n")
 
 
 def test_checkpoints_are_gathered_while_the_training_goes_on(hosts: MemoryHosts, directory: Path) -> None:

@@ -168,6 +168,19 @@ def test_a_target_is_tried_again_and_a_lasting_failure_is_one_line() -> None:
     assert target.warnings == ["notify: `failed` was not sent to hooks.example.com: it is away"]
 
 
+def test_a_warning_that_nobody_reads_does_not_hold_up_further_messages() -> None:
+    def closed(_text: str) -> NoReturn:
+        raise BrokenPipeError
+
+    target = Target(3)
+    notifier = Notifier([WEBHOOK], "lab", lambda: "run-1", closed, send=target, pauses=(0.0, 0.0))
+    notifier.send(MESSAGE)
+    end = Message("ended", "lab", "run-1", "it succeeded", 6.0)
+    notifier.send(end)
+    notifier.close(LONG)
+    assert (target.tries, target.messages) == (4, [end])
+
+
 def test_a_target_that_fails_does_not_hold_up_the_others_at_the_end_of_a_run() -> None:
     sink, warnings, hangs, tries = Target(), list[str](), threading.Event(), list[str]()
 

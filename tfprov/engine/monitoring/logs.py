@@ -2,9 +2,9 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfprov.engine.concurrency import LOOK
 from tfprov.engine.context import Context
@@ -106,7 +106,7 @@ def _all(context: Context, observation: Observation) -> tuple[list[Observed], li
 
 def log_lines(  # noqa: PLR0913  what is read, and what ends it
     context: Context,
-    containers: Sequence[Observed],
+    containers: Iterable[Observed],
     *,
     tail: int | None,
     times: LogTimes | None = None,
@@ -115,10 +115,12 @@ def log_lines(  # noqa: PLR0913  what is read, and what ends it
 ) -> Iterator[tuple[str, str]]:
     """Follow the logs of the tasks in `containers` at once; ends when all of them have ended.
 
+    A thread iterates `containers`, which may wait for further ones.
+
     A lost host is tried until it is back; the output of its tasks meanwhile is left out. Once `stop` is set, lost hosts
     are not reported. `ended` is called with each task whose log has been yielded completely.
     """
-    lines: queue.Queue[tuple[str, str | None]] = queue.Queue(maxsize=_AT_ONCE)
+    lines: queue.Queue[tuple[str, str | None] | Observed] = queue.Queue(maxsize=_AT_ONCE)
     stop = stop or threading.Event()
     is_over = threading.Event()
     lost: set[str] = set()
@@ -133,20 +135,35 @@ def log_lines(  # noqa: PLR0913  what is read, and what ends it
         finally:
             lines.put((observed.task, None))
 
-    for observed in containers:
-        threading.Thread(target=read, args=(observed,), daemon=True).start()
-    left = len(containers)
+    def iterate() -> None:
+        try:
+            with suppress(BrokenPipeError):
+                for observed in containers:
+                    lines.put(observed)
+                    if is_over.is_set():
+                        return
+        finally:
+            lines.put(("", None))
+
+    threading.Thread(target=iterate, daemon=True).start()
+    left = 1
     try:
         while left:
             try:
-                task, line = lines.get(timeout=LOOK)
+                one = lines.get(timeout=LOOK)
             except queue.Empty:
                 continue
+            if isinstance(one, Observed):
+                threading.Thread(target=read, args=(one,), daemon=True).start()
+                left += 1
+                continue
+            task, line = one
             if line is not None:
                 yield task, line
-            else:
+                continue
+            left -= 1
+            if task:
                 ended(task)
-                left -= 1
     finally:
         stop.set()
         is_over.set()
@@ -183,22 +200,42 @@ def _lines(
             return
 
 
+def _looks(context: Context, stop: threading.Event) -> Iterator[list[Observed]]:
+    """Yield the containers of the wanted tasks at a first look, and those of hosts that are back at each later one.
+
+    Ends with the last lost host that the verb needs, or once `stop` is set.
+    """
+    asked, wanted = context, [*context.wanted]
+    while wanted:
+        observation = observe_in_background(asked)
+        seen = {c.task.name: context.observed(c.task.name, observation) for c in wanted}
+        yield [observed for observed in seen.values() if observed is not None]
+        lost = {host for host in observation.unreachable if needs(context, host)}
+        wanted = [c for c in wanted if c.task.host in lost and seen[c.task.name] is None]
+        if not wanted or context.clock.wait(stop, _AGAIN):
+            return
+        asked = replace(context, runtimes={c.task.host: context.runtimes[c.task.host] for c in wanted})
+
+
 @contextmanager
-def logs(context: Context, drain: float = _DRAIN) -> Iterator[None]:
+def logs(context: Context, drain: float = _DRAIN, backlog: float = _BACKLOG) -> Iterator[None]:
     """Report the logs of all tasks, from their starts, until the block ends.
 
     Paths of code copies are replaced by those of the user's `code:`. If the block ends without an error, the chief's log is
-    reported to its last line, and those of the other tasks for `drain` more seconds.
+    reported to its last line, for `backlog` seconds at most, and those of the other tasks for `drain` more seconds.
     """
-    stop, whole = threading.Event(), threading.Event()
-    chief = context.cluster.chief.name
+    stop, looked, whole = threading.Event(), threading.Event(), threading.Event()
+    chief, own = context.cluster.chief.name, dict[str, Callable[[str], str]]()
+
+    def containers() -> Iterator[Observed]:
+        for seen in _looks(context, stop):
+            own.update((observed.task, own_paths(context, observed.task)) for observed in seen)
+            looked.set()
+            yield from seen
 
     def pump() -> None:
         try:
-            observation = observe_in_background(context)
-            containers = [observed for c in context.wanted if (observed := context.observed(c.task.name, observation))]
-            own = {observed.task: own_paths(context, observed.task) for observed in containers}
-            for task, line in log_lines(context, containers, tail=None, stop=stop, ended=ended):
+            for task, line in log_lines(context, containers(), tail=None, stop=stop, ended=ended):
                 if stop.is_set():
                     return
                 if is_unfinished(line):
@@ -208,6 +245,7 @@ def logs(context: Context, drain: float = _DRAIN) -> Iterator[None]:
         except OSError:  # the output was closed: `tfprov run | head`
             return
         finally:
+            looked.set()
             whole.set()
 
     def ended(task: str) -> None:
@@ -218,7 +256,9 @@ def logs(context: Context, drain: float = _DRAIN) -> Iterator[None]:
     thread.start()
     try:
         yield
-        whole.wait(_BACKLOG)
+        looked.wait(backlog)
+        if chief in own:
+            whole.wait(backlog)
         thread.join(drain)
     finally:
         stop.set()

@@ -1,5 +1,6 @@
 """Monitors training tasks while a training is followed: lost steps, stragglers and stalled trainings with their stacks."""
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -163,6 +164,7 @@ class StragglerMonitor:
         self._stall, self._reached = Stall(), Reached(0, "")
         self._usage: dict[str, Future[Mapping[str, Usage]]] = {}
         self._next_usage, self._busy = 0.0, 0
+        self._lock, self._closed = threading.RLock(), False
 
     def look(self, observation: Observation) -> None:
         """Process what was read, report lost steps and stragglers, and start the next reading when due. Never blocks."""
@@ -223,7 +225,13 @@ class StragglerMonitor:
         if not taken:
             remark = f"no program handles {STACKS}, so that `tfprov logs` has no stacks"
         chief = self._context.cluster.chief
-        self._context.report.incident(IncidentKind.STALLED, f"{text}; {remark}", task=chief.name, host=chief.host)
+        self._report(IncidentKind.STALLED, f"{text}; {remark}", chief.name, chief.host)
+
+    def _report(self, kind: IncidentKind, text: str, task: str, host: str) -> None:
+        """Report an incident, unless this is closed: a slow host answers to a signal after the end of the training."""
+        with self._lock:
+            if not self._closed:
+                self._context.report.incident(kind, text, task=task, host=host)
 
     def _signal(self, observed: Observed) -> bool:
         try:
@@ -260,11 +268,12 @@ class StragglerMonitor:
             remark = where if taken else f"its program handles no {STACKS}, so its stacks cannot be had"
         except HostError as error:
             remark = f"its stacks cannot be had: {error.reason}"
-        text, task = f"{behind}; {remark}", straggler.task
-        self._context.report.incident(IncidentKind.STRAGGLER, text, task=task, host=observed.host)
+        self._report(IncidentKind.STRAGGLER, f"{behind}; {remark}", straggler.task, observed.host)
 
     def close(self) -> None:
-        """Start no more readings; does not wait for those that run."""
+        """Start no more readings, and report nothing more; does not wait for readings that run."""
+        with self._lock:
+            self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def __enter__(self) -> "StragglerMonitor":

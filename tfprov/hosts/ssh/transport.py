@@ -199,19 +199,29 @@ class Keepalive:
         due = self._clock.last_received + self._interval
         if due > time.monotonic():
             _ALARMS.at(due, self._look)
-        else:
+            return
+        try:
             threading.Thread(target=self._check, name="tfprov-ssh-keepalive", daemon=True).start()
+        except RuntimeError:  # this process may have no more threads now
+            self._look_later()
+
+    def _look_later(self) -> None:
+        if not self._stopped:
+            _ALARMS.at(time.monotonic() + self._interval, self._look)
 
     def _check(self) -> None:
         request = threading.Thread(target=self._send_request, name="tfprov-ssh-request", daemon=True)
-        request.start()
+        try:
+            request.start()
+        except RuntimeError:
+            self._look_later()
+            return
         request.join(self._silence)
         while request.is_alive():  # a slow network delays the reply behind other data: any byte counts
             if time.monotonic() - self._clock.last_received >= self._silence:
                 self._transport.close()
             request.join(1.0)
-        if not self._stopped:
-            _ALARMS.at(time.monotonic() + self._interval, self._look)
+        self._look_later()
 
     def _send_request(self) -> None:
         try:
@@ -236,8 +246,8 @@ class _Alarms:
             self._number += 1  # functions cannot be compared
             heapq.heappush(self._due, (when, self._number, call))
             if not self._running:
-                self._running = True
                 threading.Thread(target=self._run, name="tfprov-ssh-alarms", daemon=True).start()
+                self._running = True  # not if no thread can be started: the next call tries it again
             elif self._due[0][1] == self._number:
                 self._changed.notify()
 
@@ -250,7 +260,8 @@ class _Alarms:
 
     def _run(self) -> None:
         while (call := self._next()) is not None:
-            call()
+            with contextlib.suppress(Exception):  # the other connections need their keepalives all the same
+                call()
 
     def _next(self) -> Callable[[], None] | None:
         with self._changed:

@@ -13,7 +13,7 @@ import pytest
 from tests.support.memory_cluster import make_context
 from tests.support.memory_lab import INVENTORY, MemoryLab
 from tests.support.reporters import RecordingReporter
-from tests.support.waiting import until
+from tests.support.waiting import LONG, until
 from tfprov.engine.concurrency import Clock
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.follow import follow
@@ -24,7 +24,7 @@ from tfprov.errors import TakenDown, TaskFailed, TfprovError, Unreachable
 from tfprov.hosts.log_lines import LogTimes
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Task
-from tfprov.model.state import Container, Observed, State
+from tfprov.model.state import Container, HostState, Observed, State
 
 # --- joined ----------------------------------------------------------------------------------------------------------
 
@@ -532,6 +532,55 @@ def test_a_log_goes_on_when_its_host_is_back_and_says_what_is_missing() -> None:
     assert memory_lab.report.notes == [
         "h2: connection lost, outcome unknown: `logs`; what its tasks print meanwhile is in `tfprov logs`"
     ]
+
+
+class AwayAtFirst(MemoryRuntime):
+    """Does not answer the first `away` looks, and counts them."""
+
+    away, looks = 0, 0
+
+    def observe(self) -> HostState:
+        self.looks += 1
+        if self.looks <= self.away:
+            raise Unreachable(self.host, "no answer")
+        return super().observe()
+
+
+def test_a_host_that_was_away_at_the_first_look_has_its_logs_from_their_start_once_it_is_back() -> None:
+    h2, h3 = AwayAtFirst("h2"), AwayAtFirst("h3")
+    memory_lab = MemoryLab(hosts=[h2, h3])
+    h2.prints("worker/0", "one", "two")
+    h2.prints("worker/1", "a line of another task")
+    h3.prints("worker/2", "a line of another host")
+    h2.away, h2.looks, h3.looks = 2, 0, 0
+    before = set(threading.enumerate())
+    with logs(memory_lab.context):
+        until(lambda: before.issuperset(threading.enumerate()), "every log has ended")
+    assert sorted(memory_lab.report.lines) == [
+        ("worker/0", "one"),
+        ("worker/0", "two"),
+        ("worker/1", "a line of another task"),
+        ("worker/2", "a line of another host"),
+    ]
+    assert (h2.looks, h3.looks) == (3, 1), "only the lost host is asked again"
+
+
+def test_the_end_of_a_training_does_not_wait_for_a_chief_whose_log_is_not_read() -> None:
+    begun, has_ended, in_time = threading.Event(), threading.Event(), list[bool]()
+
+    class Endless(MemoryRuntime):
+        def logs(self, *_arguments: object, **_options: object) -> Iterator[str]:
+            begun.set()
+            in_time.append(has_ended.wait(LONG / 2))
+            yield from ()
+
+    memory_lab = MemoryLab(hosts=[Endless("h1")])
+    memory_lab.cut("h2")
+    with logs(memory_lab.context, drain=0, backlog=LONG):
+        assert begun.wait(LONG)
+    has_ended.set()
+    until(lambda: in_time)
+    assert in_time[0], "the log of the ps ends long before the wait for that of the chief"
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,20 @@ def test_tasks_that_wrote_steps_and_make_none_write_their_stacks_whatever_cpu_th
     assert len(stalled(lab)) == 1
 
 
+def test_a_stall_whose_stacks_are_taken_after_the_end_of_the_training_is_not_reported() -> None:
+    class Slow(MemoryRuntime):
+        def signal(self, task: str, name: str) -> bool:
+            readings.monitor.close()  # the training ends before the answer
+            return super().signal(task, name)
+
+    lab = MemoryLab(hosts=[Slow("h2")])
+    readings = Readings(lab)
+    readings.uses(0.0)
+    readings.look()
+    assert "signal worker/0 SIGUSR1" in lab.hosts["h2"].calls
+    assert stalled(lab) == []
+
+
 def test_before_any_step_it_is_the_cpu_that_counts() -> None:
     lab = MemoryLab()
     readings = Readings(lab)

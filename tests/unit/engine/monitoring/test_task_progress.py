@@ -415,6 +415,22 @@ def test_a_straggler_whose_host_is_lost_is_named_all_the_same() -> None:
     assert memory_lab.report.notes[0].endswith("; its stacks cannot be had: its engine does not answer")
 
 
+def test_a_straggler_whose_host_answers_after_the_end_of_the_training_is_not_reported() -> None:
+    class Slow(MemoryRuntime):
+        def signal(self, task: str, name: str) -> bool:
+            lookout.close()  # the training ends before the answer
+            return super().signal(task, name)
+
+    memory_lab = MemoryLab(hosts=[Slow("h2")])
+    with StragglerMonitor(memory_lab.context) as lookout:
+        step = Steps(memory_lab, lookout)
+        step(*HOST_OF)
+        for _ in range(4):
+            step("worker/0", "worker/2", "worker/3")
+    assert "signal worker/1 SIGUSR1" in memory_lab.hosts["h2"].calls
+    assert memory_lab.report.notes == []
+
+
 def test_the_files_of_tasks_are_read_once_in_ten_seconds_and_later_in_a_large_cluster() -> None:
     class Counting(MemoryRuntime):
         reads = 0

@@ -19,7 +19,7 @@ from paramiko.common import (
 from paramiko.packet import Packetizer
 
 from tests.support.waiting import LONG, until
-from tfprov.hosts.ssh.transport import Keepalive, SafePacketizer, SocketClock
+from tfprov.hosts.ssh.transport import Keepalive, SafePacketizer, SocketClock, _Alarms
 
 
 def message(kind: int, *fields: int | str) -> paramiko.Message:
@@ -130,6 +130,62 @@ def test_one_thread_waits_for_the_keepalives_of_all_connections() -> None:
         assert [len(transport.requests) for transport in transports[2:]] == [0] * 48, "where something arrives, none is"
         for keepalive in keepalives:
             keepalive.stop()
+        until(lambda: not _keepalive_threads(), "no thread is left")
+
+
+class NoThreads:
+    """Refuses to start threads with the name `refused`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.refused, self.tries, start = "", 0, threading.Thread.start
+
+        def start_or_refuse(thread: threading.Thread) -> None:
+            if thread.name == self.refused:
+                self.tries += 1
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", start_or_refuse)
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> NoThreads:
+    return NoThreads(monkeypatch)
+
+
+def test_alarms_ring_once_a_thread_can_be_started_again(no_threads: NoThreads) -> None:
+    alarms, rung = _Alarms(), list[str]()
+    no_threads.refused = "tfprov-ssh-alarms"
+    with pytest.raises(RuntimeError):
+        alarms.at(0.0, lambda: rung.append("first"))
+    no_threads.refused = ""
+    alarms.at(time.monotonic(), lambda: rung.append("second"))
+    until(lambda: rung == ["first", "second"], "both were called")
+
+
+def test_an_alarm_that_fails_ends_no_other() -> None:
+    alarms, rung = _Alarms(), threading.Event()
+
+    def fail() -> None:
+        alarms.at(time.monotonic(), rung.set)
+        raise RuntimeError("can't start new thread")
+
+    alarms.at(0.0, fail)
+    assert rung.wait(LONG)
+
+
+@pytest.mark.parametrize("refused", ["tfprov-ssh-keepalive", "tfprov-ssh-request"])
+def test_a_connection_has_its_keepalive_once_a_thread_can_be_started_again(no_threads: NoThreads, refused: str) -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        transport, clock = Transport(), SocketClock(near)
+        keepalive = Keepalive(transport, clock, threading.Lock(), interval=0.01, silence=LONG)
+        no_threads.refused = refused
+        keepalive.start()
+        until(lambda: no_threads.tries > 1, "it is tried again")
+        no_threads.refused = ""
+        until(lambda: transport.requests, "the request is sent")
+        keepalive.stop()
         until(lambda: not _keepalive_threads(), "no thread is left")
 
 

@@ -68,9 +68,13 @@ def _create(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+            try:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:  # a second try must not meet a part of the file
+                path.unlink(missing_ok=True)
+                raise
     except OSError as error:
         raise InvalidInput(
             [

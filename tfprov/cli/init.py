@@ -65,12 +65,21 @@ all:
 
 @dataclass(frozen=True)
 class InitOptions:
-    """The contents of the new inventory. Without `machines` it is for this machine; `code` is the program's directory."""
+    """The contents of the new inventory. Without `machines` it is for this machine; `code` is the program's directory.
+
+    `example` is whether the command is the one of the program that ships with tfprov, and not of one of the user's.
+    """
 
     cluster: str
     machines: tuple[SshTarget, ...]
     command: tuple[str, ...]
     code: str
+    example: bool
+
+    def program_directory(self, directory: Path) -> Path:
+        """Return the program's directory as the inventory in `directory` names it; `~` is the home directory there."""
+        own_home = self.code.partition("/")[0] == "~"  # that of another user is refused
+        return directory / (Path(self.code).expanduser() if own_home else self.code)
 
 
 def inventory_text(wanted: InitOptions) -> str:
@@ -101,7 +110,6 @@ def _host(machine: SshTarget, common: str | None) -> str:
 def _settings(wanted: InitOptions) -> Sequence[str]:
     name = emit_text(wanted.cluster, flow=False)
     command = ", ".join(emit_text(word, flow=True) for word in wanted.command)
-    example = wanted.command == EXAMPLE
     lines = [
         (f"cluster: {name}", ""),
         ("image: {build: ./image}", "built here once; hosts are sent the layers they lack")
@@ -113,7 +121,7 @@ def _settings(wanted: InitOptions) -> Sequence[str]:
         ),
         (f"command: [{command}]", "tfprov appends --job_name, --task_index, --ps_hosts, --worker_hosts"),
         ("flags: {train_steps: 2000}", "and these, as --train_steps=2000")
-        if example
+        if wanted.example
         else ("# flags: {train_steps: 2000}", "and what stands here, as --train_steps=2000"),
         ('env: {TF_CPP_MIN_LOG_LEVEL: "2", TF_ENABLE_ONEDNN_OPTS: "0"}', "a quiet log"),
         ("checkpoints: {to: ./checkpoints}", f"TFPROV_CHECKPOINT_DIR goes to ./checkpoints/{wanted.cluster}"),
@@ -173,7 +181,8 @@ def init_command(  # noqa: PLR0913, PLR0917  an argument for every option
         shlex.join(EXAMPLE),
         _words,
     )
-    _write(directory, InitOptions(cluster, machines, words, code or "./program"), schema=schema)
+    example = command is None and words == EXAMPLE
+    _write(directory, InitOptions(cluster, machines, words, code or "./program", example), schema=schema)
 
 
 def _ask_option(text: str | None, is_interactive: bool, question: str, default: str, read: "Callable[[str], T]") -> T:
@@ -218,13 +227,12 @@ def _refuse_existing(paths: list[Path]) -> None:
         raise Usage(f"{existing[0]} exists already", "choose another directory")
 
 
-def _write(directory: Path, wanted: "InitOptions", *, schema: bool) -> None:
-
-    example = wanted.command == EXAMPLE
+def _write(directory: Path, wanted: InitOptions, *, schema: bool) -> None:
+    program = wanted.program_directory(directory)
     modeline = f"# yaml-language-server: $schema={_SCHEMA}\n" if schema else ""
     files = {directory / "inventory.yml": modeline + inventory_text(wanted)}
-    if example:
-        files[directory / wanted.code / "linear.py"] = (shipped_directory("programs") / "linear.py").read_text()
+    if wanted.example:
+        files[program / "linear.py"] = (shipped_directory("programs") / "linear.py").read_text()
     if wanted.machines:
         files[directory / "image" / "Dockerfile"] = (shipped_directory("train_image") / "Dockerfile").read_text()
     if schema:
@@ -241,8 +249,8 @@ def _write(directory: Path, wanted: "InitOptions", *, schema: bool) -> None:
     for path in files:
         click.echo(f"wrote {path}")
     inside = "" if directory.resolve() == Path(os.curdir).resolve() else f"cd {_for_cd(directory)} && "
-    if not example and not (directory / wanted.code).is_dir():
-        click.echo(f"put your program into {directory / wanted.code}")
+    if not wanted.example and not program.is_dir():
+        click.echo(f"put your program into {program}")
     click.echo(f"next: {inside}tfprov {'check' if wanted.machines else 'run'}")
 
 

@@ -4,7 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from tfprov.errors import Usage
 from tfprov.history.run_dir import RunDir, held_alone
-from tfprov.history.summary import INTERRUPTED, UP, RunSummary
+from tfprov.history.summary import DAMAGED, INTERRUPTED, NEWER, RUNNING, UP, RunSummary, newest_runs
+
+_MAY_RUN = (RUNNING, UP)
+_MAY_RUN_IF_NEWEST = (INTERRUPTED, DAMAGED, NEWER)
+"""Outcomes that do not say whether the tasks still run; they do not if a later run of the cluster has them."""
 
 
 def refuse_followed(directory: RunDir) -> None:
@@ -36,9 +40,11 @@ def to_prune(
     A run that may still run is kept. Pure.
     """
     rank: dict[str, int] = {}
+    newest = newest_runs(summaries)
     for summary in sorted(summaries, key=lambda one: one.run, reverse=True):
         rank[summary.cluster] = rank.get(summary.cluster, 0) + 1
-        newest = rank[summary.cluster] == 1 and summary.outcome in (UP, INTERRUPTED)
+        is_replaced = summary.run < newest.get(summary.cluster, "")
+        may_run = summary.outcome in _MAY_RUN or (summary.outcome in _MAY_RUN_IF_NEWEST and not is_replaced)
         old = older_than is None or now - (summary.ended or summary.started) > older_than
-        if rank[summary.cluster] > (keep or 0) and old and not newest and summary.outcome != "running":
+        if rank[summary.cluster] > (keep or 0) and old and not may_run:
             yield summary

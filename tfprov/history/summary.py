@@ -121,9 +121,15 @@ def _last(progress: dict[str, Any], steps: int | None) -> dict[str, Any]:
     }
 
 
+def newest_runs(summaries: Sequence[RunSummary]) -> dict[str, str]:
+    """Return the newest run of each cluster, of those that can be read: it has the tasks of all older ones."""
+    readable = (one for one in summaries if one.outcome not in (DAMAGED, NEWER))
+    return {one.cluster: one.run for one in sorted(readable, key=lambda one: one.run)}
+
+
 def with_lost(summaries: Sequence[RunSummary]) -> list[RunSummary]:
     """Return the summaries with what was left running, and cannot run any more, as lost: a later run has its tasks."""
-    newest = {one.cluster: one.run for one in summaries if one.outcome not in (DAMAGED, NEWER)}
+    newest = newest_runs(summaries)
     return [
         replace(one, outcome=LOST) if one.outcome == UP and newest.get(one.cluster) != one.run else one
         for one in summaries

@@ -17,6 +17,7 @@ from tests.support.waiting import until
 from tfprov.cli.main import run
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
+from tfprov.settings.role_settings import resolve_path
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +77,34 @@ def test_a_program_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     _, roles = load(Path("inventory.yml"))
     assert roles[0].values.code == "src"
     assert "command: [python, my train.py, --rate=0.1, " in Path("inventory.yml").read_text()
+
+
+def test_a_program_in_the_home_directory_is_written_where_the_inventory_reads_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    result = run_command(capsys, "init", "demo", "--code", "~/prog")
+    assert result.out.splitlines()[1] == f"wrote {tmp_path}/home/prog/linear.py"
+    _, roles = load(Path("demo/inventory.yml"))
+    assert (roles[0].values.code, (resolve_path(roles[0], "code") / "linear.py").is_file()) == ("~/prog", True)
+    assert not Path("demo/~").exists()
+    own = run_command(capsys, "init", "own", "--code", "~/other", "--command", "python t.py")
+    assert own.out.splitlines()[1] == f"put your program into {tmp_path}/home/other"
+
+
+def test_the_home_of_another_user_is_refused_and_nothing_is_written_there(capsys: pytest.CaptureFixture[str]) -> None:
+    result = run_command(capsys, "init", "--code", "~root/no/such/prog")
+    assert (result.code, result.lines[0].startswith("--code: error: `code` must not begin with ")) == (2, True), result
+    assert not list(Path().iterdir())
+
+
+def test_a_program_of_ones_own_may_be_called_like_the_example(capsys: pytest.CaptureFixture[str]) -> None:
+    write_files({"src/linear.py": "mine"})
+    result = run_command(capsys, "init", "--command", "python linear.py", "--code", "src", "--name", "own")
+    assert result == CommandResult(0, out="wrote inventory.yml\nnext: tfprov run\n")
+    assert Path("src/linear.py").read_text() == "mine"
+    _, roles = load(Path("inventory.yml"))
+    assert (roles[0].values.command, roles[0].values.flags) == (["python", "linear.py"], {})
 
 
 @pytest.mark.parametrize(

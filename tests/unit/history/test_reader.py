@@ -25,7 +25,7 @@ from tfprov.history.reader import RunHistory
 from tfprov.history.removal import remove, to_prune
 from tfprov.history.run_dir import RunDir
 from tfprov.history.show import row, show_lines
-from tfprov.history.summary import RunSummary
+from tfprov.history.summary import RunSummary, with_lost
 from tfprov.model.plan import Action, ActionKind
 
 
@@ -217,6 +217,21 @@ def test_pruning_keeps_the_newest_of_each_cluster_and_what_may_run() -> None:
     assert chosen(0, None) == [("a", "0001"), ("a", "0002"), ("b", "0001"), ("b", "0002")]
     assert chosen(None, 180.0) == [("a", "0001"), ("b", "0001")]
     assert chosen(1, 10000.0) == []
+
+
+@pytest.mark.parametrize("younger", ["damaged", "newer"])
+@pytest.mark.parametrize("outcome", ["up", "interrupted"])
+def test_pruning_keeps_what_may_run_when_the_younger_runs_cannot_be_read(outcome: str, younger: str) -> None:
+    def one(minute: int, outcome: str) -> RunSummary:
+        return RunSummary("a", run_id(minute), outcome, 60.0 * minute)
+
+    runs = [one(1, younger), one(2, outcome), one(3, younger)]
+
+    def pruned(runs: list[RunSummary]) -> list[str]:
+        return [summary.run for summary in to_prune(with_lost(runs), keep=0, older_than=None, now=300.0)]
+
+    assert pruned(runs) == [run_id(1)]
+    assert pruned([*runs, one(4, "failed"), one(5, "up")]) == [run_id(minute) for minute in (4, 3, 2, 1)]
 
 
 def test_a_run_that_is_recorded_at_the_moment_is_not_removed(runs: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.support.command_output import CommandResult, run_command
 from tests.support.examples import examples
 from tests.support.fast_yaml import read_all_yaml
+from tests.support.full_disk import full_disk
 from tests.support.kubernetes_objects import files_of
 from tests.support.paths import CASES
 from tfprov.errors import InvalidInput
@@ -489,6 +490,19 @@ def test_the_inventory_is_written_to_the_output_file(capsys: pytest.CaptureFixtu
     printed = run_command(capsys, "import", str(FILES / "reference.yml"))
     assert printed.out.startswith("# A TensorFlow cluster, imported from reference.yml.\nall:\n")
     assert run_command(capsys, "import", str(FILES / "reference.yml"), "-o", "-") == printed
+
+
+@pytest.mark.usefixtures("working_directory")
+def test_a_file_that_cannot_be_written_whole_is_removed_and_a_second_try_writes_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    argv = ("import", str(FILES / "reference.yml"), "-o", "inventory.yml")
+    with full_disk(10):
+        failed = run_command(capsys, *argv)
+    assert failed.code == 2
+    assert failed.lines[-1].endswith("inventory.yml: error: cannot be written: file too large; choose another file")
+    assert not Path("inventory.yml").exists()
+    assert run_command(capsys, *argv).code == 0
 
 
 @pytest.mark.usefixtures("working_directory")

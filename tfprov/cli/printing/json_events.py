@@ -12,6 +12,7 @@ from typing import Any, Protocol, TextIO
 import click
 
 from tfprov.cli.escape_sequences import Screened, json_screened
+from tfprov.cli.printing.json_text import finite
 from tfprov.engine.events import Event
 from tfprov.errors import HUNG_UP, INTERRUPTED, TERMINATED, HangUp, Terminated, TfprovError, mask_secrets
 from tfprov.formats.event_file import EventProgress
@@ -60,9 +61,13 @@ class JsonEvents:
             self.emit("interrupted", exit_code=TERMINATED if isinstance(error, Terminated) else INTERRUPTED)
 
     def emit(self, event: str, **fields: Any) -> None:
-        """Print one event with the time; secrets are masked, and control characters are escapes of JSON."""
+        """Print one event with the time; secrets are masked, and control characters are escapes of JSON.
+
+        NaN and infinities, which JSON lacks, are null: a loss, a measure or a value of an incident may be one.
+        """
         # Masked before it is encoded: JSON escapes quotes, backslashes and tabs, which secrets may have.
-        line = json.dumps({"event": event, "time": round(self._wall(), 3), **_masked(fields)}, ensure_ascii=False)
+        data = {"event": event, "time": round(self._wall(), 3), **finite(_masked(fields))}
+        line = json.dumps(data, ensure_ascii=False, allow_nan=False)
         with self._lock:
             self._out.write(f"{json_screened(line)}\n")
             self._out.flush()
@@ -120,9 +125,10 @@ class JsonEvents:
 
     def progress(self, progress: EventProgress, steps: int | None) -> None:
         """See Reporter."""
-        rate, left = _finite(progress.steps_per_second), _finite(progress.seconds_left(steps))
-        loss = _finite(progress.loss)
-        self.emit("progress", step=progress.step, steps=steps, loss=loss, steps_per_second=rate, seconds_left=left)
+        rate, left = progress.steps_per_second, progress.seconds_left(steps)
+        self.emit(
+            "progress", step=progress.step, steps=steps, loss=progress.loss, steps_per_second=rate, seconds_left=left
+        )
 
     def transferred(self, name: str, sent: int, total: int) -> None:
         """See Reporter; twice a second at most, and at the end."""
@@ -166,11 +172,6 @@ def _masked(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_masked(below) for below in value]
     return mask_secrets(value) if isinstance(value, str) else value
-
-
-def _finite(number: float | None) -> float | None:
-    """Return null for what JSON has no number for: a loss may be nan."""
-    return number if number is not None and math.isfinite(number) else None
 
 
 def _action(action: Action) -> dict[str, str]:

@@ -13,11 +13,12 @@ from tfprov.cli.escape_sequences import json_screened
 from tfprov.cli.options import OutputPath, cluster_option, json_option, named_runs
 from tfprov.cli.output import table
 from tfprov.cli.printing.json_text import finite
-from tfprov.errors import Usage
+from tfprov.errors import TfprovError, Usage, combine_errors
 from tfprov.history import formats
 from tfprov.history.drawing.text_plot import text_plot
 from tfprov.history.reader import RunHistory, RunRecord
 from tfprov.history.removal import refuse_followed, remove, to_prune
+from tfprov.history.run_dir import RunDir
 from tfprov.history.show import comparison_rows, curve_of, show_lines
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -98,12 +99,30 @@ def rm_command(runs: Sequence[str], cluster: str | None, as_json: bool) -> None:
     directories = list(dict.fromkeys(history.find(run, cluster) for run in runs))
     for directory in directories:
         refuse_followed(directory)
-    for directory in directories:
-        remove(directory)
-        if not as_json:
-            click.echo(f"removed {directory.id} of {directory.cluster}")
+    removed, errors = _remove_each(directories, quiet=as_json)
     if as_json:
-        _echo_json({"removed": [directory.id for directory in directories]})
+        _echo_json({"removed": removed})
+    if errors:
+        raise combine_errors(errors)
+
+
+def _remove_each(directories: Sequence[RunDir], *, quiet: bool) -> tuple[list[str], list[TfprovError]]:
+    """Remove runs, and print each unless `quiet`; return the ids of those that are gone, and why others are not."""
+    removed: list[str] = []
+    errors: list[TfprovError] = []
+    for directory in directories:
+        try:
+            remove(directory)
+        except TfprovError as error:
+            errors.append(error)
+        except OSError as error:
+            why = f"{directory.id} cannot be removed: {error.strerror or error}"
+            errors.append(TfprovError(why, f"its files are in {directory.path}"))
+        else:
+            removed.append(directory.id)
+            if not quiet:
+                click.echo(f"removed {directory.id} of {directory.cluster}")
+    return removed, errors
 
 
 def _age(_context: click.Context, _parameter: click.Parameter, text: str | None) -> float | None:
@@ -127,15 +146,17 @@ def prune_command(keep: int | None, older_than: float | None, check: bool, clust
         raise click.UsageError("say what to remove: `--keep 20`, `--older-than 30d`, or both")
     history = RunHistory()
     chosen = list(to_prune(history.summaries(cluster), keep=keep, older_than=older_than, now=time.time()))
-    for summary in chosen:
-        if not check:
-            remove(history.find(summary.run, summary.cluster))
-        if not as_json:
-            click.echo(f"{'would remove' if check else 'removed'} {summary.run} of {summary.cluster}")
+    directories = [history.find(one.run, one.cluster) for one in chosen]
+    removed, errors = ([], []) if check else _remove_each(directories, quiet=as_json)
     if as_json:
-        _echo_json({"removed": [] if check else [one.run for one in chosen], "chosen": [one.run for one in chosen]})
-    elif not chosen:
+        _echo_json({"removed": removed, "chosen": [one.run for one in chosen]})
+    elif check:
+        for summary in chosen:
+            click.echo(f"would remove {summary.run} of {summary.cluster}")
+    if not chosen and not as_json:
         click.echo("nothing to remove")
+    if errors:
+        raise combine_errors(errors)
 
 
 def _echo_json(data: object) -> None:

@@ -31,6 +31,11 @@ def runs_command(ctx: click.Context, cluster: str | None, last: int | None, as_j
     RUN is the id of a run, or the beginning of one, or of the six digits at its end; the newest run without one.
     """
     if ctx.invoked_subcommand is not None:
+        if last is not None:
+            name = ctx.invoked_subcommand
+            raise click.UsageError(f"`-n` is an option of the table alone; write `tfprov runs {name}` without it", ctx)
+        # An option in front of the command counts as if it stood behind it: every command has these two.
+        ctx.default_map = {ctx.invoked_subcommand: {"cluster": cluster, "as_json": as_json}}
         return
     from tfprov.history.reader import RunHistory  # noqa: PLC0415
     from tfprov.history.show import HEAD, row  # noqa: PLC0415

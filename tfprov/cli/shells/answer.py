@@ -1,6 +1,7 @@
 """Answers a shell that completes a command line: quickly, and without any error.
 
-The protocol and the scripts are click's. A shell calls `tfprov` with _TFPROV_COMPLETE in the environment at every TAB.
+The protocol and the scripts are click's, with additions in `completion`. A shell calls `tfprov` with _TFPROV_COMPLETE in
+the environment at every TAB.
 """
 
 import os

@@ -22,6 +22,49 @@ _MARK = "# completion of tfprov"
 _COMPINIT = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }\n"
 """A .zshrc that does not initialise completion itself gets it."""
 
+_WHOLE_WORDS = r"""
+_tfprov_whole_words() {
+    local rest=${COMP_LINE:0:COMP_POINT} words=() piece word char i cut=0
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        piece=${rest#"${rest%%[![:space:]]*}"}
+        if ((i == 0)) || [[ $piece != "$rest" ]]; then
+            words+=("")
+        fi
+        rest=
+        if ((i < COMP_CWORD)); then
+            rest=${piece#"${COMP_WORDS[i]}"}
+            piece=${COMP_WORDS[i]}
+        fi
+        words[${#words[@]}-1]+=$piece
+    done
+    COMP_WORDS=("${words[@]}")
+    COMP_CWORD=$((${#words[@]} - 1))
+    _tfprov_completion "$@"
+    word=${words[COMP_CWORD]}
+    if [[ $word == -*=* ]]; then
+        word=${word#*=}
+    fi
+    for ((i = 0; i < ${#word}; i++)); do
+        char=${word:i:1}
+        if [[ $char == [\"\'] ]]; then
+            cut=$i
+            break
+        elif [[ $COMP_WORDBREAKS == *"$char"* && $char != [[:space:]] ]]; then
+            cut=$i
+            [[ $char == @ ]] || cut=$((i + 1))
+        fi
+    done
+    COMPREPLY=("${COMPREPLY[@]#"${word:0:cut}"}")
+}
+
+complete -o nosort -F _tfprov_whole_words tfprov
+"""
+"""Lets bash complete `-l ps:wor` and `-e @vars`, which it splits at the characters of COMP_WORDBREAKS, such as `:` and `@`.
+
+click's function gets the words as they stand on the line, up to the cursor. A candidate takes the place only of what is
+behind the last of these characters (of an `@` itself, too) or behind an open quote, so that its beginning is cut off.
+"""
+
 
 @dataclass(frozen=True)
 class Installation:
@@ -48,12 +91,13 @@ def installation(shell: str, home: Path, environ: Mapping[str, str]) -> Installa
 
 
 def script(shell: str) -> str:
-    """Return the completion script of a shell, which is click's."""
+    """Return the completion script of a shell, which is click's, with an addition for bash and zsh."""
     made = get_completion_class(shell)
     assert made is not None, "click knows all three"
     # Not source(): for bash it starts a bash, to warn about one older than 4.4.
     one = made(click.Command("tfprov"), {}, "tfprov", VARIABLE)
-    return (_COMPINIT if shell == "zsh" else "") + one.source_template % one.source_vars() + "\n"
+    before, behind = _COMPINIT if shell == "zsh" else "", _WHOLE_WORDS if shell == "bash" else ""
+    return f"{before}{one.source_template % one.source_vars()}\n{behind}"
 
 
 def install(shell: str, where: Installation) -> list[Path]:

@@ -17,6 +17,7 @@ from tfprov.engine import events
 from tfprov.errors import HangUp, HostError, Terminated, Unreachable, hide_secret
 from tfprov.formats.event_file import EventProgress
 from tfprov.history.session import exit_code
+from tfprov.history.summary import RunSummary
 from tfprov.hosts.memory import MemoryHosts
 from tfprov.model.incident import IncidentKind
 from tfprov.model.plan import Action, ActionKind
@@ -88,6 +89,18 @@ def test_the_event_of_an_interrupt_has_the_exit_code_of_its_signal(error: type[B
         raise error
     assert [(line["event"], line["exit_code"]) for line in checked(out.getvalue())] == [("interrupted", code)]
     assert exit_code(error()) == code
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_number_that_json_lacks_is_null(number: float) -> None:
+    out = io.StringIO()
+    printer = JsonEvents(out)
+    printer.result(RunSummary("lab", "r", "failed", 1.0, loss=number, rate=number, quality={"eval/mse": number}))
+    printer.incident(IncidentKind.STRAGGLER, "worker/1 is slow", task="worker/1", rate=number, others=[number, 2.0])
+    result, incident = [json.loads(line, parse_constant=pytest.fail) for line in out.getvalue().splitlines()]
+    assert (result["result"]["loss"], result["result"]["rate"]) == (None, None)
+    assert result["result"]["quality"] == {"eval/mse": None}
+    assert incident["values"] == {"rate": None, "others": [None, 2.0]}
 
 
 def test_a_wait_is_one_event_and_a_transfer_two_a_second() -> None:

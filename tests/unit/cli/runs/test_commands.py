@@ -10,10 +10,11 @@ from click.testing import CliRunner, Result
 
 from tests.support.run_history import progress, record_run, run_id, scripted, task
 from tfprov.cli.runs.attach import attach_command
-from tfprov.cli.runs.commands import compare_command, rm_command, show_command
+from tfprov.cli.runs.commands import compare_command, prune_command, rm_command, show_command
 from tfprov.cli.runs.group import runs_command
 from tfprov.cli.watch import logs_command
-from tfprov.errors import Usage
+from tfprov.errors import CombinedError, TfprovError, Usage
+from tfprov.history.run_dir import RunDir
 from tfprov.model.state import State
 
 
@@ -105,3 +106,46 @@ def test_fields_of_another_form_are_an_error_of_one_line(runs: Path) -> None:
     assert isinstance(shown.exception, Usage)
     assert str(shown.exception).startswith(f"{run.id} is damaged: a field of run.json or end.json has another form: ")
     assert shown.output == ""
+
+
+def test_options_in_front_of_a_command_count_as_behind_it(runs: Path) -> None:
+    other = runs.parent.parent / "other" / "runs"
+    for number in (1, 2):
+        record_run(runs, number, scripted(2), end={})
+        record_run(other, number + 2, scripted(2), end={})
+    pruned = call(runs_command, "--cluster", "lab", "--json", "prune", "--keep", "1")
+    assert json.loads(pruned.output) == {"removed": [run_id(1)], "chosen": [run_id(1)]}
+    assert sorted(one.name for one in other.iterdir() if one.name[0] != ".") == [run_id(3), run_id(4)]
+    assert call(runs_command, "--cluster", "lab", "show").output.startswith(f"run:         {run_id(2)}")
+    assert call(runs_command, "show").output.startswith(f"run:         {run_id(4)}")
+    assert call(runs_command, "--cluster", "lab", "prune", "--keep", "0", "--cluster", "other").output == (
+        f"removed {run_id(4)} of other\nremoved {run_id(3)} of other\n"
+    )
+
+
+def test_an_option_of_the_table_in_front_of_a_command_is_refused(runs: Path) -> None:
+    run = record_run(runs, 1, scripted(2), end={})
+    refused = call(runs_command, "-n", "1", "prune", "--keep", "0")
+    assert refused.exit_code == 2
+    assert "`-n` is an option of the table alone; write `tfprov runs prune` without it" in refused.output
+    assert run.path.is_dir()
+
+
+def test_prune_reports_what_it_has_removed_when_it_cannot_remove_a_run(runs: Path) -> None:
+    for number in (1, 2, 3, 4):
+        record_run(runs, number, scripted(2), end={})
+    RunDir(runs / run_id(3)).run_file.write_text("[]")
+    held = RunDir(runs / run_id(3)).hold()
+    (runs / f".removed-{run_id(2)}").touch()  # where the directory would go
+    pruned = CliRunner().invoke(prune_command, ["--keep", "1", "--json"])
+    os.close(held)
+    assert json.loads(pruned.stdout) == {"removed": [run_id(1)], "chosen": [run_id(3), run_id(2), run_id(1)]}
+    assert isinstance(pruned.exception, CombinedError)
+    assert str(pruned.exception) == (
+        f"{run_id(3)} is recorded at the moment; end it with `tfprov down` first\n"
+        f"{run_id(2)} cannot be removed: Not a directory; its files are in {runs / run_id(2)}"
+    )
+    assert pruned.exception.exit_code == 2
+    again = call(prune_command, "--keep", "1")
+    assert again.output == f"removed {run_id(3)} of lab\n"
+    assert (type(again.exception), again.exception.exit_code) == (TfprovError, 1)  # type: ignore[union-attr]

@@ -1,6 +1,8 @@
 """Completion offers values from the inventory, quickly and quietly; its installation keeps start-up files."""
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -10,6 +12,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from tests.support.command_output import SMALLEST, run_command, write_files
+from tests.support.paths import ROOT
 from tfprov.cli.main import tfprov
 from tfprov.cli.shells.completion import Installation, install, installation, script, shell_of
 from tfprov.errors import Usage
@@ -167,3 +170,63 @@ def test_help_of_verbs_and_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(capsys, "help").out == run_command(capsys, "--help").out == run_command(capsys).out
     assert run_command(capsys, "help", "gahter").lines == ("error: no verb `gahter`; did you mean `gather`?",)
     assert run_command(capsys, "help", "run", "x").code == 2
+
+
+ANSWERS = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from click.shell_completion import shell_complete
+from tfprov.cli.main import tfprov
+shell_complete(tfprov, {{}}, "tfprov", "_TFPROV_COMPLETE", "bash_complete")
+"""
+"""Answers as `tfprov` does, but for its time limit: a slow machine gets the same answer."""
+CALLS = """
+. ./completion.bash
+registered=$(complete -p tfprov)
+function=${registered##*-F }
+${function% tfprov} "$PWD/tfprov"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+"""Calls the function that bash calls at a TAB, and prints what it has left for bash."""
+
+
+def bash_words(line: str) -> list[str]:
+    """Return the words of a line as bash has them in COMP_WORDS: characters of COMP_WORDBREAKS are words, too."""
+    words = re.findall(r"""[:@=]+|(?:"[^"]*"?|'[^']*'?|\\.|[^\s:@=])+""", line)
+    return [*words, ""] if line.endswith(" ") else words
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("status -l ps:wor", "", ["worker"]),
+        ("status -l ps:wor", ",lo -v", ["worker"]),
+        ("status -l ps:", "", ["localhost", "all", "ps", "worker", "ungrouped"]),
+        ("status --limit=ps:!wor", "", ["!worker"]),
+        ("status -l 'ps:wor", "", ["ps:worker"]),
+        ("plan -e @more/va", "", ["@more/vars.yml"]),
+        ('plan -e @"more/va', "", ["more/vars.yml"]),
+        ("--color=ne", "", ["never"]),
+        ("logs  wor", "", ["worker/0"]),
+        ("logs ps/0 ", "", ["ps/0", "worker/0"]),
+    ],
+)
+def test_bash_completes_words_with_characters_at_which_it_splits_them(
+    before: str, after: str, expected: list[str], work: Path
+) -> None:
+    (work / "completion.bash").write_text(script("bash"))
+    (work / "tfprov").write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -c {shlex.quote(ANSWERS)}\n")
+    (work / "tfprov").chmod(0o755)
+    line = f"tfprov {before}"
+    words = bash_words(line + after)
+    variables = [
+        f"COMP_WORDS=({' '.join(map(shlex.quote, words))})",
+        f"COMP_CWORD={len(bash_words(line)) - 1}",
+        f"COMP_LINE={shlex.quote(line + after)}",
+        f"COMP_POINT={len(line)}",
+        r"""COMP_WORDBREAKS=$' \t\n"\'@><=;|&(:'""",
+    ]
+    done = subprocess.run(
+        ["bash", "--norc", "-c", "\n".join([*variables, CALLS])], cwd=work, text=True, capture_output=True, check=True
+    )
+    assert (done.stderr, sorted(done.stdout.split())) == ("", sorted(expected))

@@ -19,6 +19,8 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 @pytest.mark.tensorflow
 def test_a_notebook_trains_gathers_and_takes_down(cluster: LocalCluster) -> None:
     cluster("init", ".", "--name", "notebook", "-y")
+    # The examples of pages use the default port meanwhile.
+    cluster("inventory", "set", "tfprov.port", str(cluster.port))
     cells = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "notebook.md").read_text(), re.DOTALL)
     script = cluster.directory / "notebook.py"
     script.write_text("\n".join([*cells, "print(max(losses), newest.path.parent.name)\n"]))

@@ -15,6 +15,7 @@ import yaml
 from tests.support.images import Images
 from tests.support.lab_cluster import LabCluster, open_lab_cluster, standin
 from tests.support.paths import STANDIN
+from tests.support.ports import free_ports
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
@@ -479,6 +480,7 @@ def test_an_image_is_built_on_the_host_the_inventory_names(
 
 def test_docker_on_this_machine_needs_neither_ssh_nor_an_address(three: LabCluster, tiny_archive: Path) -> None:
     settings = {**standin(tiny_archive, train_steps=6), "cluster": "here", "checkpoints": {"to": str(three.directory)}}
+    settings["port"] = free_ports(3)  # the default port is that of other programs on this machine, too
     tasks = {"worker": {"hosts": {"localhost": None}, "vars": {"tfprov": {"tasks_per_host": 2}}}}
     children = {"ps": {"hosts": {"localhost": None}}, **tasks}
     three.inventory.write_text(yaml.safe_dump({"all": {"vars": {"tfprov": settings}, "children": children}}))

@@ -22,8 +22,8 @@ class CommandLine:
         self.started: list[AnyProcess] = []
 
     def arguments(self, *words: str) -> list[str]:
-        """Return what follows `python`; of `image build` the inventory comes after both words."""
-        verb = 2 if words[0] == "image" else 1
+        """Return what follows `python`; `-i` comes after both words of commands such as `image build`."""
+        verb = 2 if words[0] in ("image", "inventory") else 1
         inventory = [] if words[0] in ("init", "runs", "dashboard") else ["-i", str(self.inventory)]
         return ["-m", "tfprov", *words[:verb], *inventory, *words[verb:]]
 

@@ -224,6 +224,15 @@ def test_a_seed_decides_the_order_whatever_the_source_and_the_buckets(tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c", "x.tfrecord"]
 
 
+def test_views_in_parquet_files_are_texts_and_bytes_in_every_format(tmp_path: Path) -> None:
+    views = {"t": pa.array(["x", None], pa.string_view()), "b": pa.array([b"1", b"\xff"], pa.binary_view())}
+    pq.write_table(pa.table(views), tmp_path / "x.parquet")
+    for name in ("x.csv", "x.jsonl", "x.tfrecord"):
+        tfrecord.convert(tmp_path / "x.parquet", tmp_path / name)
+    assert (tmp_path / "x.csv").read_text() == '"t","b"\n"x","MQ=="\n,"/w=="\n'
+    assert read(tmp_path / "x.tfrecord").to_pydict() == {"t": ["x", None], "b": [b"1", b"\xff"]}
+
+
 def test_a_parquet_file_that_fails_in_its_middle_prints_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

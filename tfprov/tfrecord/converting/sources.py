@@ -69,7 +69,12 @@ def parquet_source(files: Sequence[str], columns: list[str] | None, looked: Look
 
 
 def _plain_type(data_type: pa.DataType) -> pa.DataType:
-    return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+    """Return the type of a column's values: CSV and NumPy files have neither dictionaries nor views."""
+    if pa.types.is_dictionary(data_type):
+        return _plain_type(data_type.value_type)
+    if pa.types.is_string_view(data_type):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(data_type) else data_type
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """The verb `dashboard`: a page of clusters and runs on this machine."""
 
+from collections.abc import Callable
+
 import click
 
 from tfprov.cli.output import Printer, until_ctrl_c
@@ -20,6 +22,13 @@ def dashboard_command(port: int | None) -> None:
         if error.name not in ("starlette", "uvicorn", "anyio"):
             raise
         raise Usage(f"the dashboard needs the package {error.name}", "pip install 'tfprov[dashboard]'") from None
-    with Printer() as printer, bound(port) as page, until_ctrl_c():
-        printer.note(f"{page.url} (Ctrl-C ends this, not the trainings)")
-        page.serve(RunHistory())
+    with Printer() as printer, bound(port) as page:
+        _show(printer, page.url, lambda: page.serve(RunHistory()))
+
+
+def _show(printer: Printer, url: str, serve: Callable[[], None]) -> None:
+    """Print where the page is, and serve it until Ctrl-C."""
+    with until_ctrl_c():
+        printer.awaits("")  # no host is asked
+        printer.note(f"{url} (Ctrl-C ends this, not the trainings)")
+        serve()

@@ -65,7 +65,7 @@ class Printer:
     def __enter__(self) -> "Printer":
         if self.live:
             self.awaits("asking the hosts")
-            self.line = LiveLine(self.raw, lambda: os.get_terminal_size(self.raw.fileno()).columns)
+            self.line = LiveLine(self.raw, lambda: os.get_terminal_size(self.raw.fileno()).columns, colours=self.colour)
             threading.Thread(target=self._redraw, name="tfprov-live", daemon=True).start()
             verbose.write_by(self.aside)
         return self

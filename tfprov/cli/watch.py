@@ -94,6 +94,8 @@ def logs_command(  # noqa: PLR0913  an argument for every option
             from tfprov.cli.runs.recorded_logs import recorded_logs  # noqa: PLC0415
 
             logs = recorded_logs(run, tasks, follow=follow, tail=tail, times=times)
+            if isinstance(printer, Printer):
+                printer.awaits("")  # no host is asked
         else:
             wanted = times if timestamps or as_json or times.is_bounded else None
             is_live = isinstance(printer, Printer) and printer.live

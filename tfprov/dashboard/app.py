@@ -1,5 +1,6 @@
 """The pages and their stream of changes, as a Starlette application."""
 
+import asyncio
 import hashlib
 import json
 import time
@@ -22,10 +23,8 @@ from tfprov.dashboard.pages import (
     overview,
     run_page,
     shell,
-    shown_task,
 )
 from tfprov.errors import TfprovError, Usage
-from tfprov.history.compare import compare
 from tfprov.history.reader import RunHistory, RunRecord
 
 INTERVAL = 1.0
@@ -37,9 +36,12 @@ MOST_COMPARED = 12
 Sections = Callable[[], dict[str, str]]
 
 
-def application(history: RunHistory, interval: float = INTERVAL) -> Starlette:
-    """Return the application; its responses are computed in threads, because they read files."""
-    pages = _Pages(history, interval)
+def application(history: RunHistory, stopping: asyncio.Event, interval: float = INTERVAL) -> Starlette:
+    """Return the application; its responses are computed in threads, because they read files.
+
+    Its streams end when `stopping` is set.
+    """
+    pages = _Pages(history, stopping, interval)
     static = StaticFiles(directory=Path(__file__).parent / "static")
     return Starlette(
         routes=[
@@ -54,8 +56,8 @@ def application(history: RunHistory, interval: float = INTERVAL) -> Starlette:
 
 
 class _Pages:
-    def __init__(self, history: RunHistory, interval: float) -> None:
-        self._history, self._interval = history, interval
+    def __init__(self, history: RunHistory, stopping: asyncio.Event, interval: float) -> None:
+        self._history, self._stopping, self._interval = history, stopping, interval
 
     def start(self, request: Request) -> Response:
         sections = self._sections("start", request.query_params)
@@ -74,8 +76,6 @@ class _Pages:
             stream if record.end is None else "",
             run=record.summary,
             query=query,
-            logged=record.logged_tasks,
-            shown=shown_task(record, query),
             description=json.dumps(record.description, indent=1),
         )
         return HTMLResponse(page)
@@ -86,7 +86,7 @@ class _Pages:
             raise Usage("this compares two to twelve runs", "choose them in the table of runs")
         records = [self._history.load(name) for name in dict.fromkeys(names)]
         title = " and ".join(record.directory.id for record in records)
-        return HTMLResponse(shell(title, "compare.html", compare_page(compare(records))))
+        return HTMLResponse(shell(title, "compare.html", compare_page(records)))
 
     async def stream(self, request: Request) -> Response:
         sections = self._sections(request.query_params.get("view", ""), request.query_params)
@@ -102,9 +102,9 @@ class _Pages:
         return self._history.load(values.get("run", ""), values.get("cluster") or None)
 
     async def _changes(self, sections: Sections, shown: Mapping[str, str]) -> AsyncIterator[str]:
-        """Yield the sections that differ from what is shown, as events, until the reader has gone."""
+        """Yield the sections that differ from what is shown, as events, until the reader goes or the server stops."""
         sent = time.monotonic()
-        while True:
+        while not self._stopping.is_set():
             began = time.monotonic()
             try:
                 current = await anyio.to_thread.run_sync(sections)
@@ -118,7 +118,8 @@ class _Pages:
                 yield ": nothing new\n\n"
                 sent = time.monotonic()
             shown = {**shown, **digests}
-            await anyio.sleep(max(self._interval, 10 * (time.monotonic() - began)))
+            with anyio.move_on_after(max(self._interval, 10 * (time.monotonic() - began))):
+                await self._stopping.wait()
 
 
 def _stream(sections: Mapping[str, str], **values: str) -> str:

@@ -1,7 +1,9 @@
 """The page's sections as HTML: summaries and records of runs to text. Every value is escaped by the templates."""
 
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -10,11 +12,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from tfprov.errors import Usage
 from tfprov.history import formats
-from tfprov.history.compare import Comparison
+from tfprov.history.compare import compare
 from tfprov.history.drawing.line_chart import line_chart
 from tfprov.history.reader import RunHistory, RunRecord
-from tfprov.history.show import curve_of
+from tfprov.history.show import DAMAGE, curve_of
 from tfprov.history.summary import DAMAGED, INTERRUPTED, LOST, RUNNING, UP, RunSummary
 
 SHOWN_RUNS = 50
@@ -24,6 +27,8 @@ SHOWN_LINES = 400
 """Lines of a log on the page: the last that match."""
 _LONGEST = 2000
 """Characters of a line that are shown."""
+_SURROGATES = re.compile("[\ud800-\udfff]")
+"""Of file names that are not UTF-8, and of escapes in JSON; a response cannot be encoded with them."""
 GOOD, BAD = ("succeeded", RUNNING, UP), ("failed", "deadline", INTERRUPTED, LOST, DAMAGED)
 
 
@@ -43,7 +48,7 @@ def _templates() -> Environment:
 
 def render(template: str, **values: Any) -> str:
     """Return a page or a section."""
-    return _templates().get_template(template).render(**values)
+    return _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", _templates().get_template(template).render(**values))
 
 
 @dataclass(frozen=True)
@@ -69,20 +74,28 @@ def overview(history: RunHistory, page: int = 0) -> dict[str, str]:
 
 def run_page(record: RunRecord, query: LogQuery) -> dict[str, str]:
     """Return the sections of a run's page, by their id. Usage for a run whose files have been damaged."""
-    try:
+    with _damage_of(record):
         return _run_sections(record, query)
-    except (TypeError, AttributeError, LookupError, ValueError, ArithmeticError) as error:  # as for `runs show`
+
+
+@contextmanager
+def _damage_of(record: RunRecord) -> Iterator[None]:
+    try:
+        yield
+    except DAMAGE as error:
         raise record.damaged(f"a field of run.json or end.json has another form: {error}") from None
 
 
 def _run_sections(record: RunRecord, query: LogQuery) -> dict[str, str]:
-    tasks = record.tasks
+    tasks, logged = record.tasks, record.logged_tasks
+    shown = shown_task(record, logged, query)
     return {
         "summary": render("summary.html", run=record.summary, percent=_percent(record.summary)),
         "curves": curves([record]),
         "tasks": render("tasks.html", tasks=tasks, links=_web_tasks(record)),
         "events": render("events.html", events=_events(record)),
-        "log": render("log.html", lines=log_lines(record, query), query=query, tasks=record.logged_tasks),
+        "task": render("task_choice.html", tasks=logged, shown=shown),
+        "log": render("log.html", lines=log_lines(record, shown, query.text), query=query, shown=shown),
     }
 
 
@@ -96,27 +109,34 @@ def curves(records: Sequence[RunRecord]) -> str:
     )
 
 
-def compare_page(comparison: Comparison) -> dict[str, str]:
-    """Return the sections of a comparison, by their id."""
+def compare_page(records: Sequence[RunRecord]) -> dict[str, str]:
+    """Return the sections of a comparison, by their id. Usage for runs of which the files of one have been damaged."""
+    try:
+        return _compared(records)
+    except DAMAGE as error:
+        for record in records:
+            with _damage_of(record):
+                _compared([record])
+        raise Usage(f"these runs cannot be compared: {error}", "choose others in the table of runs") from None
+
+
+def _compared(records: Sequence[RunRecord]) -> dict[str, str]:
+    comparison = compare(records)
     return {
         "figures": render("compared.html", comparison=comparison, figures=formats.figure_rows(comparison.figures)),
         "curves": curves(comparison.runs),
     }
 
 
-def shown_task(record: RunRecord, query: LogQuery) -> str:
-    """Return the task whose log is shown: the chosen one, else the chief, else any; empty without logs."""
-    tasks = record.logged_tasks
+def shown_task(record: RunRecord, tasks: Sequence[str], query: LogQuery) -> str:
+    """Return which of the logged `tasks` is shown: the chosen one, else the chief, else any; empty without logs."""
     choices = [query.task, str(record.description.get("chief", "")), *tasks]
     return next((task for task in choices if task in tasks), "")
 
 
-def log_lines(record: RunRecord, query: LogQuery) -> list[str]:
+def log_lines(record: RunRecord, task: str, text: str) -> list[str]:
     """Return the last lines of a task's log that contain the text, whatever its case."""
-    task = shown_task(record, query)
-    if not task:
-        return []
-    wanted = query.text.lower()
+    wanted = text.lower()
     kept: list[str] = []
     for line in record.log(task):
         if wanted in line.text.lower():

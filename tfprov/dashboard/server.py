@@ -1,5 +1,7 @@
 """Serves the page on this machine's loopback until it is interrupted."""
 
+import asyncio
+import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from tfprov.history.reader import RunHistory
 from tfprov.hosts.ssh.http_gate import TokenGate
 
 _STOP = 1
-"""Seconds that open streams get at the end."""
+"""Seconds that responses get at the end, such as one to a browser that takes nothing any more."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,27 @@ class Dashboard:
 
     def serve(self, history: RunHistory) -> None:
         """Answer requests until SIGINT or SIGTERM."""
-        app = Guard(application(history), self.gate, self.port)
+        stopping = asyncio.Event()
+        app = Guard(application(history, stopping), self.gate, self.port)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, lifespan="off",
             timeout_graceful_shutdown=_STOP, limit_concurrency=64,
         )  # fmt: skip
-        uvicorn.Server(config).run(sockets=[self.listener])
+        Server(config, stopping).run(sockets=[self.listener])
+
+
+class Server(uvicorn.Server):
+    """Sets `stopping` when it stops, so that streams end by themselves, and reports no response that it then cancels."""
+
+    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams, and then as uvicorn does."""
+        self._stopping.set()
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        await super().shutdown(sockets)
 
 
 @contextmanager

@@ -11,6 +11,9 @@ from tfprov.history.reader import RunRecord
 from tfprov.history.summary import RunSummary
 from tfprov.planning.plan_text import format_count
 
+DAMAGE = (TypeError, AttributeError, LookupError, ValueError, ArithmeticError, OSError)
+"""What a field of another form raises where a record is shown; OSError is of a time that the system cannot show."""
+
 _LONGEST = 40
 """Characters of a value in a table."""
 

@@ -79,7 +79,7 @@ def summarize(directory: RunDir) -> RunSummary:
         return replace(summary, outcome=NEWER, error="recorded by a later version of tfprov")
     except FileNotFoundError as error:
         return replace(summary, error=f"{error.filename} is missing")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, ArithmeticError, KeyError, TypeError, AttributeError) as error:
         return replace(summary, error=f"{type(error).__name__}: {error}")
     return _unended(summary, directory)
 
@@ -157,5 +157,5 @@ def _whole(value: object) -> int | None:
 def _number(value: object) -> float | None:
     try:
         return None if value is None else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None

@@ -87,6 +87,15 @@ def test_the_line_never_takes_a_second_row_and_output_goes_above_it() -> None:
     assert [line for line in kept.lines() if line] == [f"line {i}" for i in range(5)]
 
 
+@pytest.mark.parametrize(("colour", "shown"), [(True, "red"), (False, "default")])
+def test_colours_of_programs_reach_a_terminal_only_if_the_printer_has_colours(colour: bool, shown: str) -> None:
+    with terminal(60) as window, Printer(out=window.out, colour=colour) as printer:
+        printer.log("ps/0", "\x1b[31mwarm\x1b[0m")
+    first = window.cells()[0]
+    assert "".join(data for data, _, _ in first).rstrip() == "ps/0 | warm"
+    assert {foreground for data, foreground, _ in first[-4:]} == {shown}
+
+
 @pytest.mark.parametrize(
     ("text", "cells", "expected"),
     [

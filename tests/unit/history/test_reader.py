@@ -57,6 +57,7 @@ DAMAGE: dict[str, Callable[[RunDir], object]] = {
     "end.json has no schema": lambda run: run.end_file.write_text("{}"),
     "end.json is nested": lambda run: run.end_file.write_text("[" * 100_000),
     "run.json is binary": lambda run: run.run_file.write_bytes(b"\xff\x00\xfe"),
+    "run.json has other numbers": lambda run: run.run_file.write_text('{"schema": 1, "started": 1' + "0" * 400 + "}"),
     "run.json has another time": lambda run: run.run_file.write_text('{"schema": 1, "started": 1e30}'),
     "end.json has another time": lambda run: run.end_file.write_text(
         '{"schema": 1, "outcome": "failed", "ended": Infinity}'

@@ -14,10 +14,13 @@ _UNKNOWN = 80
 
 
 class LiveLine:
-    """The last line of a terminal `stream` that is `columns()` cells wide. Not thread-safe."""
+    """The last line of a terminal `stream` that is `columns()` cells wide. Not thread-safe.
 
-    def __init__(self, stream: TextIO, columns: Callable[[], int]) -> None:
-        self._stream, self._columns = stream, columns
+    Colours of the lines above it pass when `colours`.
+    """
+
+    def __init__(self, stream: TextIO, columns: Callable[[], int], *, colours: bool = True) -> None:
+        self._stream, self._columns, self._colours = stream, columns, colours
         self._text = ""
 
     def show(self, text: str) -> None:
@@ -34,7 +37,7 @@ class LiveLine:
     def print(self, text: str) -> None:
         """Write `text` and a line end above the line."""
         with contextlib.suppress(OSError):
-            self._write(f"{_ERASE if self._text else ''}{screened(text, colours=True)}\n")
+            self._write(f"{_ERASE if self._text else ''}{screened(text, colours=self._colours)}\n")
         self.show(self._text)
 
     def _write(self, text: str) -> None:

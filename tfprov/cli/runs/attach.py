@@ -141,6 +141,8 @@ def _passwords(order: SupervisorOrder, options: dict[str, Any]) -> tuple[tuple[s
 def _follow(printer: Printer | JsonEvents, record: RunRecord, sleep: Callable[[float], None] = time.sleep) -> None:
     """Print what is recorded until the run has ended, or nobody records it any more."""
     directory, (events, progress) = record.directory, record.follow()
+    if isinstance(printer, Printer):
+        printer.awaits("waiting for output")  # `attach` reads the record, and asks no host
     tail = LogTail(directory.logs, 0 if record.end is not None else _LINES)
     printer.align([*record.logged_tasks, *(str(task.get("task")) for task in record.description.get("tasks") or ())])
     events.new()

@@ -19,7 +19,7 @@ from tfprov.history.drawing.text_plot import text_plot
 from tfprov.history.reader import RunHistory, RunRecord
 from tfprov.history.removal import refuse_followed, remove, to_prune
 from tfprov.history.run_dir import RunDir
-from tfprov.history.show import comparison_rows, curve_of, show_lines
+from tfprov.history.show import DAMAGE, comparison_rows, curve_of, show_lines
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
@@ -37,7 +37,7 @@ def show_command(run: str | None, cluster: str | None, as_json: bool) -> None:
     head = ("TASK", "HOST", "STATE", "EXIT CODE", "RESTARTS", "TOOK")
     try:
         lines = [*show_lines(record, time.time()), "", *table([head, *_task_rows(record)])]
-    except (TypeError, AttributeError, LookupError, ValueError, ArithmeticError) as error:
+    except DAMAGE as error:
         raise record.damaged(f"a field of run.json or end.json has another form: {error}") from None
     for line in lines:
         click.echo(line)
@@ -70,7 +70,12 @@ def compare_command(runs: Sequence[str], html: Path | None, cluster: str | None,
     if len(runs) < 2:
         raise click.UsageError("one run cannot be compared; name two or more")
     history = RunHistory()
-    comparison = compare([history.load(run, cluster) for run in runs])
+    records = [history.load(run, cluster) for run in runs]
+    try:
+        comparison = compare(records)
+        rows, plot = table(list(comparison_rows(comparison))), text_plot([curve_of(one) for one in comparison.runs])
+    except DAMAGE as error:
+        raise Usage(f"these runs cannot be compared: {error}", "`tfprov runs show RUN` names the damaged one") from None
     if html is not None:
         from tfprov.history.drawing.html_report import html_report  # noqa: PLC0415
 
@@ -82,10 +87,7 @@ def compare_command(runs: Sequence[str], html: Path | None, cluster: str | None,
     if as_json:
         _echo_json(comparison.to_dict())
         return
-    for line in table(list(comparison_rows(comparison))):
-        click.echo(line)
-    click.echo("\nloss by step")
-    for line in text_plot([curve_of(record) for record in comparison.runs]):
+    for line in (*rows, "\nloss by step", *plot):
         click.echo(line)
 
 

@@ -39,7 +39,10 @@ function replace(section, content) {
   const log = section.querySelector("pre.log");
   const follows = !log || log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
   const top = log ? log.scrollTop : 0;
+  const option = section.tagName === "SELECT" ? section.selectedOptions[0] : undefined;
+  const chosen = option && !option.defaultSelected ? option.value : "";  // by the user, and not yet shown
   section.innerHTML = content;
+  if (chosen) section.value = chosen;
   for (const box of section.querySelectorAll("input[type=checkbox]")) box.checked = checked.includes(box.value);
   const next = section.querySelector("pre.log");
   if (next) next.scrollTop = follows ? next.scrollHeight : top;

@@ -1,5 +1,6 @@
 """`tfprov attach` to a run without a supervisor: with which options the new one is started."""
 
+import io
 import json
 import os
 import re
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.support.clock import ManualClock
 from tests.support.run_history import record_run, run_id, scripted
+from tfprov.cli.output import Printer
 from tfprov.cli.runs import attach
 from tfprov.cli.runs import supervise as supervisor
 from tfprov.errors import TfprovError, Usage
@@ -124,6 +127,20 @@ def test_what_a_new_supervisor_refuses_is_the_error_of_attach(tmp_path: Path) ->
         attach._exit_code(record, Launched(has_refused=True))  # noqa: SLF001
     with pytest.raises(TfprovError, match=r"the process that followed .* has ended: .*; `tfprov attach` goes on"):
         attach._exit_code(record, Launched())  # noqa: SLF001
+
+
+def test_a_quiet_run_has_a_live_line_that_waits_for_output_and_asks_no_host(tmp_path: Path) -> None:
+    run = record_run(tmp_path / "lab" / "runs", 1, iter(()))
+    record = RunHistory(tmp_path, tmp_path / "runs.sqlite").load(run.id)
+    clock, lines = ManualClock(), list[str]()
+
+    def sleep(_seconds: float) -> None:
+        clock.sleep(6)
+        lines.append(printer.under_way.text(clock.now()))
+
+    with Printer(live=True, out=io.StringIO(), now=clock.now) as printer:
+        attach._follow(printer, record, sleep)  # noqa: SLF001
+    assert lines == ["waiting for output · 6s"]
 
 
 def test_a_damaged_run_is_not_the_one_that_goes_on(tmp_path: Path) -> None:

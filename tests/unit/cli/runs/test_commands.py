@@ -106,6 +106,12 @@ def test_fields_of_another_form_are_an_error_of_one_line(runs: Path) -> None:
     assert isinstance(shown.exception, Usage)
     assert str(shown.exception).startswith(f"{run.id} is damaged: a field of run.json or end.json has another form: ")
     assert shown.output == ""
+    with record_run(runs, 2, scripted(2), end={}).progress.open("a") as progress:
+        progress.write(json.dumps({"at": 1e12, "step": 10**400, "loss": 1.0}) + "\n")
+    compared = call(compare_command, run.id, run_id(2))
+    assert isinstance(compared.exception, Usage)
+    assert str(compared.exception).startswith("these runs cannot be compared: ")
+    assert compared.output == ""
 
 
 def test_options_in_front_of_a_command_count_as_behind_it(runs: Path) -> None:

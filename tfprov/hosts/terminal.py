@@ -113,7 +113,15 @@ def _on_resize(waker: int) -> Iterator[None]:
 
 def _send(program: RemoteProgram, mode: ExecMode, wake: int) -> None:
     """Send standard input until it ends, or `q` comes from `wake`; `w` is a change of the window."""
-    with selectors.DefaultSelector() as selector, suppress(HostError, OSError):
+    try:
+        _send_input(program, mode, wake)
+    except (HostError, OSError):
+        with suppress(HostError, OSError):
+            program.end_input()  # a program that still runs would wait for it for ever
+
+
+def _send_input(program: RemoteProgram, mode: ExecMode, wake: int) -> None:
+    with selectors.DefaultSelector() as selector:
         _resize(program, mode)
         selector.register(wake, selectors.EVENT_READ)
         with suppress(PermissionError):  # a file is always ready, and epoll refuses it

@@ -1,7 +1,10 @@
 """Programs in containers over connections of our own, from an engine that keeps connections open and upgrades them."""
 
 import json
+import socket
 import socketserver
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,6 +18,8 @@ from tests.support.hostile import framed
 from tfprov.errors import HostError
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_api.dial import DeadlineSocket, EngineTimeouts
+from tfprov.hosts.docker.engine_api.program import Poster, Program
 from tfprov.hosts.docker.engine_errors import Refused
 from tfprov.hosts.terminal import ExecMode
 
@@ -146,3 +151,36 @@ def test_an_engine_that_is_gone_is_an_error_of_its_host(server: UpgradingEngine,
     Path(str(server.server_address)).unlink()
     with pytest.raises(HostError, match="its Docker engine does not run"):
         engine.start_program("c1", ["ls"])
+
+
+def test_the_limit_of_a_connection_does_not_change_once_a_thread_may_send(server: UpgradingEngine) -> None:
+    sock = DeadlineSocket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.connect(str(server.server_address))
+    poster = Poster("h1", lambda: sock, EngineTimeouts())
+    with closing(Program(poster, "/v1.44", "c1", {"AttachStdin": True}, lambda _answer: None)) as program:
+        assert sock.gettimeout() is None
+        output = program.output(None)
+        assert next(output) == (2, b"begins")
+        assert sock.gettimeout() is None
+
+
+UNSENDABLE = """
+import threading
+from tfprov.hosts.terminal import ExecMode, attach
+
+class Program:
+    ended = threading.Event()
+    def send(self, data):
+        raise BlockingIOError
+    def end_input(self):
+        self.ended.set()
+    def output(self):
+        yield 1, b"ended" if self.ended.wait(20) else b"waits"
+
+attach(Program(), ExecMode(stdin=True), lambda _descriptor, data: print(data.decode()))
+"""
+
+
+def test_a_program_whose_input_cannot_be_sent_does_not_wait_for_it() -> None:
+    done = subprocess.run([sys.executable, "-c", UNSENDABLE], input="x", capture_output=True, text=True, check=True)
+    assert done.stdout == "ended\n"

@@ -87,6 +87,8 @@ class Program:
             self.id = str(parse_answer("POST", created.path, created.body)["Id"])
             start = {"Detach": False, "Tty": self._has_terminal}
             check(poster.upgrade(f"{prefix}{program_path(self.id, 'start')}", start))
+            # Before a thread sends: a change of the limit fails what is being sent at that moment (CPython's sendall).
+            poster.sock.settimeout(None)
         except BaseException:
             self.close()
             raise
@@ -94,9 +96,10 @@ class Program:
     def output(self, silence: float | None) -> Iterator[tuple[int, bytes]]:
         """Yield the output as (descriptor, bytes); of a terminal, which has one output, as descriptor 1.
 
-        `silence` limits the seconds without output; None for no limit, as for a user's program.
+        `silence` limits the seconds without output, of a program that gets no input; None for no limit.
         """
-        self._poster.sock.settimeout(silence)
+        if silence is not None:
+            self._poster.sock.settimeout(silence)
         reader = self._poster.reader
         if not self._has_terminal:
             yield from read_frames(reader)

@@ -94,14 +94,14 @@ def test_standard_input_alone_is_passed_on_to_its_end(kind: str, places: Places,
     data = bytes(range(256)) * 4000
     command = places.order(kind, ["sh", "-c", "cat; echo end >&2; exit 3"], tty=False)
     (tmp_path / "input").write_bytes(data)
-    piped = subprocess.run(command, input=data, capture_output=True, cwd=ROOT, check=False)
+    piped = subprocess.run(command, input=data, capture_output=True, cwd=ROOT, check=False, timeout=LONG)
     assert (piped.returncode, piped.stderr) == (3, b"end\n")
     assert piped.stdout == data
     with (tmp_path / "input").open("rb") as file:
-        read = subprocess.run(command, stdin=file, capture_output=True, cwd=ROOT, check=False)
+        read = subprocess.run(command, stdin=file, capture_output=True, cwd=ROOT, check=False, timeout=LONG)
     assert (read.returncode, read.stdout) == (3, data)
     unread = places.order(kind, ["true"], tty=False)
-    assert subprocess.run(unread, input=data, capture_output=True, cwd=ROOT, check=False).returncode == 0
+    assert subprocess.run(unread, input=data, capture_output=True, cwd=ROOT, check=False, timeout=LONG).returncode == 0
 
 
 def test_a_terminal_is_restored_when_tfprov_is_ended(places: Places, tmp_path: Path) -> None:

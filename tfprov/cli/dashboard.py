@@ -23,10 +23,10 @@ def dashboard_command(port: int | None) -> None:
             raise
         raise Usage(f"the dashboard needs the package {error.name}", "pip install 'tfprov[dashboard]'") from None
     with Printer() as printer, bound(port) as page:
-        _show(printer, page.url, lambda: page.serve(RunHistory()))
+        show_page(printer, page.url, lambda: page.serve(RunHistory()))
 
 
-def _show(printer: Printer, url: str, serve: Callable[[], None]) -> None:
+def show_page(printer: Printer, url: str, serve: Callable[[], None]) -> None:
     """Print where the page is, and serve it until Ctrl-C."""
     with until_ctrl_c():
         printer.awaits("")  # no host is asked

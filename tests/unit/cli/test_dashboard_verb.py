@@ -3,7 +3,7 @@
 import io
 
 from tests.support.clock import ManualClock
-from tfprov.cli import dashboard
+from tfprov.cli.dashboard import show_page
 from tfprov.cli.output import Printer
 
 
@@ -15,5 +15,5 @@ def test_a_page_that_is_served_has_no_live_line() -> None:
         lines.append(printer.under_way.text(clock.now()))
 
     with Printer(live=True, out=io.StringIO(), now=clock.now) as printer:
-        dashboard._show(printer, "http://127.0.0.1:1/", serve)  # noqa: SLF001
+        show_page(printer, "http://127.0.0.1:1/", serve)
     assert lines == [""]

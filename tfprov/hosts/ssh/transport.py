@@ -231,7 +231,7 @@ class Keepalive:
             return
 
 
-class _Alarms:
+class Alarms:
     """Calls functions at their times, in one thread for all connections of this process, which ends when none is due."""
 
     def __init__(self) -> None:
@@ -271,4 +271,4 @@ class _Alarms:
             return heapq.heappop(self._due)[2] if self._due else None
 
 
-_ALARMS = _Alarms()
+_ALARMS = Alarms()

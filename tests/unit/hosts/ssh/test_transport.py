@@ -19,7 +19,7 @@ from paramiko.common import (
 from paramiko.packet import Packetizer
 
 from tests.support.waiting import LONG, until
-from tfprov.hosts.ssh.transport import Keepalive, SafePacketizer, SocketClock, _Alarms
+from tfprov.hosts.ssh.transport import Alarms, Keepalive, SafePacketizer, SocketClock
 
 
 def message(kind: int, *fields: int | str) -> paramiko.Message:
@@ -154,7 +154,7 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> NoThreads:
 
 
 def test_alarms_ring_once_a_thread_can_be_started_again(no_threads: NoThreads) -> None:
-    alarms, rung = _Alarms(), list[str]()
+    alarms, rung = Alarms(), list[str]()
     no_threads.refused = "tfprov-ssh-alarms"
     with pytest.raises(RuntimeError):
         alarms.at(0.0, lambda: rung.append("first"))
@@ -164,7 +164,7 @@ def test_alarms_ring_once_a_thread_can_be_started_again(no_threads: NoThreads) -
 
 
 def test_an_alarm_that_fails_ends_no_other() -> None:
-    alarms, rung = _Alarms(), threading.Event()
+    alarms, rung = Alarms(), threading.Event()
 
     def fail() -> None:
         alarms.at(time.monotonic(), rung.set)

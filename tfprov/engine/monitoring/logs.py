@@ -137,7 +137,7 @@ def log_lines(  # noqa: PLR0913  what is read, and what ends it
 
     def iterate() -> None:
         try:
-            with suppress(BrokenPipeError):
+            with suppress(OSError):  # a look may print, and the output be closed
                 for observed in containers:
                     lines.put(observed)
                     if is_over.is_set():

@@ -1,6 +1,5 @@
 """Record files, Parquet and CSV as sources. Files of one conversion are one table, in their order."""
 
-import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -235,9 +234,9 @@ def _csv_bytes(file: str) -> Iterator[Any]:
         with text_file(file) as stream:
             yield stream
         return
-    with contextlib.ExitStack() as stack:
-        with as_file_error(file):
-            native = stack.enter_context(pa.OSFile(file))
+    with as_file_error(file):
+        native = pa.OSFile(file)
+    with native:
         yield native
 
 

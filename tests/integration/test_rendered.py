@@ -199,7 +199,7 @@ def test_compose_passes_shell_metacharacters_unchanged(tools: Tools, images: Ima
     (chief,) = (
         one
         for one in tools.engine.client.containers.list(all=True, ignore_removed=True)
-        if "TFPROV_TASK=worker/0" in one.attrs["Config"]["Env"]
+        if {"TFPROV_CLUSTER=law", "TFPROV_TASK=worker/0"} <= set(one.attrs["Config"]["Env"])
     )
     assert '--note=it\'s $HOME and ${PATH} "q"' in chief.attrs["Config"]["Entrypoint"]
     assert "GREETING=$HOME 'x'" in chief.attrs["Config"]["Env"]

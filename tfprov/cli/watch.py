@@ -265,5 +265,7 @@ def _placement_lines(placement: Placement) -> Iterator[str]:
         yield f"{task or 'elsewhere'}: {format_count(share.variables, 'variable')}, {format_size(share.bytes)}"
 
 
-def _shape(shape: tuple[int | None, ...]) -> str:
+def _shape(shape: tuple[int | None, ...] | None) -> str:
+    if shape is None:
+        return "?"
     return f"[{', '.join('?' if size is None else str(size) for size in shape)}]"

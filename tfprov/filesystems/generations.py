@@ -128,21 +128,40 @@ def _canonical(data: object) -> str:
 
 
 def decode(data: bytes) -> Manifest:
-    """Return the manifest in a file. Raises ValueError for one that is cut, changed or of a later tfprov."""
+    """Return the manifest in a file. Raises ValueError for one that is cut, changed, of a later tfprov or of no mirror."""
     try:
         outer = json.loads(data)
         fields: dict[str, Any] = outer["manifest"]
         if hashlib.sha256(_canonical(fields).encode()).hexdigest() != outer["sha256"]:
             raise ValueError("its checksum is wrong")
-        checkpoints = tuple(RemoteCheckpoint(one["prefix"], _files(one["files"])) for one in fields.pop("checkpoints"))
+        checkpoints = tuple(_checkpoint(one["prefix"], _files(one["files"])) for one in fields.pop("checkpoints"))
         others = _files(fields.pop("others"))
-        return Manifest(**{**fields, "uploading": tuple(fields["uploading"])}, checkpoints=checkpoints, others=others)
+        uploading = tuple(map(_checked, fields.pop("uploading")))
+        return Manifest(**fields, checkpoints=checkpoints, others=others, uploading=uploading)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"it is not a manifest: {type(error).__name__}") from None
 
 
+def _checkpoint(prefix: str, files: dict[str, RemoteFile]) -> RemoteCheckpoint:
+    one = RemoteCheckpoint(prefix, files)
+    for name in (f"{prefix}.index", *files):  # the last component of a prefix is no name: `..index` has the prefix `.`
+        if _checked(name).rpartition("/")[0] != one.folder or not last_component(prefix):
+            raise ValueError(f"a file of {prefix!r} is not in its folder: {name!r}")
+    return one
+
+
 def _files(entries: Mapping[str, Any]) -> dict[str, RemoteFile]:
-    return {name: RemoteFile(**entry) for name, entry in entries.items()}
+    files = {_checked(name): RemoteFile(**entry) for name, entry in entries.items()}
+    for file in files.values():
+        _checked(file.object)
+    return files
+
+
+def _checked(name: str) -> str:
+    """Return the name of a file or an object; tasks write there. Raises ValueError for one outside of the directory."""
+    if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
+        raise ValueError(f"it has a name that cannot be used: {name!r}")
+    return name
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def _check_chief(context: Context, part: Plan, observation: Observation) -> None
     if chief is None or chief.state is State.RUNNING:
         return
     if any((action.subject, action.host) == (chief.task, chief.host) for action in part.actions):
-        nothing = nothing_saved(context, observation)
+        nothing = nothing_saved(context, observation, starts=True)
         if nothing is not None and nothing.holds_model:
             raise nothing.kept()
 

@@ -46,7 +46,8 @@ import sys
 if sys.version_info < (3, 8):  # noqa: UP036  images of TensorFlow 2.6 and older have Python 3.6, which reads this file
     raise ImportError(
         f"tfprov.runtime needs Python 3.8 or newer, and this is {sys.version.split()[0]} ({sys.executable}): use an image "
-        "with a newer Python, or a program without tfprov.runtime"
+        "with a newer Python, or a program without tfprov.runtime and none of the settings that need it: restart_on, "
+        "no_restart_on, and a checkpoints.dir such as s3://bucket/run"
     )
 
 from tfprov.runtime.eager.mirrored import multi_worker_mirrored, served

@@ -47,7 +47,8 @@ def main(
             die(f"no token can be written to {Path.cwd()}: {error.strerror}; set {VARIABLE} in `env` of the notebook")
     if not os.access(environ.get("HOME", "/"), os.W_OK):  # Jupyter writes there; a user id may have no home
         environ["HOME"] = tempfile.gettempdir()
-    words = [f"--ServerApp.ip={options.ip}", f"--ServerApp.port={options.port}", "--ServerApp.port_retries=0"]
+    # Without the name of a class, which is another one in version 6 of the package notebook.
+    words = [f"--ip={options.ip}", f"--port={options.port}", "--port-retries=0"]
     command = [sys.executable, "-m", "jupyter", _SERVERS[package], "--no-browser", *words, *_as_root(), *more]
     become(sys.executable, command, dict(environ))
 

@@ -22,7 +22,7 @@ def greets(address: str, timeout: float = GREETING_TIMEOUT) -> bool:
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout) as connection:
             return bool(connection.recv(1))
-    except OSError:
+    except (OSError, UnicodeError):  # the latter for a name that cannot be one of a host
         return False
 
 

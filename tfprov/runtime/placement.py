@@ -57,6 +57,16 @@ def _shape_bytes(shape: Any, dtype: Any) -> int:
     return int(shape.num_elements() or 0) * int(dtype.size) if shape.is_fully_defined() else 0
 
 
+def describe(variable: Any, name: str, device: str) -> dict[str, Any]:
+    """Return the entry of a variable: it has 0 bytes, and perhaps no shape, where its shape is not known in full."""
+    return {
+        "name": name,
+        "device": device,
+        "shape": variable.shape.as_list() if variable.shape.rank is not None else None,
+        "bytes": _shape_bytes(variable.shape, variable.dtype.base_dtype),
+    }
+
+
 class PlacementFile(Hook):
     """Writes `placement.json` once the model is ready: name, device, shape and bytes of every variable.
 
@@ -78,9 +88,4 @@ class PlacementFile(Hook):
             replace(Path(self.directory) / FILE, text.encode())
 
     def _describe(self, variable: Any) -> dict[str, Any]:
-        return {
-            "name": variable.op.name,
-            "device": variable.device or self.default_device,
-            "shape": variable.shape.as_list() if variable.shape.rank is not None else None,
-            "bytes": _shape_bytes(variable.shape, variable.dtype.base_dtype),
-        }
+        return describe(variable, variable.op.name, variable.device or self.default_device)

@@ -36,7 +36,8 @@ class ProgressWriter:
     """Writes `progress.json` in a task's checkpoint directory, every EVERY seconds and when it is closed.
 
     `task` is a name such as `worker/1`; `examples` is the examples per step of this task, None if unknown. Never raises: a
-    directory that cannot be written is reported once, on stderr. Nothing is written to a remote one (`gs://…`).
+    directory that cannot be written is reported once, on stderr, and tried again. A remote one
+    (`gs://…`) gets nothing.
     """
 
     def __init__(self, directory: str, task: str, examples: int | None = None) -> None:
@@ -46,7 +47,7 @@ class ProgressWriter:
         self.resumed: int | None = None
         self.lost: int | None = None
         self._samples: deque[tuple[float, int]] = deque(maxlen=_SAMPLES)
-        self._closed, self._writing, self._disabled = threading.Event(), threading.Lock(), False
+        self._closed, self._writing, self._reported = threading.Event(), threading.Lock(), False
         self._thread = threading.Thread(target=self._write_often, name="tfprov-progress", daemon=True)
 
     def begin(self, step: int, restored: int | None = None) -> None:
@@ -81,7 +82,7 @@ class ProgressWriter:
         """Write the file now."""
         with self._writing:
             text = json.dumps(self._record()) + "\n"
-            if self.path and not self._disabled:
+            if self.path:
                 self._replace(self.path, text)
 
     def _record(self) -> dict[str, str | float | None]:
@@ -110,8 +111,11 @@ class ProgressWriter:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, text.encode())
         except OSError as error:
-            self._disabled = True
-            sys.stderr.write(f"tfprov: {self.task}: progress cannot be written: {path}: {error.strerror or error}\n")
+            if not self._reported:  # the next write may succeed: a full disk often has room again
+                self._reported = True
+                sys.stderr.write(
+                    f"tfprov: {self.task}: progress cannot be written: {path}: {error.strerror or error}\n"
+                )
 
     def _read_previous_step(self) -> int | None:
         """Return the step in the file of the previous run of this task."""

@@ -13,8 +13,9 @@ import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -22,6 +23,28 @@ WORKER_GRACE = 5.0
 """Seconds a worker has to end its step after the first signal: it has nothing to save."""
 _ending = threading.Lock()
 """Held by the thread that ends the process, and never released: one reason is printed."""
+_handlers_before: list[dict[signal.Signals, Any]] = []
+"""The handlers that each block of `Signals.handled` has replaced, of the outermost block first."""
+
+
+def _do_nothing(*_: object) -> None:
+    """Handle a signal: without a handler, the process would die before the wakeup pipe is written."""
+
+
+def _restore_handlers_in_child() -> None:
+    """Restore the handlers in a forked process, which shares the wakeup pipe with its parent.
+
+    Otherwise it would ignore SIGTERM, and the parent would take each signal of the child for one of its own.
+    """
+    if _handlers_before:
+        signal.set_wakeup_fd(-1)
+        for number, handler in _handlers_before[0].items():
+            if signal.getsignal(number) is _do_nothing:  # the program may have one of its own by now
+                signal.signal(number, handler)
+        _handlers_before.clear()
+
+
+os.register_at_fork(after_in_child=_restore_handlers_in_child)
 
 
 def leave(message: str, code: int) -> NoReturn:
@@ -85,6 +108,7 @@ class Signals:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
+        process = os.getpid()
         reading, writing = os.pipe()
         os.set_blocking(writing, False)  # set_wakeup_fd requires it
         watcher = threading.Thread(target=self._read_wakeup_pipe, args=(reading,), name="tfprov-signals", daemon=True)
@@ -93,33 +117,49 @@ class Signals:
             with self._install_handlers(writing):
                 yield
         finally:
-            os.write(writing, b"\0")  # no signal has the number 0: it ends the thread
-            watcher.join()
+            if os.getpid() == process:  # a forked process that leaves the block has no such thread, and its parent has
+                os.write(writing, b"\0")  # no signal has the number 0: it ends the thread
+                watcher.join()
             os.close(reading)
             os.close(writing)
 
     @contextlib.contextmanager
     def _install_handlers(self, pipe: int) -> Iterator[None]:
+        handlers = {number: signal.getsignal(number) for number in SIGNALS}
+        _handlers_before.append(handlers)
         before = signal.set_wakeup_fd(pipe, warn_on_full_buffer=False)
-        # A handler must exist, or the process dies before the pipe is written; it does nothing.
-        handlers = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+        for number in SIGNALS:
+            signal.signal(number, _do_nothing)
         try:
             yield
         finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            signal.set_wakeup_fd(before)
+            if _handlers_before:  # a forked process has them back already
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
+                signal.set_wakeup_fd(before)
+                _handlers_before.pop()
 
     def _read_wakeup_pipe(self, pipe: int) -> None:
-        while number := os.read(pipe, 1)[0]:
-            if number in SIGNALS:
-                self._handle_signal(number, pipe)
+        deadline: float | None = None
+        while True:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            if left is not None and not select.select([pipe], [], [], left)[0]:
+                self._check_step()
+                deadline = None
+                continue
+            number = os.read(pipe, 1)[0]
+            if not number:
+                return
+            if number in SIGNALS:  # the pipe also has those of the program's timers and children
+                self._handle_signal(number)
+                deadline = None if self.grace is None else time.monotonic() + self.grace
 
-    def _handle_signal(self, number: int, pipe: int) -> None:
+    def _handle_signal(self, number: int) -> None:
         first, self.number = not self.number, number
         if not first or not self.orderly:
             exit_now(f"ended by {self.name}", self.code)
-        if self.grace is None or select.select([pipe], [], [], self.grace)[0]:
-            return
+
+    def _check_step(self) -> None:
+        """End the process if the step has not ended within the grace."""
         if not self._step_ended.is_set():
             exit_now(f"ended by {self.name}; the step did not end within {self.grace:g} s", self.code)

@@ -16,6 +16,7 @@ from tfprov.filesystems.generations import Manifest, RemoteCheckpoint, RemoteFil
 from tfprov.filesystems.remote_dir import TIME_LIMIT, RemoteDir, RemoteError, open_remote, open_through
 from tfprov.runtime.mirror.loop import MirrorLoop
 from tfprov.runtime.mirror.mirror import Mirror
+from tfprov.runtime.mirror.scan import scan
 
 
 def s3_at(port: int) -> dict[str, str]:
@@ -109,6 +110,59 @@ def test_no_changed_or_cut_manifest_is_read() -> None:
         changed[position] ^= 1
         variants.append(bytes(changed))
     assert [variant for variant in variants if is_read(variant)] == []
+
+
+BAD_NAMES = ["../evil.sh", "/etc/evil.sh", "best/../../evil", "best//x", "best/./x", "best/", "..", ".", "", "a\0b"]
+
+
+def with_file(prefix: str, name: str, object_name: str = "x") -> Manifest:
+    """Return a manifest with one checkpoint of one file."""
+    return replace(MANIFEST, checkpoints=(RemoteCheckpoint(prefix, {name: RemoteFile(object_name, 1, "00")}),))
+
+
+@pytest.mark.parametrize("bad", BAD_NAMES, ids=repr)
+def test_a_manifest_with_a_name_outside_of_its_directory_is_not_read(bad: str) -> None:
+    folder = bad.rpartition("/")[0]
+    variants = {
+        "file": with_file(f"{folder}/ckpt-2" if folder else "ckpt-2", bad),
+        "object": with_file("ckpt-2", "ckpt-2.index", bad),
+        "other file": replace(MANIFEST, others={bad: RemoteFile("x", 1, "00")}),
+        "object of another file": replace(MANIFEST, others={"x": RemoteFile(bad, 1, "00")}),
+        "upload": replace(MANIFEST, uploading=(bad,)),
+    }
+    assert [what for what, manifest in variants.items() if is_read(manifest.encode())] == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "name"),
+    [
+        *[("../ckpt-2", "../ckpt-2.index"), ("/ckpt-2", "/ckpt-2.index"), ("a//ckpt-2", "a//ckpt-2.index")],
+        *[("best/ckpt-2", "ckpt-2.index"), ("best/ckpt-2", "best/more/ckpt-2.index"), ("ckpt-2", "best/ckpt-2.index")],
+        *[("", ".index"), ("best/", "best/.index"), ("a\0b", "ckpt-2.index")],
+    ],
+)
+def test_a_manifest_whose_checkpoint_has_files_elsewhere_is_not_read(prefix: str, name: str) -> None:
+    assert not is_read(with_file(prefix, name).encode())
+
+
+@pytest.mark.parametrize("folder", ["", "best", "a b/ü/\udcff", "...", "..a/.b", "c:\\d", "line\nbreak"], ids=ascii)
+@pytest.mark.parametrize("prefix", ["ckpt-2", ".", "..", "...", ".hidden", "w\udcfe\n\\ '\"-3"], ids=ascii)
+def test_a_manifest_with_any_other_name_is_read(folder: str, prefix: str, tmp_path: Path) -> None:
+    """Scan a directory with such files, and read a manifest of what is there."""
+    directory = tmp_path / folder
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in (f"{prefix}.index", f"{prefix}.data-00000-of-00001", f"{prefix}.txt"):
+        (directory / name).touch()
+    listing = scan(tmp_path)
+    (checkpoint,) = (
+        RemoteCheckpoint(one.prefix, {name: RemoteFile(name, 0, "00") for name in one.files})
+        for one in listing.checkpoints
+    )
+    others = {name: RemoteFile(f".tfprov/objects/00/{name.rpartition('/')[2]}", 0, "00") for name in listing.others}
+    manifest = replace(MANIFEST, checkpoints=(checkpoint,), others=others, uploading=tuple(checkpoint.files))
+    assert len(checkpoint.files) == 2
+    assert len(others) == 1
+    assert decode(manifest.encode()) == manifest
 
 
 def test_manifests_that_their_writer_replaces_after_the_listing_are_listed_again(tmp_path: Path) -> None:

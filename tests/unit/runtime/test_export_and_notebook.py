@@ -2,6 +2,7 @@
 
 import stat
 import tempfile
+from collections.abc import Container
 from pathlib import Path
 from typing import NoReturn
 
@@ -47,6 +48,23 @@ def test_an_export_that_fails_leaves_nothing_and_keeps_the_version_before_it(tmp
     assert (tmp_path / "3/saved_model.pb").read_text() == "one"
 
 
+def test_an_export_removes_what_killed_ones_left_and_puts_the_version_back_that_they_moved_away(tmp_path: Path) -> None:
+    for left in (".export-a1", ".replaced-b2/3", ".replaced-c3/4", ".replaced-d4", "4"):
+        (tmp_path / left).mkdir(parents=True)
+        (tmp_path / left / "saved_model.pb").write_text(left)
+    (tmp_path / ".replaced-d4/saved_model.pb").unlink()
+    export_model(Model("new"), 5, tmp_path)
+    versions = {path.name: (path / "saved_model.pb").read_text() for path in tmp_path.iterdir()}
+    assert versions == {"3": ".replaced-b2/3", "4": "4", "5": "new"}
+
+
+def test_an_export_replaces_the_version_that_a_killed_one_moved_away(tmp_path: Path) -> None:
+    (tmp_path / ".replaced-b2/3").mkdir(parents=True)
+    export_model(Model("new"), 3, tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["3"]
+    assert (tmp_path / "3/saved_model.pb").read_text() == "new"
+
+
 def test_a_notebooks_token_is_new_private_and_kept_by_a_restart(tmp_path: Path) -> None:
     first = notebook.token(tmp_path, "")
     file = tmp_path / notebook.TOKEN_FILE
@@ -72,17 +90,18 @@ class Became(Exception):
 
 
 class Jupyter:
-    """Stands for an installed Jupyter; `environment` is the one that it was started with."""
+    """Stands for an installed Jupyter; `environment` and `command` are those that it was started with."""
 
     def __init__(self) -> None:
         self.environment: dict[str, str] = {}
+        self.command: list[str] = []
 
-    def start(self, **environ: str) -> None:
-        """Start it; raises Became unless tfprov ends before."""
-        notebook.main([], environ, lambda _name: True, self._become)
+    def start(self, *argv: str, packages: Container[str] = ("jupyterlab", "jupyter_core"), **environ: str) -> None:
+        """Start it where `packages` are installed; raises Became unless tfprov ends before."""
+        notebook.main(argv, environ, lambda name: name in packages, self._become)
 
-    def _become(self, _path: str, _command: list[str], environ: dict[str, str]) -> NoReturn:
-        self.environment = environ
+    def _become(self, _path: str, command: list[str], environ: dict[str, str]) -> NoReturn:
+        self.environment, self.command = environ, command
         raise Became
 
 
@@ -117,3 +136,18 @@ def test_a_home_that_can_be_written_to_stays(tmp_path: Path, jupyter: Jupyter) -
         jupyter.start(HOME=str(tmp_path))
     token = (tmp_path / notebook.TOKEN_FILE).read_text()
     assert jupyter.environment == {notebook.VARIABLE: token, "HOME": str(tmp_path)}
+
+
+@pytest.mark.parametrize(
+    ("package", "verb"), [("jupyterlab", "lab"), ("notebook", "notebook"), ("jupyter_server", "server")]
+)
+def test_every_server_of_jupyter_has_its_address_in_options_that_all_versions_know(
+    package: str, verb: str, jupyter: Jupyter
+) -> None:
+    """Version 6 of the package notebook has no `ServerApp`, and listened on its default port."""
+    with pytest.raises(Became):
+        jupyter.start("--ip=10.0.0.1", "--port=9000", "--ServerApp.base_url=/x", packages=(package, "jupyter_core"))
+    assert jupyter.command[1:8] == [
+        *("-m", "jupyter", verb, "--no-browser", "--ip=10.0.0.1", "--port=9000", "--port-retries=0")
+    ]
+    assert jupyter.command[-1] == "--ServerApp.base_url=/x"

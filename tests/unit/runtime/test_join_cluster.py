@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import until
+from tests.support.waiting import LONG, until
 from tfprov import runtime
 from tfprov.formats.checkpoint import parse_state
 from tfprov.hosts.crash import last_words
@@ -237,6 +237,98 @@ def test_the_first_signal_is_stored_while_work_is_orderly_and_handlers_are_resto
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
+def test_a_block_that_ends_after_a_signal_does_not_wait_for_the_grace() -> None:
+    signals = Signals(grace=1e6)
+    with signals.handled():
+        signals.orderly = True
+        signal.raise_signal(signal.SIGTERM)
+    assert signals.number == signal.SIGTERM
+
+
+FORKS = """
+import os, signal, sys, threading
+from tfprov.runtime.signals import Signals
+
+def signal_child(number):
+    # Send a signal to a forked process that waits, and return the signal that ended it, or minus its exit code.
+    (ready, is_ready), (ended, end) = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(end)
+        try:
+            os.write(is_ready, b"x")
+            os.read(ended, 1)  # until the signal, or until the end of the pipe if it ignores the signal
+            os._exit(3)
+        except KeyboardInterrupt:
+            os._exit(4)
+    os.close(is_ready)
+    os.read(ready, 1)
+    os.kill(child, number)
+    os.close(end)
+    return end_of(child)
+
+def end_of(child):
+    status = os.waitpid(child, 0)[1]
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else -os.WEXITSTATUS(status)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in what runs in the background
+signals = Signals()
+"""
+
+
+def run_forks(program: str) -> None:
+    """Run a program that forks, and asserts what comes of it."""
+    # Later versions of Python warn of a fork beside threads.
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS + program]
+    done = subprocess.run(command, capture_output=True, check=False, env=ROOT, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("number", "end", "thread"),
+    [
+        ("SIGTERM", signal.SIGTERM, "main"),
+        ("SIGINT", -4, "main"),
+        ("SIGTERM", signal.SIGTERM, "other"),  # Python 3.13 runs no handlers in a fork of such a thread
+    ],
+)
+def test_a_signal_to_a_forked_process_ends_it_and_is_none_of_its_parent(number: str, end: int, thread: str) -> None:
+    in_thread = "forking = threading.Thread(target=work); forking.start(); forking.join()"
+    run_forks(f"""
+ends = []
+work = lambda: ends.append(signal_child(signal.{number}))
+with signals.handled():
+    signals.orderly = True
+    {"work()" if thread == "main" else in_thread}
+assert (ends, signals.number) == ([{int(end)}], 0), (ends, signals.number)  # all of the pipe has been read by now
+""")
+
+
+def test_a_forked_process_that_leaves_the_block_does_not_end_the_handling_of_its_parent() -> None:
+    run_forks("""
+with signals.handled():
+    signals.orderly = True
+    child = os.fork()
+    if not child:
+        sys.exit(3)
+    assert end_of(child) == -3
+    signal.raise_signal(signal.SIGTERM)
+assert signals.number == signal.SIGTERM
+""")
+
+
+def test_handlers_that_a_program_has_set_itself_stay_in_its_forked_processes() -> None:
+    run_forks("""
+handler = lambda *_: None
+with signals.handled():
+    signal.signal(signal.SIGTERM, handler)
+    child = os.fork()
+    if not child:
+        os._exit(signal.getsignal(signal.SIGTERM) is not handler)
+    assert end_of(child) == 0
+""")
+
+
 @pytest.mark.parametrize(
     ("orderly", "grace", "sent_signals", "code"),
     [
@@ -278,6 +370,27 @@ with signals.handled():
     assert process.returncode == code
     assert stderr.startswith(b"tfprov: ended by SIG")
     assert b"Traceback" not in stderr
+
+
+def test_a_signal_of_the_program_itself_does_not_lift_the_limit_of_the_step() -> None:
+    """The pipe has the bytes of SIGTERM and SIGALRM at once, as with a timer that ends just after SIGTERM came."""
+    program = """
+import ctypes, os, signal
+from tfprov.runtime.signals import Signals
+signals = Signals(0.0)
+with signals.handled():
+    signals.orderly = True
+    pipe = signal.set_wakeup_fd(-1)
+    os.write(pipe, bytes([signal.SIGTERM, signal.SIGALRM]))
+    libc = ctypes.CDLL(None)
+    while True:
+        libc.usleep(100000)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=False, env=ROOT, timeout=LONG, text=True
+    )
+    assert done.returncode == 143
+    assert done.stderr == "tfprov: ended by SIGTERM; the step did not end within 0 s\n"
 
 
 def _pending(pid: int) -> int:

@@ -136,6 +136,20 @@ def test_a_directory_that_cannot_be_written_is_reported_once(
     assert capsys.readouterr().err.count("worker/0: progress cannot be written") == 1
 
 
+def test_progress_is_written_again_once_a_directory_that_could_not_be_written_can_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "saved").write_text("a file")
+    reporter = ProgressWriter(str(tmp_path / "saved"), "worker/0")
+    reporter.begin(0)
+    reporter.write()
+    (tmp_path / "saved").unlink()
+    reporter.stepped(7)
+    reporter.close()
+    assert read_progress(tmp_path / "saved")["step"] == 7
+    assert capsys.readouterr().err.count("worker/0: progress cannot be written") == 1
+
+
 def test_a_remote_directory_gets_no_progress() -> None:
     reporter = ProgressWriter("gs://bucket/checkpoints", "worker/0")
     reporter.begin(0)

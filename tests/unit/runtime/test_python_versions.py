@@ -158,11 +158,11 @@ def test_old_interpreters_of_this_machine_import_it() -> None:
         assert (done.returncode, done.stderr) == (0, ""), python
 
 
-def test_an_older_python_is_named_with_what_to_do() -> None:
+def test_an_older_python_is_named_with_what_to_do_and_the_settings_that_need_a_newer_one() -> None:
     file = PACKAGE / "runtime/__init__.py"
     ast.parse(file.read_text(), feature_version=(3, 6))
     text = file.read_text().replace("sys.version_info < (3, 8)", "sys.version_info < (9, 9)")
-    with pytest.raises(
-        ImportError, match=r"^tfprov\.runtime needs Python 3\.8 or newer, and this is 3\.\S+ \(/\S+\): use an"
-    ):
+    cause = r"^tfprov\.runtime needs Python 3\.8 or newer, and this is 3\.\S+ \(/\S+\): use an image "
+    settings = r".* restart_on, no_restart_on, and a checkpoints\.dir such as s3://"
+    with pytest.raises(ImportError, match=cause + settings):
         exec(compile(text, str(file), "exec"), {})

@@ -7,6 +7,8 @@ the environment at every TAB.
 import os
 import signal
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -16,13 +18,23 @@ from click.shell_completion import shell_complete
 VARIABLE = "_TFPROV_COMPLETE"
 """Names what a shell wants: `bash_complete`, `zsh_source`, …"""
 LIMIT = 2.0
-"""Seconds after which nothing is offered: an inventory on a stalled file server must not block a prompt."""
+"""Seconds without work after which nothing is offered: an inventory on a stalled file server must not block a prompt."""
+_WORK = 0.01
+"""Seconds of CPU time in LIMIT that count as work: on a busy machine an answer is only late."""
+_MOST_WORK = 5.0
+"""Seconds of CPU time for an answer; one takes less than a second."""
 
 
 def answer(program: click.Command, instruction: str) -> int:
     """Print the candidates for the command line that the shell describes in the environment; return the exit code."""
-    signal.signal(signal.SIGALRM, _give_up)
-    signal.setitimer(signal.ITIMER_REAL, LIMIT)
+    progress = Progress(time.process_time)
+
+    def check(_number: int, _frame: FrameType | None) -> None:
+        if not progress.goes_on():
+            os._exit(0)
+
+    signal.signal(signal.SIGALRM, check)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT, LIMIT)
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         sys.stderr = nowhere
         try:
@@ -36,5 +48,14 @@ def answer(program: click.Command, instruction: str) -> int:
     return code
 
 
-def _give_up(_number: int, _frame: FrameType | None) -> None:
-    os._exit(0)
+class Progress:
+    """Judges whether a process works on its answer, by its CPU time in seconds, which `spent` returns."""
+
+    def __init__(self, spent: Callable[[], float]) -> None:
+        self._spent = spent
+        self._last = spent()
+
+    def goes_on(self) -> bool:
+        """Whether it has worked since the last question, and not for too long in all."""
+        last, self._last = self._last, self._spent()
+        return self._last - last >= _WORK and self._last < _MOST_WORK

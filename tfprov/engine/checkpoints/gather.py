@@ -114,6 +114,8 @@ class _Gather:
         self.chief = chief.task
         self.target = context.target
         self.staging = Staging(self.target / ".part", partial(context.report.transferred, self.chief))
+        self.was_there = os.path.lexists(self.target)
+        self.unread: GatherError | None = None
         self.damaged, self.is_whole = "", True
         self.names: set[str] | None = None
 
@@ -122,8 +124,9 @@ class _Gather:
         if surveyed.named and not surveyed.whole:  # the program may have replaced a checkpoint during the listing
             surveyed = survey_held(self.context, self.observed, self.look)
         self.explain(surveyed)
-        kept = before if before is not None and before.run == self.observed.run else None
-        known = gathered_manifests(self.context, self.observed.run) if kept is not None else []
+        is_of_run = before is not None and before.run == self.observed.run
+        known = gathered_manifests(self.context, self.observed.run) if is_of_run else []
+        kept = next(iter(known), None)
         if kept is not None and (anew := saved_anew(self.context, surveyed, known)):
             was = kept.newest.prefix if kept.newest else ""
             self.context.report.note(f"{self.chief} trains anew: it has saved {anew} since {was} was gathered")
@@ -134,13 +137,17 @@ class _Gather:
             # An earlier run's checkpoints, and its other models, give way to those of another run only.
             if new or model_files(others) or not before.has_model:
                 self.context.report.note(manifests.set_aside(self.context.target, before, self.staging.directory))
-            elif self.observed.state is State.RUNNING:  # it may save one yet
+            elif self.unread or self.observed.state is State.RUNNING:  # it has a model, or may save one yet
                 others = []
-            else:
+            else:  # staged there, too: each directory may be on a disk of its own
+                self.staging.clean()
                 self.target = manifests.beside(self.target, self.observed.run)
+                self.was_there, self.staging = os.path.lexists(self.target), self.staging.at(self.target / ".part")
                 kept = manifests.read(self.target)
                 others = other_files(surveyed.chief.files, kept, surveyed.named)
         if not new and not others:
+            if self.unread:
+                raise self.unread
             return Gathered(self.target, kept.newest if kept else None, listed=surveyed.chief.files)
         after = kept or Manifest(self.context.cluster.name, self.observed.run)
         if kept is None:  # first, so that a directory left by an interrupted gather is recognized as ours
@@ -166,8 +173,9 @@ class _Gather:
             self.staging.keep_unfinished(self.names)
         with suppress(HostError):  # the next gather releases it
             self.context.runtimes[self.observed.host].release(self.chief)
-        if self.target.is_dir() and not any(self.target.iterdir()):
-            self.target.rmdir()
+        if not self.was_there:  # an empty one that was may be a link or a mounted disk
+            with suppress(OSError):  # it has files
+                self.target.rmdir()
 
     def explain(self, surveyed: Survey) -> None:
         """Report why the chief's newest checkpoint is not gathered, if it is not whole."""
@@ -192,8 +200,8 @@ class _Gather:
         """Copy every complete checkpoint that is newer than the gathered ones into the staging directory.
 
         The chief removes old checkpoints while they are copied: then the directories are listed again, and if the newest
-        one was removed, or saved again, the host holds the others. GatherError if the newest cannot be copied after all
-        tries; the newest of another series is reported.
+        one was removed, or saved again, the host holds the others. A newest one that cannot be copied after all tries is
+        the error in which the gather ends; GatherError for a lost host. The newest of another series is reported.
         """
         left, best = _TRIES, 0
         while left:
@@ -211,14 +219,16 @@ class _Gather:
             lacking = [one for one in newest_ones if one not in fetched]
             look = survey_held if left and lacking else survey
             surveyed = look(self.context, self.observed, self.look)
-        if wanted[-1] not in fetched:
-            newest = wanted[-1].checkpoint.prefix
-            fix = "" if surveyed.find(newest) else "its program keeps too few: let it keep more, or save less often"
-            raise GatherError(f"{self.chief}'s checkpoint {newest} could not be copied: {self.staging.last_error}", fix)
         for one in lacking:
-            self.note_left(
-                f"{self.chief}'s checkpoint {one.checkpoint.prefix} could not be copied: {self.staging.last_error}"
-            )
+            what = f"{self.chief}'s checkpoint {one.checkpoint.prefix} could not be copied: {self.staging.last_error}"
+            if one is wanted[-1]:
+                there = surveyed.find(one.checkpoint.prefix)
+                fix = "" if there else "its program keeps too few: let it keep more, or save less often"
+                self.unread = GatherError(what, fix)
+            else:
+                self.note_left(what)
+        if self.unread and self.staging.lost is not None:
+            raise self.unread
         return fetched, surveyed
 
     def _fetch_all(self, wanted: Sequence[WholeCheckpoint]) -> list[WholeCheckpoint]:
@@ -265,8 +275,9 @@ class _Gather:
 
     def finish(self, kept: Manifest, saved: Sequence[GatheredCheckpoint]) -> Gathered:
         after = self.write_manifest(kept, saved)
-        if self.damaged:
-            raise GatherError(self.damaged, "the newest whole one was gathered" if saved else "nothing was gathered")
+        if self.unread or self.damaged:
+            fix = "the newest whole one was gathered" if saved else "nothing was gathered"
+            raise self.unread or GatherError(self.damaged, fix)
         placed = self.staging.placed  # some were copied more than once, others not taken
         size = sum(one.size for one in placed.values())
         return Gathered(self.target, after.newest, tuple(saved), len(placed), size, is_whole=self.is_whole)

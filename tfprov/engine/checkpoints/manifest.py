@@ -8,13 +8,14 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tfprov.atomic_write import replace
 from tfprov.errors import GatherError
-from tfprov.formats.checkpoint import NO_STEP, model_files, series_of, step_of
+from tfprov.formats.checkpoint import NO_STEP, checkpoints, model_files, series_of, step_of
 from tfprov.hosts.base import File
 
 NAME = "manifest.json"
@@ -44,6 +45,13 @@ class GatheredFile:
     sha256: str
     size: int
     modified: float
+
+    def is_at(self, path: Path) -> bool:
+        """Whether there is a file of its size at `path`."""
+        try:
+            return path.stat().st_size == self.size
+        except OSError:
+            return False
 
     def fault(self, path: Path) -> str | None:
         """Return what is wrong with the file at `path`, all of which is read, or None."""
@@ -110,6 +118,22 @@ class Manifest:
         """Whether a file on a host differs from the gathered one."""
         entry = self.files.get(name)
         return entry is None or (entry.size, entry.modified) != (file.size, file.modified)
+
+    def without_missing(self, directory: Path) -> "Manifest":
+        """Return it without the newest checkpoint of each series of which a file is not in `directory` any more.
+
+        Earlier ones are not looked for: a user may have removed them to make room.
+        """
+        newest = {series_of(one.prefix): one.prefix for one in sorted(self.checkpoints, key=lambda saved: saved.step)}
+        prefixes = {*newest.values()}
+        parts = checkpoints(name for name in self.files if name.rpartition(".")[0] in prefixes)
+        lacking = [one for one in parts if not all(self.files[name].is_at(directory / name) for name in one.files)]
+        gone = {one.prefix for one in lacking} | {name for one in lacking for name in one.files}
+        return with_fields(
+            self,
+            checkpoints=tuple(one for one in self.checkpoints if one.prefix not in gone),
+            files={name: entry for name, entry in self.files.items() if name not in gone},
+        )
 
     def write(self, directory: Path) -> None:
         """Replace the manifest in `directory`."""
@@ -211,14 +235,17 @@ def _set_aside(target: Path, before: Manifest, staged: Path) -> str:
 
 
 def of_run(target: Path, run: str) -> Iterator[tuple[Path, Manifest]]:
-    """Yield where files of `run` were gathered, with the manifests: the gather directory `target`, then those beside it."""
-    directory, number = target, 0
-    while number == 0 or os.path.lexists(directory):
+    """Yield where files of `run` were gathered, with the manifests: the gather directory `target`, then those beside it.
+
+    Of these, the one that was set aside last comes first.
+    """
+    beside: list[Path] = []
+    while os.path.lexists(following := aside(target, len(beside) + 1)):
+        beside.append(following)
+    for directory in (target, *reversed(beside)):
         with suppress(GatherError):  # somebody else's, or unreadable: count nothing as gathered
             if (manifest := read(directory)) is not None and manifest.run == run:
                 yield directory, manifest
-        number += 1
-        directory = aside(target, number)
 
 
 def directory_of(target: Path, run: str) -> Path:

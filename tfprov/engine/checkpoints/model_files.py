@@ -3,8 +3,10 @@
 The copy is put beside the gathered checkpoints under its own name: written into `.part/`, fsynced, and renamed into place.
 """
 
+import os
 import shlex
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import partial
@@ -65,6 +67,7 @@ def copy_path(context: Context, path: str) -> CopiedPath:
     tree = runtime.outside.tree(chief.task, path)
     staging = Staging(context.target / ".part", partial(context.report.transferred, chief.task))
     staging.clean()  # an interrupted gather may have left files of the same name there
+    was_there = os.path.lexists(context.target)
     context.report.awaiting(f"bringing {path} from {chief.task}")
     try:
         return _PathCopy(context, tree, staging, chief).run(before)
@@ -73,8 +76,9 @@ def copy_path(context: Context, path: str) -> CopiedPath:
     finally:
         context.report.awaiting("")
         staging.clean()
-        if context.target.is_dir() and not any(context.target.iterdir()):
-            context.target.rmdir()
+        if not was_there:  # an empty one that was may be a link or a mounted disk
+            with suppress(OSError):  # it has files
+                context.target.rmdir()
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ class NothingSaved:
     """A `chief` without a gathered checkpoint, or with models beside one. `directory` is its checkpoint directory.
 
     `unsaved` are models in that directory, `elsewhere` those that lie in its working directory or its container: both are
-    lost when it is removed. `staying` are models that its host keeps. `gathered`: whether a checkpoint was gathered.
+    lost when it is removed. `staying` are models that its host keeps. `gathered`: whether there is a checkpoint.
     """
 
     chief: Observed
@@ -210,25 +214,28 @@ class NothingSaved:
 
 
 def nothing_saved(
-    context: Context, observation: Observation, chosen: Callable[[Observed], bool] = lambda _: True
+    context: Context,
+    observation: Observation,
+    chosen: Callable[[Observed], bool] = lambda _: True,
+    *,
+    starts: bool = False,
 ) -> NothingSaved | None:
     """Return the models of a chief without a gathered checkpoint, or the final models that it wrote beside its checkpoints.
 
     None if there are none of these, if it is not `chosen`, or saves nothing by its settings; also if its checkpoint
-    directory has a checkpoint that was not gathered, which is a reason of its own to keep it.
+    directory has a checkpoint that was not gathered, which is a reason of its own to keep it. It is none for a chief that
+    `starts` again: its checkpoint directory stays, and the models beside it are lost.
     """
     chief = context.chief(observation)
     if chief is None or not chosen(chief) or not context.saves:
         return None
     runtime, kept = context.runtimes[chief.host], gathered_of(context, chief.run)
     if kept is not None and _is_gathered(kept):
-        beside = tuple(model_roots(final_models(_lost(runtime.outside.written(chief.task, model_files), kept))))
-        where = runtime.checkpoint_dir(chief.task)
-        return NothingSaved(chief, where, elsewhere=beside, gathered=True) if beside else None
+        return _beside_checkpoints(context, chief, kept)
     listing = runtime.files(chief.task)  # takes as long as reading the whole container if it is stopped
     names = _names(listing)
     if STATE in names or any(checkpoints(names)):
-        return None
+        return _beside_checkpoints(context, chief, kept) if starts else None
     here = [name for name in model_files(listing) if kept is None or kept.has_changed(name, listing[name])]
     written = runtime.outside.written(chief.task, model_files)
     lost = _lost(written, kept)
@@ -241,6 +248,14 @@ def nothing_saved(
         tuple(model_roots(lost)),
         tuple(model_roots(path for path, file in written.items() if file.lasting and not _is_ours(context, path))),
     )
+
+
+def _beside_checkpoints(context: Context, chief: Observed, kept: Manifest | None) -> NothingSaved | None:
+    """Return the final models that a chief wrote beside its checkpoints and that were not copied; None without any."""
+    runtime = context.runtimes[chief.host]
+    lost = _lost(runtime.outside.written(chief.task, model_files), kept)
+    beside = tuple(model_roots(final_models(lost)))
+    return NothingSaved(chief, runtime.checkpoint_dir(chief.task), elsewhere=beside, gathered=True) if beside else None
 
 
 def _lost(written: Mapping[str, OutsideFile], kept: Manifest | None) -> dict[str, OutsideFile]:

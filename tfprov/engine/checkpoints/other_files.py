@@ -1,7 +1,7 @@
 """Copies what a program has put beside its checkpoints, such as event files and an evaluator's best checkpoint."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
@@ -10,7 +10,7 @@ from pathlib import Path
 from tfprov.engine.checkpoints.shards import CheckpointDir
 from tfprov.engine.checkpoints.staging import Staging
 from tfprov.engine.checkpoints.verify import Verify
-from tfprov.formats.checkpoint import STATE, checkpoint_state, checkpoints, last_component, parse_state
+from tfprov.formats.checkpoint import NO_STEP, STATE, checkpoint_state, checkpoints, last_component, parse_state
 from tfprov.hosts import bounds
 
 
@@ -28,7 +28,8 @@ def copy_others(  # noqa: PLR0913  where from, where to, and how
     Files that cannot be copied are left out and reported by `note`: the host may be cleaned next. Raises Unreachable for
     a lost host.
     """
-    alone, folders = group_by_state(names)
+    listed = _by_folder(source.files)
+    alone, folders = group_by_state(names, listed)
     places = _Places(target)
     free = [name for name in alone if places.is_free(name)]
     copied = 0
@@ -40,7 +41,6 @@ def copy_others(  # noqa: PLR0913  where from, where to, and how
     if copied < len(alone):
         what = f"{len(alone) - copied} of {len(alone)} files beside the checkpoints could not be copied"
         note(f"{what}: {staging.last_error if copied < len(free) else places.reason}")
-    listed = _by_folder(source.files)
     whole = _Folders(source, staging, places, note, verify)
     errors = {folder: whole.copy(folder, changed, listed[folder]) for folder, changed in folders.items()}
     for folder, error in [(folder, error) for folder, error in errors.items() if error][:1]:
@@ -48,11 +48,30 @@ def copy_others(  # noqa: PLR0913  where from, where to, and how
         note(f"{what}: {folder}: {error}")
 
 
-def group_by_state(names: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the independent files, and those to copy as a whole: of folders with a `checkpoint` file, by folder."""
-    groups = _by_folder(names)
-    folders = {folder: group for folder, group in sorted(groups.items()) if f"{folder}/{STATE}" in group}
-    return [name for name in names if _folder(name) not in folders], folders
+def group_by_state(names: Sequence[str], listed: Mapping[str, Sequence[str]]) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the independent ones of the changed files `names`, and those to copy as a whole: by folder.
+
+    `listed` are all files by folder. Where one is called `checkpoint`, the files of a checkpoint are copied together, and
+    with that one, if any of them has changed; if it has itself, so are all changed files of the folder.
+    """
+    folders = {}
+    for folder, changed in sorted(_by_folder(names).items()):
+        state = f"{folder}/{STATE}"
+        if folder and state in listed[folder]:
+            parts = _saved_with(changed, listed[folder])
+            if parts or state in changed:
+                whole = [*(changed if state in changed else ()), *parts, state]
+                folders[folder] = sorted({*whole})
+    together = {name for group in folders.values() for name in group}
+    return [name for name in names if name not in together], folders
+
+
+def _saved_with(changed: Sequence[str], listed: Sequence[str]) -> list[str]:
+    """Return all files of the checkpoints in a folder of which some have changed."""
+    names = {last_component(name): name for name in listed}
+    now = {*changed}
+    parts = ([names[part] for part in one.files] for one in checkpoints(names))
+    return [name for part in parts if not now.isdisjoint(part) for name in part]
 
 
 def _by_folder(names: Iterable[str]) -> defaultdict[str, list[str]]:
@@ -120,14 +139,15 @@ class _Folders:
     note: Callable[[str], None]
     verify: Verify
 
-    def copy(self, folder: str, changed: Sequence[str], listed: Sequence[str]) -> str:
-        """Copy the `changed` files of a folder; return why it is not copied, or an empty text.
+    def copy(self, folder: str, names: Sequence[str], listed: Sequence[str]) -> str:
+        """Copy the files `names` of a folder; return why it is not copied, or an empty text.
 
         A damaged checkpoint does not replace what was gathered before. Raises Unreachable for a lost host.
         """
-        if not all(map(self.places.is_free, changed)):
+        if not all(map(self.places.is_free, names)):
             return self.places.reason
-        if not self.staging.fetch(dict.fromkeys(changed, self.source)):
+        saved_again = any(one.step == NO_STEP for one in checkpoints(map(last_component, names)))  # under the same name
+        if not self.staging.fetch(dict.fromkeys(names, self.source), may_change=saved_again):
             if self.staging.lost is not None:
                 raise self.staging.lost
             return self.staging.last_error
@@ -135,13 +155,13 @@ class _Folders:
         if not _is_consistent(text := self.staging.read_text(state, bounds.STATE_FILE), listed):
             return f"its `{STATE}` file names no complete checkpoint there"
         named = parse_state(text)
-        if damage := self.damage(folder, changed, named):
+        if damage := self.damage(folder, names, named):
             if (self.places.target / state).exists():
                 return damage
             self.note(f"{folder}: {damage}; it was copied as it is")
         if any("/" in path for path in named):  # the directory that the program trained in
             self.staging.replace_text(state, checkpoint_state(named[0], named))
-        self.staging.place(changed, self.places.target)
+        self.staging.place(names, self.places.target)
         return ""
 
     def damage(self, folder: str, copied: Sequence[str], named: Sequence[str]) -> str:

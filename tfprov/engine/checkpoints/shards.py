@@ -87,7 +87,8 @@ class Survey:
     """The chief's checkpoints.
 
     `named` are the prefixes in its `checkpoint` file, the newest first; `whole` ascends by step. `doubtful` are those that
-    may be complete and cannot be gathered, with the reason, and `held_by` the containers that have files of each.
+    may be complete and cannot be gathered, with the reason, and `held_by` the containers that have files of each. `below`
+    are the paths in the `checkpoint` file of checkpoints in directories below, which are gathered with these.
     """
 
     chief: CheckpointDir
@@ -95,6 +96,7 @@ class Survey:
     whole: tuple[WholeCheckpoint, ...]
     doubtful: Mapping[str, str] = field(default_factory=dict)
     held_by: Mapping[str, tuple[Observed, ...]] = field(default_factory=dict)
+    below: tuple[str, ...] = ()
 
     def find(self, prefix: str) -> WholeCheckpoint | None:
         """Return the whole checkpoint called `prefix`, or None."""
@@ -115,12 +117,12 @@ def survey(context: Context, chief: Observed, observation: Callable[[], Observat
     """
     runtime = context.runtimes[chief.host]
     state, files = runtime.read_and_list(chief.task, STATE)
-    named, place = _named(state or b""), CheckpointDir(runtime, chief, files)
+    (named, below), place = _named(state or b"", files), CheckpointDir(runtime, chief, files)
     whole = [WholeCheckpoint(one, place, place) for one in checkpoints(place.files) if one.whole]
     there = {one.checkpoint.prefix for one in whole}
     lacking = [prefix for prefix in named if prefix not in there]
     if not lacking:
-        return Survey(place, named, tuple(whole))
+        return Survey(place, named, tuple(whole), below=below)
     now = observation()
     places, silent = ps_places(context, chief, now), _silent(context, now)
     doubtful: dict[str, str] = {}
@@ -135,7 +137,7 @@ def survey(context: Context, chief: Observed, observation: Callable[[], Observat
             doubtful[prefix] = assembled
         held_by[prefix] = tuple(one.holder for one in places if _parts(prefix, one))
     whole.sort(key=lambda one: (one.checkpoint.step, one.checkpoint.prefix))
-    return Survey(place, named, tuple(whole), doubtful, held_by)
+    return Survey(place, named, tuple(whole), doubtful, held_by, below)
 
 
 def ps_places(context: Context, chief: Observed, observation: Observation) -> list[CheckpointDir]:
@@ -206,9 +208,13 @@ def _out_of_reach(surveyed: Survey) -> str | None:
     return f"{chief.task}: {what}; gather it and start with `--resume`, or {REMEDY}"
 
 
-def _named(state: bytes) -> tuple[str, ...]:
-    text = state.decode(errors="surrogateescape")
-    return tuple(dict.fromkeys(filter(None, map(last_component, parse_state(text)))))
+def _named(state: bytes, files: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the prefixes that a `checkpoint` file names, and the paths of those whose files lie in directories below."""
+    paths = parse_state(state.decode(errors="surrogateescape"))
+    below = {name.rpartition(".")[0] for name in files if "/" in name}
+    there = dict.fromkeys(path for path in paths if path in below and f"{last_component(path)}.index" not in files)
+    here = filter(None, (last_component(path) for path in paths if path not in there))
+    return tuple(dict.fromkeys(here)), tuple(there)
 
 
 def _parts(prefix: str, place: CheckpointDir) -> dict[str, File]:

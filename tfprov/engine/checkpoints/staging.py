@@ -53,6 +53,10 @@ class Staging:
         self.lost: Unreachable | None = None
         self._made: set[Path] = set()
 
+    def at(self, directory: Path) -> "Staging":
+        """Return one that copies below another directory, and has copied nothing yet."""
+        return Staging(directory, self._moved)
+
     def fetch(self, files: Mapping[str, CheckpointDir], *, may_change: bool = False) -> bool:
         """Copy `files`; return False if one cannot be read, or of those that `may_change` was saved again meanwhile."""
         moved = self._counting(sum(source.files[name].size for name, source in files.items()))
@@ -187,7 +191,7 @@ class Staging:
         with to.open("r+b" if begin else "wb") as sink:
             sink.seek(begin)
             writeback = Writeback(sink.fileno(), begin)
-            for piece in _pieces(stream, left):
+            for piece in _readable(_pieces(stream, left), host, name):
                 # Zeros become holes, whether they were holes on the host or an archive contained them.
                 if piece == _ZEROS[: len(piece)]:
                     sink.seek(len(piece), os.SEEK_CUR)
@@ -257,6 +261,14 @@ class Staging:
 def stays_below(name: str) -> bool:
     """Whether a relative name stays below its directory."""
     return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
+
+
+def _readable(pieces: Iterator[bytes | memoryview], host: str, name: str) -> Iterator[bytes | memoryview]:
+    """Yield the `pieces` of a file of `host`. HostError if it cannot be read: an OSError is one of this machine's disk."""
+    try:
+        yield from pieces
+    except OSError as error:
+        raise HostError(host, f"{printable(name)} cannot be read: {error.strerror or error}") from None
 
 
 def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes | memoryview]:

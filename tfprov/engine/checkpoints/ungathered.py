@@ -54,11 +54,18 @@ def unsaved(context: Context, holder: Observed, observation: Observation | None 
     new = [one for one in look.whole if is_new(one, known)]
     torn = [prefix for prefix in look.named[:1] if look.find(prefix) is None]
     doubtful = [prefix for prefix in dict.fromkeys([*look.doubtful, *torn]) if not known or known[0].is_newer(prefix)]
-    prefixes = [*doubtful, *(one.checkpoint.prefix for one in new)]
+    below = [path for path in look.below[:1] if _has_changed_below(path, look.chief.files, known)]
+    prefixes = [*doubtful, *(one.checkpoint.prefix for one in new), *below]
     if not prefixes:
         return None
     newest = max(prefixes, key=lambda prefix: (step_of(prefix), prefix))
     return Ungathered(newest, holder, _holders(look, doubtful, new))
+
+
+def _has_changed_below(path: str, listing: Mapping[str, File], known: Sequence[Manifest]) -> bool:
+    """Whether a checkpoint in a directory below, which the `checkpoint` file names, is not gathered as it is."""
+    parts = [name for name in listing if name.rpartition(".")[0] == path]
+    return not known or any(known[0].has_changed(name, listing[name]) for name in parts)
 
 
 def gathered_of(context: Context, run: str) -> Manifest | None:
@@ -101,9 +108,13 @@ def not_gathered(names: Sequence[str]) -> str:
 
 
 def gathered_manifests(context: Context, run: str) -> list[Manifest]:
-    """Return the manifests of a run: that of the gather directory, then those set aside."""
-    every = (manifest for _, manifest in manifests.of_run(context.target, run))
-    return [manifest for manifest in every if manifest.cluster == context.cluster.name]
+    """Return the manifests of a run: that of the gather directory, then those set aside, the last one first.
+
+    The first one is without the newest checkpoints whose files were removed here since: their host may have the only copy.
+    """
+    every = [one for one in manifests.of_run(context.target, run) if one[1].cluster == context.cluster.name]
+    latest = [manifest.without_missing(directory) for directory, manifest in every[:1]]
+    return [*latest, *(manifest for _, manifest in every[1:])]
 
 
 def saved_anew(context: Context, look: Survey, known: Sequence[Manifest]) -> str:

@@ -104,10 +104,10 @@ def steps_of(context: Context, present: Observed | None = None) -> int | None:
 def train_steps(argv: Sequence[str]) -> int | None:
     """Return the number of steps in a command line, by the flags of TensorFlow's examples; None without one.
 
-    The last flag counts, as for argparse and absl.
+    The last flag counts, as for argparse and absl. A 0 is no number of steps: programs take it for no limit.
     """
     numbers = [match[1] for word in argv if (match := _STEPS.fullmatch(word))]
-    return int(numbers[-1]) if numbers else None
+    return int(numbers[-1]) or None if numbers else None
 
 
 def tail_of(runtime: Runtime, task: str, name: str, size: int) -> BinaryIO:
@@ -207,6 +207,30 @@ class StepDrops:
         self.highest, self.begun = {source: reached.step}, None
         self.saved = reached.saved[1] if reached.saved is not None else self.saved
         return fell
+
+
+@dataclass
+class TotalSteps:
+    """Judges whether the number in a flag is the total of a training: others are of an epoch, or of an unrolled network.
+
+    Pure. `reached` is the first step at or after that number.
+    """
+
+    flag: int | None = None
+    reached: int | None = None
+    exceeded: bool = False
+
+    def update(self, step: int, flag: int | None, workers: int) -> int | None:
+        """Return the total by the chief's `step` and its `flag`; None for a training that goes on after it.
+
+        Each of the `workers` may have begun one more step when the last one is made.
+        """
+        if flag != self.flag:  # the chief was started with another one
+            self.flag, self.reached, self.exceeded = flag, None, False
+        if flag is not None and step >= flag:
+            self.reached = step if self.reached is None else self.reached
+            self.exceeded = self.exceeded or step > self.reached + workers
+        return None if self.exceeded else flag
 
 
 @dataclass

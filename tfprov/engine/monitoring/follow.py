@@ -10,6 +10,7 @@ from tfprov.engine.monitoring.chief_progress import (
     Reached,
     Standstill,
     StepDrops,
+    TotalSteps,
     lives,
     read_reached,
     read_step_drop,
@@ -19,10 +20,10 @@ from tfprov.engine.monitoring.ends import wait_for_ends
 from tfprov.engine.monitoring.failures import failed_tasks, failure, idle_end
 from tfprov.engine.monitoring.logs import logs
 from tfprov.engine.monitoring.straggler_monitor import StragglerMonitor, report_step_back
-from tfprov.engine.monitoring.watch import Watch
+from tfprov.engine.monitoring.watch import GONE, Replacements, Watch
 from tfprov.errors import DeadlineExceeded, HostError, TakenDown, TaskFailed, TfprovError, Usage
 from tfprov.model.incident import IncidentKind
-from tfprov.model.state import Observation, Observed, State
+from tfprov.model.state import HostState, Observation, Observed, State
 from tfprov.planning.plan_text import join_names
 from tfprov.wiring import STANDALONE
 
@@ -63,9 +64,6 @@ _PROGRESS = 2.0
 PATIENCE = 300.0
 """Seconds the chief's host may be unreachable: a restart of a switch, or a laptop's change of networks, takes a minute or
 two, and the training runs on without the controller."""
-
-_GONE = 30.0
-"""Seconds after which a task that is not there any more is reported: `up` in another terminal replaces one in less."""
 
 _INDISPENSABLE = {
     "ps": "its variables",
@@ -115,7 +113,7 @@ def follow(  # noqa: PLR0913  what follows beside it
         finally:
             context.report.awaiting("")
         training.report_progress()
-        wait_for_ends(context, training.seen, watch.look)
+        wait_for_ends(context, training.seen, watch.look, training.known)
 
 
 @dataclass
@@ -128,21 +126,25 @@ class _Training:
     seen: Observation = field(default_factory=lambda: Observation({}))
     next_progress: float = 0.0
     standstill: Standstill = field(default_factory=Standstill)
+    total: TotalSteps = field(default_factory=TotalSteps)
     step_drops: StepDrops = field(default_factory=StepDrops)
     present: dict[tuple[str, str], float] = field(default_factory=dict)
     """When each task was there last, by its name and its host; without those that were reported as gone."""
     ended: dict[tuple[str, str], float] = field(default_factory=dict)
     """When each ps that ended by itself was first seen so."""
-    ran_at: float | None = None
-    """When the chief was last seen to run."""
+    replacements: Replacements = field(default_factory=Replacements)
+    known: dict[str, HostState] = field(default_factory=dict)
+    """The last state of each host, also of one that does not answer now."""
 
     def look(self) -> bool:
         """Look once; return whether the training is done."""
         self.seen = self.watch.look()
+        self.known |= self.seen.hosts
+        self.replacements.update(self.seen.containers(), self.context.clock.now())
         chief = self.chief()
         if chief is None:
             return False
-        if not self.is_stopped_elsewhere(chief):
+        if not self.is_chief_replaced(chief):
             self.check_failures(chief)
         self.report_gone()
         for observed in [chief] if chief.finished else self.seen.containers():
@@ -156,11 +158,13 @@ class _Training:
         return chief.finished
 
     def chief(self) -> Observed | None:
-        """Return the chief; None while its host is unreachable."""
+        """Return the chief; None while its host is unreachable, and while another command may replace it."""
         wanted = self.context.cluster.chief
         chief = self.context.chief(self.seen)
         if chief is None and wanted.host in self.seen.hosts:
             if self.seen.unreachable or self.seen.containers():
+                if self.replacements.ran_lately(wanted.name):
+                    return None
                 raise TfprovError(f"{wanted.name} is gone: somebody removed it", "start it again with `tfprov up`")
             what = f"{wanted.name} is gone: the cluster was taken down meanwhile"
             raise TakenDown(what, "`tfprov runs` has how its training ended")
@@ -168,23 +172,17 @@ class _Training:
             self.watch.check(wanted.host, self.patience)
         return chief
 
-    def is_stopped_elsewhere(self, chief: Observed) -> bool:
-        """Whether another command has stopped the chief, as `down` does, and `up`, which starts it again.
-
-        Raises TakenDown if it is not started again.
-        """
-        now = self.context.clock.now()
-        if chief.state is State.RUNNING:
-            self.ran_at = now
-        if not chief.stopped or chief.state is State.RUNNING or self.ran_at is None:
-            return False
-        if now - self.ran_at >= _GONE:
+    def is_chief_replaced(self, chief: Observed) -> bool:
+        """Whether another command may start the chief again. Raises TakenDown if it has stopped it and does not."""
+        replaced = self.replacements.includes(chief)
+        if chief.stopped and chief.state is not State.RUNNING and not replaced and chief.task in self.replacements.ran:
             raise TakenDown(f"another command has stopped {chief.task}", "`tfprov runs` has how its training ended")
-        return True
+        return replaced
 
     def check_failures(self, chief: Observed) -> None:
         """Raise if a task that the training needs has failed for good; report the failures of others."""
-        failed = [one for one in failed_tasks(self.context, self.seen) if (one.task, one.restarts) not in self.reported]
+        failed = [one for one in failed_tasks(self.context, self.seen) if not self.replacements.includes(one)]
+        failed = [one for one in failed if (one.task, one.restarts) not in self.reported]
         new = [one for one in failed if self.context.allows(one.host) or self.is_lasting(one, chief)]
         if not new:
             return
@@ -214,7 +212,7 @@ class _Training:
         now = self.context.clock.now()
         self.present |= {(one.task, one.host): now for one in self.seen.containers()}
         for (task, host), at in list(self.present.items()):
-            if host in self.seen.hosts and now - at >= _GONE:
+            if host in self.seen.hosts and now - at >= GONE:
                 del self.present[task, host]
                 text = f"{task} on {host} is not there any more: somebody has removed it"
                 self.context.report.incident(IncidentKind.TASK_FAILED, text, task=task, host=host)
@@ -252,16 +250,19 @@ class _Training:
         """Report the chief's progress."""
         name, reached = self.context.cluster.chief.name, read_reached(self.context, self.seen)
         progress = reached.progress if reached is not None else None
-        steps = steps_of(self.context, self.context.chief(self.seen))
+        steps = None
         if progress is not None:
+            flag = steps_of(self.context, self.context.chief(self.seen))
+            steps = self.total.update(progress.step, flag, len(self.context.cluster.ranks))
             self.context.report.awaiting("")
             self.context.report.progress(progress, steps)
         now = self.context.clock.now()
         if reached is not None and not self.monitor.reads(name):
             self.report_step_drop(reached, now)
-        if remark := self.standstill.update(progress, steps, others_done=self.others_done(name), now=now):
+        others_done = self.others_done(name)
+        if remark := self.standstill.update(progress, steps, others_done=others_done, now=now):
             self.context.report.note(f"{name} {remark}")
-        if not self.standstill.reported:
+        if not (self.standstill.reported and others_done):  # the others may wait for ever, too
             self.monitor.report_stall(self.seen, reached)
 
     def report_step_drop(self, reached: Reached, now: float) -> None:

@@ -221,12 +221,15 @@ _DEVICE = re.compile(r"/job:(\w+)(?:/.*)?/task:(\d+)")
 
 @dataclass(frozen=True)
 class PlacedVariable:
-    """A variable of the model; `task` is the task that holds it, such as `ps/0`; empty if its device names no task."""
+    """A variable of the model; `task` is the task that holds it, such as `ps/0`; empty if its device names no task.
+
+    `shape` is None, or one of its sizes, where the program leaves it open.
+    """
 
     name: str
     task: str
     device: str
-    shape: tuple[int | None, ...]
+    shape: tuple[int | None, ...] | None
     bytes: int
 
 
@@ -289,5 +292,5 @@ def _variable(entry: Mapping[str, Any]) -> PlacedVariable:
     return PlacedVariable(str(entry["name"]), task, device, shape, int(entry["bytes"]))
 
 
-def _shape(entry: Sequence[Any]) -> tuple[int | None, ...]:
-    return tuple(None if size is None else int(size) for size in entry)
+def _shape(entry: Sequence[Any] | None) -> tuple[int | None, ...] | None:
+    return None if entry is None else tuple(None if size is None else int(size) for size in entry)

@@ -16,6 +16,12 @@ from tfprov.model.state import Observation, Observed, State
 TaskOnHost = tuple[str, str]
 """A task's name and its host."""
 
+GONE = 30.0
+"""Seconds after which a task that is not there any more is reported: `up` in another terminal replaces one in less."""
+_CREATED = 3600.0
+"""Seconds that another command has to start what it has created: before that, it uploads restored checkpoints, maybe
+gigabytes over a slow line. The limit is for a command that was killed in between."""
+
 
 class Restarts:
     """Detects restarts between two observations; `limit` returns the maximal restarts of a task.
@@ -77,6 +83,40 @@ class Restarts:
         self._words.add(same_cause(words))
         cure = remedy([words])
         return f": {words}; {cure}" if cure else f": {words}"
+
+
+class Replacements:
+    """Detects tasks that another command may be about to start again, as `up` does. `ran` has when each last ran.
+
+    A task is stopped, then absent for a moment, and created; it is started once its checkpoints and its code are uploaded.
+    """
+
+    def __init__(self) -> None:
+        self.ran: dict[str, float] = {}
+        self._created: dict[TaskOnHost, float] = {}
+        self._now = 0.0
+
+    def update(self, containers: Iterable[Observed], now: float) -> None:
+        """Record the tasks that are observed at `now`."""
+        self._now = now
+        for one in containers:
+            if one.state is State.RUNNING:
+                self.ran[one.task] = now
+            if one.state is not State.CREATED:
+                self._created.pop((one.task, one.host), None)
+            elif one.task in self.ran:
+                self._created.setdefault((one.task, one.host), now)
+
+    def ran_lately(self, task: str) -> bool:
+        """Whether a task ran a short time ago, so that one that is absent may come back."""
+        return task in self.ran and self._now - self.ran[task] < GONE
+
+    def includes(self, one: Observed) -> bool:
+        """Whether another command may start this task again; False for one that runs, or never ran before."""
+        if one.state is State.CREATED:
+            created = self._created.get((one.task, one.host))
+            return created is not None and self._now - created < _CREATED
+        return one.stopped and one.state is not State.RUNNING and self.ran_lately(one.task)
 
 
 class Watch:

@@ -96,20 +96,26 @@ def put_into(engine: Engine, facts: Mapping[str, Any], path: str, source: Path) 
     if kind_above == "locked":  # the engine may write there, and its user could neither rename nor remove the copy
         raise HostError(engine.host, f"the container's user may not write to {directory}", "choose another directory")
     part = f".{name}.tfprov-part"
+    remove_part = ["rm", "-rf", posixpath.join(directory, part)]
     with tempfile.SpooledTemporaryFile(_SPOOLED) as archive:
         _pack(archive, source, part, (int(user), int(group)))
         archive.seek(0)
         try:
-            with engine.errors():
-                is_there = engine.api.put_archive(container, directory, _chunks(archive))
-        except BaseException:  # also Ctrl-C: a part takes room, and the next copy would have its files, too
+            docker_exec.run_program(engine, container, remove_part)  # what a copy left that lost its connection
+            _unpack(engine, container, directory, archive)
+            _give_name(engine, container, posixpath.join(directory, part), target)
+        except BaseException:  # also Ctrl-C: a part takes room
             with suppress(HostError):
-                docker_exec.run_program(engine, container, ["rm", "-rf", posixpath.join(directory, part)])
+                docker_exec.run_program(engine, container, remove_part)
             raise
-    if not is_there:
-        raise HostError(engine.host, f"{target} was not copied")
-    _give_name(engine, container, posixpath.join(directory, part), target)
     return target
+
+
+def _unpack(engine: Engine, container: str, directory: str, archive: IO[bytes]) -> None:
+    with engine.errors():
+        is_there = engine.api.put_archive(container, directory, _chunks(archive))
+    if not is_there:
+        raise HostError(engine.host, f"nothing was copied to {directory}")
 
 
 def _give_name(engine: Engine, container: str, part: str, target: str) -> None:
@@ -136,11 +142,15 @@ def _look(engine: Engine, container: str, *paths: str) -> list[str]:
 
 def _pack(archive: IO[bytes], source: Path, name: str, owner: tuple[int, int]) -> None:
     """Write `source` as an archive of files of `owner`; links and what is no file are left out."""
+    sizes: dict[str, int] = {}
 
     def without_links(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
         member.uid, member.gid = owner
         member.uname = member.gname = ""
         member.mode &= 0o777
+        if member.islnk():  # another name of a file: its content comes again
+            member.type, member.size, member.linkname = tarfile.REGTYPE, sizes[member.linkname], ""
+        sizes[member.name] = member.size
         return member if member.isreg() or member.isdir() else None
 
     with tarfile.open(fileobj=archive, mode="w", dereference=False) as files:

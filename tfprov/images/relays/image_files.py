@@ -3,6 +3,7 @@
 import posixpath
 import re
 import tarfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 
@@ -12,6 +13,8 @@ from tfprov.images.oci_spec import Descriptor, compression
 
 _MAX_LINKS = 40
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+_DAMAGED = (tarfile.TarError, zlib.error, OSError, EOFError, ValueError)
+"""What tarfile and gzip raise for a damaged layer."""
 
 
 class ImageFiles:
@@ -35,7 +38,7 @@ class ImageFiles:
         try:
             archive = tarfile.open(self._layout.blobs.path(layer.digest))  # noqa: SIM115
             members = self._open.enter_context(archive).getmembers()
-        except (tarfile.TarError, OSError, EOFError) as error:
+        except _DAMAGED as error:
             raise DeliveryError(f"layer {layer.digest} cannot be read: {error}") from None
         self._hide(_plain(member.name) for member in members)
         for member in members:
@@ -85,7 +88,7 @@ class ImageFiles:
         try:
             file = archive.extractfile(member)
             return file.read() if file else b""
-        except (tarfile.TarError, OSError, EOFError, KeyError) as error:
+        except (*_DAMAGED, KeyError) as error:
             raise DeliveryError(f"/{path} in the image cannot be read: {error}") from None
 
     def read_all(self, paths: Iterable[str]) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ from typing import Any
 from tfprov.atomic_write import replace
 from tfprov.formats.checkpoint import MODEL_SERIES
 from tfprov.runtime.lazy_tensorflow import tensorflow
-from tfprov.runtime.placement import FILE
+from tfprov.runtime.placement import FILE, describe
 from tfprov.runtime.resume import repair
 from tfprov.runtime.signals import die
 
@@ -81,13 +81,7 @@ def _removed_afterwards(folder: Path) -> Iterator[Path]:
 def write_placement(directory: str, variables: Iterable[Any]) -> None:
     """Write which task holds which variable."""
     entries = [
-        {
-            "name": re.sub(r":0\Z", "", str(variable.name)),
-            "device": task_of(variable.device),
-            "shape": variable.shape.as_list(),
-            "bytes": variable.shape.num_elements() * variable.dtype.size,
-        }
-        for variable in variables
+        describe(variable, re.sub(r":0\Z", "", str(variable.name)), task_of(variable.device)) for variable in variables
     ]
     if "://" not in directory:
         replace(Path(directory, FILE), f"{json.dumps({'variables': entries}, indent=1)}\n".encode())

@@ -14,6 +14,7 @@ from click.shell_completion import ShellComplete
 from tests.support.command_output import SMALLEST, run_command, write_files
 from tests.support.paths import ROOT
 from tfprov.cli.main import tfprov
+from tfprov.cli.shells.answer import Progress
 from tfprov.cli.shells.completion import Installation, install, installation, script, shell_of
 from tfprov.errors import Usage
 
@@ -90,6 +91,25 @@ def test_the_time_limit_ends_with_the_answer(work: Path) -> None:
         [sys.executable, "-c", program], env=env, cwd=work, text=True, capture_output=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "(0.0, 0.0)"
+
+
+def test_an_inventory_that_cannot_be_read_in_time_blocks_no_prompt(work: Path) -> None:
+    (work / "inventory.yml").unlink()
+    os.mkfifo(work / "inventory.yml")
+    assert answered("tfprov logs -e @inventory.yml ", work) == ("", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("spent", "expected"),
+    [
+        pytest.param([0.3, 0.4, 0.9], [True, True], id="a busy machine"),
+        pytest.param([0.3, 0.4, 0.405], [True, False], id="a stalled file"),
+        pytest.param([0.3, 4.9, 6.8], [True, False], id="without an end"),
+    ],
+)
+def test_an_answer_is_given_up_once_nobody_works_on_it(spent: list[float], expected: list[bool]) -> None:
+    progress = Progress(iter(spent).__next__)
+    assert [progress.goes_on() for _ in expected] == expected
 
 
 def test_an_inventory_script_is_not_run(work: Path) -> None:

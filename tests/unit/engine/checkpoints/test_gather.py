@@ -17,7 +17,7 @@ import pytest
 from tests.support.permissions import forbidden
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import check_target, check_writable, gather
-from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, GatheredFile, Manifest, read
+from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, GatheredFile, Manifest, directory_of, read
 from tfprov.engine.checkpoints.staging import stays_below
 from tfprov.engine.checkpoints.ungathered import gathered_of, ungathered_files, unsaved, unsaved_among
 from tfprov.engine.checkpoints.verify import Verification
@@ -222,6 +222,13 @@ class Forgetful(MemoryRuntime):
         return super().open(task, name)
 
 
+class Unheld(Forgetful):
+    """One that cannot hold files."""
+
+    def hold(self, _task: str) -> Mapping[str, File]:
+        return {}
+
+
 def test_a_checkpoint_that_is_removed_while_it_is_compared_is_not_new(tmp_path: Path) -> None:
     chief = Fixture(tmp_path, host := Forgetful("h1"))
     chief.saves(100)
@@ -321,6 +328,81 @@ def test_the_directory_beside_a_link_to_a_disk_is_on_that_disk(
     assert (beside.is_symlink(), beside.resolve()) == (True, there.with_name("linear.1"))
     assert (there.with_name("linear.1") / "loss.csv").read_bytes() == b"nan"
     assert gather(chief.context, lambda _: {}).files == 0
+
+
+def test_a_gather_beside_an_earlier_model_stages_in_the_directory_that_it_places_into(tmp_path: Path) -> None:
+    class Looking(MemoryRuntime):
+        """A host that notes where copies are staged, each time a file of it is opened."""
+
+        def __init__(self, host: str) -> None:
+            super().__init__(host)
+            self.staged_in: list[str] = []
+
+        def open(self, task: str, name: str) -> BinaryIO:
+            self.staged_in += [path.parent.name for path in tmp_path.glob("*/.part")]
+            return super().open(task, name)
+
+    chief = Fixture(tmp_path, host := Looking("h1"))
+    chief.saves(200)
+    chief.gather()
+    end(chief, "run-2", loss=b"nan")
+    host.staged_in.clear()
+    assert gather(chief.context, lambda _: {}).files == 1
+    assert host.staged_in == ["linear.1"], "a mounted gather directory is on another file system"
+    assert not list(tmp_path.glob("*/.part"))
+
+
+def test_an_empty_gather_directory_that_was_there_stays_and_one_that_was_made_goes(
+    chief: Fixture, tmp_path: Path
+) -> None:
+    assert chief.gather() == []
+    assert not chief.target.exists()
+    (tmp_path / "disk").mkdir()
+    chief.target.symlink_to("disk")
+    assert chief.gather() == []
+    assert chief.target.is_symlink()
+    chief.target.unlink()
+    chief.target.mkdir()
+    assert chief.gather() == []
+    assert chief.target.is_dir(), "it may be the root of a mounted disk"
+
+
+def test_of_the_directories_that_a_run_was_set_aside_in_the_last_one_counts(chief: Fixture) -> None:
+    chief.saves(300)
+    chief.gather()
+    chief.new_run("run-1")  # it trains anew in its run
+    chief.saves(100, b"anew")
+    chief.gather()
+    chief.new_run("run-2")
+    chief.saves(50)
+    chief.gather()
+    assert directory_of(chief.target, "run-2") == chief.target
+    assert directory_of(chief.target, "run-1") == chief.target.with_name("linear.2")
+    kept = gathered_of(chief.context, "run-1")
+    assert kept is not None
+    assert kept.step == 100
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["removed", "cut short"])
+def test_the_newest_checkpoint_comes_again_if_its_files_are_not_here_any_more(chief: Fixture, *, cut: bool) -> None:
+    chief.saves(100)
+    chief.saves(200)
+    chief.gather()
+    shard = chief.target / "model.ckpt-200.data-00000-of-00001"
+    if cut:
+        shard.write_bytes(b"cut")
+    for path in chief.target.glob("model.ckpt-*"):
+        if not cut:
+            path.unlink()
+    (seen,) = observe(chief.context).containers()
+    lost = unsaved(chief.context, seen)
+    assert lost is not None, "down does not remove it"
+    assert lost.prefix == "model.ckpt-200"
+    assert chief.gather() == ["model.ckpt-200"], "not the earlier one, which may have been removed on purpose"
+    assert shard.read_bytes() == b"weights200"
+    assert chief.latest() == "model.ckpt-200"
+    assert unsaved(chief.context, seen) is None
+    assert chief.gather() == []
 
 
 def test_an_earlier_run_without_a_model_gives_way_to_any_file(chief: Fixture) -> None:
@@ -557,10 +639,6 @@ def test_a_checkpoint_that_lacks_files_is_reported_beside_one_of_another_name_wi
 
 
 def test_the_newest_checkpoint_of_each_name_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
-    class Unheld(Forgetful):
-        def hold(self, _task: str) -> Mapping[str, File]:
-            return {}
-
     chief = Fixture(tmp_path, host := Unheld("h1"))
     host.removed = "model.ckpt-100.index"
     chief.saves(100)
@@ -586,6 +664,75 @@ def test_an_event_file_that_has_grown_is_brought_again(chief: Fixture) -> None:
     chief.host.saves("worker/0", "events.out.tfevents.1.h1", b"one two")
     assert gather(chief.context, lambda _: {}).files == 1
     assert (chief.target / "events.out.tfevents.1.h1").read_bytes() == b"one two"
+
+
+def keeps_best_without_step(host: MemoryRuntime, index: bytes, shard: bytes) -> None:
+    """Have a program save `best/cp.ckpt` again, of which the `checkpoint` file does not change."""
+    host.now += 1
+    host.saves("worker/0", "best/cp.ckpt.data-00000-of-00001", shard)
+    if index:
+        host.saves("worker/0", "best/cp.ckpt.index", index)
+
+
+def test_a_checkpoint_in_a_folder_comes_whole_if_only_its_shards_have_changed(chief: Fixture) -> None:
+    keeps_best_without_step(chief.host, b"index one", b"one")
+    chief.host.saves("worker/0", "best/checkpoint", b'model_checkpoint_path: "cp.ckpt"\n')
+    chief.gather()
+    keeps_best_without_step(chief.host, b"", b"two")  # its index comes next
+    chief.host.saves("worker/0", "best/events.out.tfevents.1.h1", b"x")
+    chief.gather({"cp.ckpt": Verification(0, "checksum does not match")})
+    what = "could not be copied: best: cp.ckpt is damaged: checksum does not match"
+    assert chief.report.notes == [f"1 of 1 folders with a `checkpoint` file {what}"]
+    assert (chief.target / "best/cp.ckpt.data-00000-of-00001").read_bytes() == b"one"
+    assert (chief.target / "best/events.out.tfevents.1.h1").read_bytes() == b"x", "it is no part of the checkpoint"
+    keeps_best_without_step(chief.host, b"index two", b"two")
+    chief.gather({"cp.ckpt": Verification(1)})
+    assert (chief.target / "best/cp.ckpt.data-00000-of-00001").read_bytes() == b"two"
+    assert (chief.target / "best/cp.ckpt.index").read_bytes() == b"index two"
+    assert gather(chief.context, lambda _: {}).files == 0
+
+
+def test_a_checkpoint_in_a_folder_that_is_saved_again_while_it_is_copied_replaces_nothing(tmp_path: Path) -> None:
+    class Saving(MemoryRuntime):
+        """A host whose program saves `best/cp.ckpt` again once its shard was read, if `saves_again`."""
+
+        saves_again = False
+
+        def open(self, task: str, name: str) -> BinaryIO:
+            stream = super().open(task, name)
+            if self.saves_again and ".data-" in name:
+                keeps_best_without_step(self, b"index new", b"new")
+            return stream
+
+    chief = Fixture(tmp_path, host := Saving("h1"))
+    keeps_best_without_step(chief.host, b"index old", b"old")
+    chief.host.saves("worker/0", "best/checkpoint", b'model_checkpoint_path: "cp.ckpt"\n')
+    chief.gather()
+    host.saves_again = True
+    keeps_best_without_step(chief.host, b"index mid", b"mid")
+    chief.gather()
+    what = "could not be copied: best: it was saved again while it was copied"
+    assert chief.report.notes == [f"1 of 1 folders with a `checkpoint` file {what}"]
+    assert (chief.target / "best/cp.ckpt.data-00000-of-00001").read_bytes() == b"old"
+    assert (chief.target / "best/cp.ckpt.index").read_bytes() == b"index old"
+
+
+def test_a_checkpoint_in_a_directory_below_that_the_state_file_names_comes_with_the_other_files(chief: Fixture) -> None:
+    below = {f"sub/ckpt-9.{end}": end.encode() for end in ("index", "data-00000-of-00001")}
+    for name, content in below.items():
+        chief.host.saves("worker/0", name, content)
+    chief.host.saves("worker/0", "checkpoint", b'model_checkpoint_path: "sub/ckpt-9"\n')
+    (seen,) = observe(chief.context).containers()
+    lost = unsaved(chief.context, seen)
+    assert lost is not None, "down does not remove it"
+    assert lost.prefix == "sub/ckpt-9"
+    assert chief.gather() == []
+    assert {name: (chief.target / name).read_bytes() for name in below} == below
+    assert unsaved(chief.context, seen) is None
+    chief.host.saves("worker/0", "ckpt-8.index", b"index")
+    chief.host.saves("worker/0", "ckpt-8.data-00000-of-00001", b"weights")
+    assert chief.gather() == ["ckpt-8"]
+    assert chief.report.notes == []
 
 
 class Vanishing(MemoryRuntime):
@@ -713,6 +860,57 @@ def test_what_a_gather_that_was_cut_off_held_is_released_by_the_next(chief: Fixt
     assert any("held" in name for name in chief.host.places["worker/0"].files)
     assert chief.gather() == ["model.ckpt-100"]
     assert not any("held" in name for name in [*chief.host.places["worker/0"].files, *chief.names()])
+
+
+def test_all_but_a_newest_checkpoint_that_cannot_be_read_is_gathered_before_the_error(tmp_path: Path) -> None:
+    chief = Fixture(tmp_path, host := Unheld("h1"))
+    chief.saves(100)
+    chief.saves(200)
+    chief.host.saves("worker/0", "events.out.tfevents.1.h1", b"x")
+    host.removed = "model.ckpt-200.index"
+    error = r"^worker/0's checkpoint model\.ckpt-200 could not be copied: h1: no such file: model\.ckpt-200\.index$"
+    for _ in range(2):  # the second one has nothing else to copy
+        with pytest.raises(GatherError, match=error):
+            chief.gather()
+        assert chief.latest() == "model.ckpt-100"
+        assert (chief.target / "events.out.tfevents.1.h1").read_bytes() == b"x"
+        assert chief.report.notes == []
+    host.removed = ""
+    assert chief.gather() == ["model.ckpt-200"]
+
+
+def test_an_earlier_model_stays_while_the_only_checkpoint_of_a_run_cannot_be_read(tmp_path: Path) -> None:
+    chief = Fixture(tmp_path, host := Unheld("h1"))
+    chief.saves(100)
+    chief.gather()
+    end(chief, "run-2", loss=b"nan")
+    chief.saves(20)
+    host.removed = "model.ckpt-20.index"
+    with pytest.raises(GatherError, match=r"model\.ckpt-20 could not be copied"):
+        chief.gather()
+    assert [path.name for path in tmp_path.iterdir()] == ["linear"], "it is set aside once there is another model"
+    host.removed = ""
+    assert chief.gather() == ["model.ckpt-20"]
+    assert (chief.target / "loss.csv").read_bytes() == b"nan"
+
+
+def test_a_file_of_the_host_that_fails_to_be_read_is_no_error_of_the_gather_directory(tmp_path: Path) -> None:
+    class BadSector(io.RawIOBase):
+        """A file on a disk with a bad sector."""
+
+        def readinto(self, _buffer: Any) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+    class Failing(MemoryRuntime):
+        def open(self, task: str, name: str) -> BinaryIO:
+            return cast(BinaryIO, BadSector()) if ".data-" in name else super().open(task, name)
+
+    chief = Fixture(tmp_path, Failing("h1"))
+    chief.saves(100)
+    with pytest.raises(GatherError) as raised:
+        chief.gather()
+    what = "h1: model.ckpt-100.data-00000-of-00001 cannot be read: Input/output error"
+    assert str(raised.value) == f"worker/0's checkpoint model.ckpt-100 could not be copied: {what}"
 
 
 class Cut(MemoryRuntime):

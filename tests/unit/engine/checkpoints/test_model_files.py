@@ -325,6 +325,43 @@ def test_a_final_model_beside_gathered_checkpoints_is_brought_before_the_chief_i
     assert {"final.keras", *NINE} <= {path.name for path in lab.target.iterdir()}
 
 
+def test_an_ended_chief_with_a_final_model_does_not_start_again_before_its_checkpoint_is_gathered(
+    tmp_path: Path,
+) -> None:
+    lab = Lab(tmp_path)
+    for path in NINE:
+        lab.host.saves(CHIEF, path, b"weights")
+    lab.host.writes(CHIEF, "final.keras", b"model")
+    lab.host.exits(CHIEF, 0)
+    elsewhere = {"here": INVENTORY, "on another host": INVENTORY.replace("h2", "h3")}
+    for where, inventory in elsewhere.items():
+        edited = make_context(inventory, ["tfprov.flags.rate=0.5"], lab.hosts)
+        lab.context = replace(edited, target=lab.target, report=lab.report, verify=lambda _: {}, home=tmp_path)
+        assert lab.play("up") == KEPT_TOO.format("final.keras", "final.keras"), where
+        assert lab.host.places[CHIEF].written.keys() == {"final.keras"}, where
+    copy_path(lab.context, "final.keras")
+    assert lab.play("up") == ""
+    assert lab.host.places.keys() == set(), "the chief has moved"
+
+
+def test_an_ended_chief_with_a_checkpoint_alone_starts_again(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    for path in (*NINE, "checkpoint"):
+        lab.host.saves(CHIEF, path, b"weights")
+    assert lab.play("up", 1) == ""
+    assert lab.host.places[CHIEF].runs
+
+
+def test_a_path_that_cannot_be_copied_leaves_a_link_to_an_empty_directory_in_its_place(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    (tmp_path / "disk").mkdir()
+    lab.target.symlink_to("disk")
+    lab.host.writes(CHIEF, "manifest.json", b"{}")
+    with pytest.raises(GatherError, match="is a name that `gather` needs"):
+        copy_path(lab.context, "manifest.json")
+    assert lab.target.is_symlink()
+
+
 def test_a_directory_of_links_brings_nothing(tmp_path: Path) -> None:
     class Linking(MemoryOutsideFiles):
         """A directory with nothing but links."""

@@ -162,6 +162,7 @@ def test_the_end_of_a_file_reads_like_the_file(split: SplitTraining) -> None:
         (["python", "a.py", "--train_steps=2000", "--batch_size=64"], 2000),
         (["a.py", "-max_steps=20", "--max_steps=30"], 30),
         (["a.py", "--train_steps=many"], None),
+        (["a.py", "--max_steps=0"], None),
         (["a.py", "--train_steps", "2000"], None),
         (["a.py", "--my_train_steps=5"], None),
         (["a.py", f"--num_steps={'9' * 30}"], None),

@@ -3,12 +3,15 @@
 import io
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import pytest
 
 from tests.support.event_files import event
 from tests.support.memory_lab import MemoryLab
-from tfprov.engine.monitoring.chief_progress import STANDSTILL, Standstill
+from tfprov.engine.monitoring.chief_progress import STANDSTILL, Standstill, TotalSteps
 from tfprov.engine.monitoring.ends import wait_for_ends
+from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.observe import observe
 from tfprov.errors import HostError
 from tfprov.formats.event_file import EventProgress
@@ -126,6 +129,98 @@ def test_an_evaluator_is_not_named_where_nobody_knows_what_it_should_have_evalua
             lab.hosts["h2"].exits(task, 0)
         wait_for_ends(lab.context, observe(lab.context), lambda lab=lab: observe(lab.context))  # type: ignore[misc]
         assert lab.report.notes == [], state
+
+
+APART = """
+all: {vars: {tfprov: {cluster: lab, command: [python], restart: never, "end": {wait: 600}}}}
+ps: {hosts: {h1: {ansible_host: 10.0.0.1}}}
+worker: {hosts: {h2: {ansible_host: 10.0.0.2}, h3: {ansible_host: 10.0.0.3}}}
+evaluator: {hosts: {h2: }}
+"""
+
+
+def end_chief(lab: MemoryLab) -> None:
+    for part in ("index", "data-00000-of-00001"):
+        lab.hosts["h2"].saves("worker/0", f"model.ckpt-200.{part}", b"x")
+    lab.hosts["h2"].exits("worker/0", 0)
+
+
+def reconnect(lab: MemoryLab, host: str) -> None:
+    lab.hosts[host].failure = None
+
+
+@pytest.mark.parametrize(
+    ("host", "lost_at", "worker_ends", "evaluation_ends"),
+    [("h3", 5, 100, 5), ("h3", 10, 100, 7), ("h2", 10, 7, 100)],
+    ids=["a worker's host when the chief ends", "a worker's host later", "the host of the chief and the evaluator"],
+)
+def test_a_lost_look_at_a_host_does_not_end_the_wait_for_its_tasks(
+    host: str, lost_at: int, worker_ends: int, evaluation_ends: int
+) -> None:
+    lab = MemoryLab(text=APART)
+    begin = lab.clock.time
+    lab.clock.at(begin + 5, lambda: end_chief(lab))
+    lab.clock.at(begin + lost_at, lambda: lab.cut(host))
+    lab.clock.at(begin + lost_at + 1, lambda: reconnect(lab, host))
+    lab.clock.at(begin + worker_ends, lambda: lab.hosts["h3"].exits("worker/1", 0))
+    lab.clock.at(begin + evaluation_ends, lambda: evaluated(lab, 200))
+    follow(lab.context, with_logs=False)
+    assert lab.clock.time - begin == 100, "the last task was waited for, and nothing after it"
+    assert lab.report.notes == []
+
+
+def test_a_host_that_stays_away_costs_no_more_than_the_wait_and_is_reported() -> None:
+    lab = MemoryLab(text=APART)
+    begin = lab.clock.time
+    lab.clock.at(begin + 5, lambda: end_chief(lab))
+    lab.clock.at(begin + 5, lambda: lab.cut("h3"))
+    lab.clock.at(begin + 9, lambda: evaluated(lab, 200))
+    follow(lab.context, with_logs=False)
+    assert lab.clock.time - begin == 605
+    assert lab.report.notes[-1] == "worker/0 is done, and h3 does not answer: worker/1 may not be done"
+
+
+def test_a_host_that_is_lost_after_its_tasks_have_ended_is_not_waited_for() -> None:
+    lab = MemoryLab(text=APART)
+    begin = lab.clock.time
+    lab.clock.at(begin + 3, lambda: lab.hosts["h3"].exits("worker/1", 0))
+    lab.clock.at(begin + 5, lambda: lab.cut("h3"))
+    lab.clock.at(begin + 5, lambda: end_chief(lab))
+    lab.clock.at(begin + 5, lambda: evaluated(lab, 200))
+    follow(lab.context, with_logs=False)
+    assert lab.clock.time - begin == 5
+
+
+def test_a_host_that_was_never_observed_is_waited_for_unless_it_is_outside_of_the_limit() -> None:
+    lab = MemoryLab(text=APART)
+    end_chief(lab)
+    whole = observe(lab.context)
+    unseen = replace(whole, hosts={"h2": whole.hosts["h2"]})
+    evaluated(lab, 200)
+    begin = lab.clock.time
+    wait_for_ends(lab.context.limited({"h2"}), unseen, lambda: unseen, whole.hosts)
+    assert lab.clock.time == begin
+    wait_for_ends(lab.context, unseen, lambda: unseen)
+    assert lab.clock.time - begin == 600
+    assert lab.report.notes == ["worker/0 is done, and h3 does not answer: worker/1 may not be done"]
+
+
+def test_a_number_of_steps_after_which_the_training_goes_on_is_not_its_total() -> None:
+    rows = [
+        # the steps that are read one after another, the flag, the number of workers, the total by the last of them
+        ((34, 35, 36), 35, 1, 35),
+        ((34, 35, 37), 35, 1, None),
+        ((100, 102), 35, 2, 35),
+        ((100, 103), 35, 2, None),
+        ((100, 103, 10), 35, 2, None),
+        ((10, 30), 35, 1, 35),
+        ((10, 100), None, 1, None),
+    ]
+    for steps, flag, workers, expected in rows:
+        total = TotalSteps()
+        assert [total.update(step, flag, workers) for step in steps][-1] == expected, (steps, flag)
+    assert total.update(104, 2000, 1) == 2000, "the chief was started with another number"
+    assert [total.update(step, 50, 1) for step in (60, 60, 70)] == [50, 50, None]
 
 
 def test_a_chief_that_does_not_end_after_its_last_step_is_named_once() -> None:

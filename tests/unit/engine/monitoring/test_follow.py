@@ -2,6 +2,7 @@
 
 import io
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -16,9 +17,10 @@ from tfprov.engine.monitoring.follow import check_deadline, follow
 from tfprov.engine.monitoring.readiness import wait_serving
 from tfprov.engine.monitoring.watch import Restarts
 from tfprov.engine.observe import observe
-from tfprov.errors import DeadlineExceeded, TakenDown, TaskFailed, Unreachable
+from tfprov.errors import DeadlineExceeded, TakenDown, TaskFailed, TfprovError, Unreachable
 from tfprov.formats.tfrecord import write_record
 from tfprov.hosts.memory import MemoryRuntime
+from tfprov.hosts.usage import Usage
 from tfprov.model.state import HostState, Observed, State
 
 
@@ -130,6 +132,92 @@ def test_a_chief_that_another_command_restarts_is_followed_on() -> None:
     )
 
 
+class Replaced:
+    """A task that another command starts again, from the fifth second on."""
+
+    def __init__(self, memory_lab: MemoryLab, task: str) -> None:
+        self.lab, self.task, self.at = memory_lab, task, memory_lab.clock.time + 5
+        self.host = memory_lab.hosts["h1" if task.startswith("ps") else "h2"]
+        self.place = self.host.places[task]
+        self.running = self.place.observed
+
+    def lasts(self, seconds: float, change: Callable[[], object]) -> None:
+        """Schedule a change of the task after those before it; the next one comes after `seconds`."""
+        self.lab.clock.at(self.at, change)
+        self.at += seconds
+
+    def stop(self) -> None:
+        self.host.stop(self.task, 10)
+
+    def remove(self) -> None:
+        self.host.places.pop(self.task, None)
+
+    def create(self) -> None:
+        self.place.observed = replace(self.running, state=State.CREATED, started_at=None, id="new")
+        self.host.places[self.task] = self.place
+
+    def start(self) -> None:
+        self.place.observed = replace(self.running, id="new")
+        self.host.places[self.task] = self.place
+
+
+@pytest.mark.parametrize("task", ["worker/0", "ps/0"])
+def test_a_task_that_another_command_starts_again_may_be_absent_for_a_moment_and_created_for_long(task: str) -> None:
+    memory_lab = MemoryLab()
+    replaced = Replaced(memory_lab, task)
+    replaced.lasts(10, replaced.stop)
+    replaced.lasts(10, replaced.remove)
+    replaced.lasts(600, replaced.create)
+    replaced.lasts(10, replaced.start)
+    replaced.lasts(10, lambda: memory_lab.hosts["h2"].exits("worker/0", 0))
+    begin = memory_lab.clock.time
+    follow(memory_lab.context, with_logs=False)
+    assert memory_lab.clock.time - begin == 635 + 1, "to the end of its chief, with a look at the other workers"
+    assert [note for note in memory_lab.report.notes if "still run" not in note] == []
+
+
+@pytest.mark.parametrize("task", ["worker/0", "ps/0"])
+def test_a_task_that_is_created_again_and_not_started_within_an_hour_ends_the_run(task: str) -> None:
+    memory_lab = MemoryLab()
+    replaced = Replaced(memory_lab, task)
+    replaced.lasts(5, replaced.stop)
+    replaced.lasts(5, replaced.create)
+    begin = memory_lab.clock.time
+    memory_lab.clock.at(begin + 15, lambda: memory_lab.clock.sleep(3580))
+    with pytest.raises(TaskFailed, match=f"^{task}: created but never started"):
+        follow(memory_lab.context, with_logs=False)
+    assert memory_lab.clock.time - begin == 10 + 3600
+
+
+def test_a_chief_that_was_created_before_it_is_followed_and_never_ran_has_failed() -> None:
+    memory_lab = MemoryLab()
+    Replaced(memory_lab, "worker/0").create()
+    begin = memory_lab.clock.time
+    with pytest.raises(TaskFailed, match=r"^worker/0: created but never started"):
+        follow(memory_lab.context, with_logs=False)
+    assert memory_lab.clock.time == begin
+
+
+def test_a_chief_that_stays_absent_among_other_tasks_was_removed() -> None:
+    memory_lab = MemoryLab()
+    replaced = Replaced(memory_lab, "worker/0")
+    replaced.lasts(0, replaced.remove)
+    begin = memory_lab.clock.time
+    with pytest.raises(TfprovError, match="worker/0 is gone: somebody removed it; start it again with `tfprov up`"):
+        follow(memory_lab.context, with_logs=False)
+    assert memory_lab.clock.time - begin == 4 + 30
+
+
+def test_a_cluster_of_which_nothing_is_left_was_taken_down_at_once() -> None:
+    memory_lab = MemoryLab()
+    begin = memory_lab.clock.time
+    for host in memory_lab.hosts.values():
+        memory_lab.clock.at(begin + 5, host.places.clear)
+    with pytest.raises(TakenDown, match="worker/0 is gone: the cluster was taken down meanwhile"):
+        follow(memory_lab.context, with_logs=False)
+    assert memory_lab.clock.time - begin == 5
+
+
 def test_a_chief_that_another_command_stops_was_taken_down() -> None:
     memory_lab = MemoryLab()
     with pytest.raises(TakenDown) as caught:
@@ -207,6 +295,47 @@ def test_a_chief_that_hangs_behind_its_last_step_is_reported_while_it_is_followe
     assert memory_lab.report.notes[0] == (
         "worker/0 is at its last step, 70, for 30 s and has not ended: a thread or a child of its program may still run"
     )
+
+
+def saves_steps(host: MemoryRuntime, *steps: int) -> None:
+    """The chief has an event file with these steps."""
+    written = io.BytesIO()
+    for step in steps:
+        write_record(written, event(float(step), step, {"loss": 0.5}))
+    host.saves("worker/0", "events.out.tfevents.1", written.getvalue())
+
+
+@pytest.mark.parametrize("flag", ["num_steps", "max_steps"])
+def test_a_training_that_goes_on_after_the_steps_of_a_flag_has_no_last_step_and_its_stall_is_reported(
+    flag: str,
+) -> None:
+    memory_lab = MemoryLab(text=INVENTORY.replace("[python]", f"[python], flags: {{{flag}: 35}}"))
+    host, begin = memory_lab.hosts["h2"], memory_lab.clock.time
+    for one in memory_lab.hosts.values():
+        one.used = {container.task.name: Usage(cpu=0.0) for container in memory_lab.context.wanted}
+    saves_steps(host, 0, 20)
+    memory_lab.clock.at(begin + 10, lambda: saves_steps(host, 0, 40))
+    memory_lab.clock.at(begin + 20, lambda: saves_steps(host, 0, 60))
+    memory_lab.clock.at(begin + 800, lambda: host.exits("worker/0", 0))
+    follow(memory_lab.context, with_logs=False)
+    shown = [(e.progress.step, e.steps) for e in memory_lab.report.events if isinstance(e, TrainingProgress)]
+    assert list(dict.fromkeys(shown)) == [(20, 35), (40, 35), (60, None)]
+    stalled, end = memory_lab.report.notes
+    assert stalled.startswith("the training has made no step for 600 s, in which no task has used its CPU")
+    assert end.startswith("worker/0 is done, and worker/1")
+
+
+def test_a_stall_is_reported_after_a_chief_that_hangs_at_its_last_step_beside_others_that_are_not_done() -> None:
+    memory_lab = MemoryLab(text=INVENTORY.replace("[python]", "[python], flags: {max_steps: 70}"))
+    host, begin = memory_lab.hosts["h2"], memory_lab.clock.time
+    for one in memory_lab.hosts.values():
+        one.used = {container.task.name: Usage(cpu=0.0) for container in memory_lab.context.wanted}
+    saves_steps(host, 0, 70)
+    memory_lab.clock.at(begin + 800, lambda: host.exits("worker/0", 0))
+    follow(memory_lab.context, with_logs=False)
+    hangs, stalled, _end = memory_lab.report.notes
+    assert hangs.startswith("worker/0 is at its last step, 70, for 30 s and has not ended")
+    assert stalled.startswith("the training has made no step for 600 s, in which no task has used its CPU")
 
 
 class LastLook(MemoryRuntime):

@@ -495,6 +495,7 @@ PLACED = {
         {"name": "b", "device": "/job:ps/replica:0/task:0/device:CPU:0", "shape": [10], "bytes": 40},
         {"name": "global_step", "device": "/job:ps/task:0", "shape": [], "bytes": 8},
         {"name": "here", "device": "", "shape": [None], "bytes": 4},
+        {"name": "open", "device": "", "shape": None, "bytes": 0},
     ]
 }
 
@@ -508,7 +509,7 @@ def test_the_placement_has_the_task_of_each_variable() -> None:
     )
     assert list(in_order.shares) == ["chief", "ps/9", "ps/10", "worker/0"]
     assert {task: (share.variables, share.bytes) for task, share in variables.shares.items()} == {
-        "": (1, 4), "ps/0": (2, 48), "ps/1": (1, 31360)
+        "": (2, 4), "ps/0": (2, 48), "ps/1": (1, 31360)
     }  # fmt: skip
     assert variables.to_dict() == {
         "variables": [
@@ -522,9 +523,10 @@ def test_the_placement_has_the_task_of_each_variable() -> None:
             },
             {"name": "global_step", "task": "ps/0", "device": "/job:ps/task:0", "shape": (), "bytes": 8},
             {"name": "here", "task": "", "device": "", "shape": (None,), "bytes": 4},
+            {"name": "open", "task": "", "device": "", "shape": None, "bytes": 0},
         ],
         "tasks": {
-            "": {"variables": 1, "bytes": 4},
+            "": {"variables": 2, "bytes": 4},
             "ps/0": {"variables": 2, "bytes": 48},
             "ps/1": {"variables": 1, "bytes": 31360},
         },

@@ -1,5 +1,6 @@
 """Programs in containers over connections of our own, from an engine that keeps connections open and upgrades them."""
 
+import io
 import json
 import socket
 import socketserver
@@ -19,7 +20,7 @@ from tfprov.errors import HostError
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.dial import DeadlineSocket, EngineTimeouts
-from tfprov.hosts.docker.engine_api.program import Poster, Program
+from tfprov.hosts.docker.engine_api.program import Poster, Program, read_frames
 from tfprov.hosts.docker.engine_errors import Refused
 from tfprov.hosts.terminal import ExecMode
 
@@ -124,6 +125,13 @@ def test_a_terminal_has_one_output_and_a_size(server: UpgradingEngine, engine: E
         assert next(program.output(None)) == (1, b"\x00\x01 a key")
         engine.resize_program(program.id, 24, 80)
     assert server.requests[-1][1] == "/exec/e1/resize?h=24&w=80"
+
+
+def test_an_output_that_ends_within_a_frame_is_no_end_of_the_program() -> None:
+    output = read_frames(io.BytesIO(framed(1, b"a line\n") + framed(1, b"another line\n")[:12]))
+    assert [next(output), next(output)] == [(1, b"a line\n"), (1, b"anot")]
+    with pytest.raises(EOFError):
+        next(output)
 
 
 def test_a_refusal_has_the_status_and_closes_the_connection(engine: Engine) -> None:

@@ -1,10 +1,12 @@
 """Answers of an engine at an awkward moment, from a scripted engine on a socket."""
 
+import io
 import json
 import os
 import re
 import socketserver
 import subprocess
+import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
@@ -56,8 +58,10 @@ def engine(tmp_path: Path, sent: list[bytes]) -> Iterator[Callable[[Responses], 
                 self.do_GET()
 
             def do_PUT(self) -> None:
-                while size := int(self.rfile.readline() or b"0", 16):  # an archive, in chunks
-                    self.rfile.read(size + 2)
+                archive = b""
+                while size := int(self.rfile.readline() or b"0", 16):  # in chunks
+                    archive += self.rfile.read(size + 2)[:size]
+                sent.append(archive)
                 self.do_GET()
 
             def do_DELETE(self) -> None:
@@ -126,6 +130,56 @@ def test_a_copy_that_does_not_fit_into_a_container_leaves_nothing_there(
     with pytest.raises(HostError, match="no space left on its disk"):
         put_into(engine(respond), facts, "model", tmp_path / "model")
     assert asked.index("/containers/c1/archive") < len(asked) - 1 - asked[::-1].index("/containers/c1/exec")
+
+
+def test_a_copy_has_all_names_of_a_file_and_nothing_of_a_copy_that_was_cut_off(
+    engine: Callable[[Responses], Engine], sent: list[bytes], tmp_path: Path
+) -> None:
+    def respond(path: str) -> Answer:
+        if path.endswith("/exec"):
+            requests.append(json.loads(sent[-1])["Cmd"])
+        if path.partition("?")[0].endswith("/archive"):
+            requests.append(sent[-2])
+        if path.endswith("/start"):
+            return 200, framed(1, b"0\n0\nnothing\ndirectory\nnothing\n")
+        return 200, b'{"ExitCode": 0, "Id": "e1"}'
+
+    requests: list[Any] = []
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "model-5").write_bytes(b"weights")
+    (tmp_path / "models" / "best").hardlink_to(tmp_path / "models" / "model-5")
+    facts = {"Id": "c1", "State": {"Running": True}, "Config": {"WorkingDir": "/code"}}
+    assert put_into(engine(respond), facts, "models", tmp_path / "models") == "/code/models"
+    _look, remove, archive, place = requests
+    part = "/code/.models.tfprov-part"
+    assert remove == ["rm", "-rf", part]
+    assert place[-2:] == [part, "/code/models"]
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        contents = {one.name: files.extractfile(one) for one in files if one.isreg()}
+        assert {name: file.read() for name, file in contents.items() if file} == {
+            ".models.tfprov-part/model-5": b"weights",
+            ".models.tfprov-part/best": b"weights",
+        }
+
+
+def test_a_copy_that_gets_no_name_is_removed(
+    engine: Callable[[Responses], Engine], sent: list[bytes], tmp_path: Path
+) -> None:
+    def respond(path: str) -> Answer:
+        if path.endswith("/exec"):
+            commands.append(json.loads(sent[-1])["Cmd"])
+            if "mv -f" in commands[-1][2]:
+                return 500, b'{"message": "lost"}'
+        if path.endswith("/start"):
+            return 200, framed(1, b"0\n0\nnothing\ndirectory\nnothing\n")
+        return 200, b'{"ExitCode": 0, "Id": "e1"}'
+
+    commands: list[list[str]] = []
+    (tmp_path / "model").write_bytes(b"weights")
+    facts = {"Id": "c1", "State": {"Running": True}, "Config": {"WorkingDir": "/code"}}
+    with pytest.raises(HostError):
+        put_into(engine(respond), facts, "model", tmp_path / "model")
+    assert commands[-1] == ["rm", "-rf", "/code/.model.tfprov-part"]
 
 
 @pytest.mark.parametrize(

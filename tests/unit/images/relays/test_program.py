@@ -152,6 +152,27 @@ def test_a_relay_without_descriptors_serves_again_once_it_has_some() -> None:
     assert (done.stdout, done.stderr) == ("b'served' b'served' b'served'\n", "")
 
 
+WITHOUT_THREADS = """
+import socket, threading
+from tfprov.images.relays.program.connections import listen
+port = listen("127.0.0.1", lambda connection: connection.sendall(b"served"))
+
+def answer():
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        return client.recv(6)
+
+threading.stack_size(1 << 46)  # more than there is
+refused = {answer() for _ in range(2)}
+threading.stack_size(0)
+print(refused, answer())
+"""
+
+
+def test_a_relay_that_can_start_no_thread_serves_again_once_it_can() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_THREADS], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("{b''} b'served'\n", "")
+
+
 def test_a_relay_with_another_certificate_is_not_believed(relays: LocalRelays) -> None:
     relays.start(1, certificate=make_certificate())
     relays.start(2)

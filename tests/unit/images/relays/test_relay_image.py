@@ -146,6 +146,17 @@ def test_layers_that_cannot_be_read_are_one_error(tmp_path: Path) -> None:
         relay_image(layout, image_of(layout, [b"zstd"], kind=f"{DOCKER_LAYER}.zstd"))
 
 
+def test_a_compressed_layer_with_damaged_data_is_one_error(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "images")
+    layer = gzip.compress(tar({"model": bytes(300_000), "next": b"x"}), compresslevel=0)
+    image = image_of(layout, [layer], kind=f"{DOCKER_LAYER}.gzip")
+    third = len(layer) // 3
+    damaged = layer[:third] + b"\xff" * third + layer[2 * third :]
+    layout.blobs.path(image.layers[0].digest).write_bytes(damaged)
+    with pytest.raises(DeliveryError, match=r"^layer sha256:\w+ cannot be read: .+"), ImageFiles(layout) as files:
+        files.add(image.layers[0])
+
+
 def test_forty_links_are_followed_and_no_more(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "images")
     chain: dict[str, bytes | tarfile.TarInfo] = {f"l{number}": link(f"l{number + 1}") for number in range(41)}

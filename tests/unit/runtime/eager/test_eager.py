@@ -1,6 +1,8 @@
 """The TF2 strategies without TensorFlow: peers that answer or are lost, and refused clusters."""
 
 import contextlib
+import json
+import math
 import socket
 import threading
 from collections.abc import Container, Iterator
@@ -15,7 +17,7 @@ from tfprov.runtime import peer_watch
 from tfprov.runtime.eager import fit, member, saver
 from tfprov.runtime.eager.member import peers, reason_of
 from tfprov.runtime.eager.mirrored import heartbeat_timeout
-from tfprov.runtime.eager.saver import Saver, task_of, variables_of
+from tfprov.runtime.eager.saver import Saver, task_of, variables_of, write_placement
 from tfprov.runtime.resume import repair
 from tfprov.wiring import Wiring, to_tf_config
 
@@ -63,6 +65,12 @@ def test_a_server_that_greets_answers_and_one_that_only_accepts_does_not() -> No
         assert f"ps/1 at {mute}" in peer_watch.unreachable_peers({"ps/0": greets, "ps/1": mute}, timeout=0.1)
     assert not peer_watch.greets(greets)
     assert not peer_watch.greets("[::1]:1")
+
+
+@pytest.mark.parametrize("host", ["a" * 64 + ".example", "a..example"])
+def test_a_peer_whose_name_cannot_be_one_of_a_host_does_not_answer(host: str) -> None:
+    assert not peer_watch.greets(f"{host}:1")
+    assert peer_watch.unreachable_peers({"ps/0": f"{host}:1"}) == [f"ps/0 at {host}:1"]
 
 
 def test_the_watch_reports_a_peer_that_left_and_none_that_never_came() -> None:
@@ -216,6 +224,43 @@ def test_replicas_that_share_a_directory_save_aside_without_each_other(
 )
 def test_the_device_of_a_variable_names_its_task(device: str, task: str) -> None:
     assert task_of(device) == task
+
+
+class Shape(SimpleNamespace):
+    """A shape of TensorFlow: `sizes` is None if their number is unknown."""
+
+    sizes: "list[int | None] | None"
+
+    @property
+    def rank(self) -> "int | None":
+        return None if self.sizes is None else len(self.sizes)
+
+    def as_list(self) -> "list[int | None]":
+        if self.sizes is None:
+            raise ValueError("as_list() is not defined on an unknown TensorShape.")
+        return self.sizes
+
+    def is_fully_defined(self) -> bool:
+        return self.sizes is not None and None not in self.sizes
+
+    def num_elements(self) -> "int | None":
+        return math.prod(size or 0 for size in self.sizes or ()) if self.is_fully_defined() else None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "size"), [([2, 3], 24), ([], 4), ([0, 3], 0), ([None], 0), ([2, None], 0), (None, 0)], ids=str
+)
+def test_a_variable_whose_shape_is_not_known_in_full_has_a_placement(
+    sizes: "list[int | None] | None", size: int, tmp_path: Path
+) -> None:
+    float32 = SimpleNamespace(size=4)
+    float32.base_dtype = float32
+    device = "/job:ps/replica:0/task:1/device:CPU:0"
+    write_placement(
+        str(tmp_path), [SimpleNamespace(name="w:0", device=device, shape=Shape(sizes=sizes), dtype=float32)]
+    )
+    entry = {"name": "w", "device": "/job:ps/task:1", "shape": sizes, "bytes": size}
+    assert json.loads((tmp_path / "placement.json").read_text()) == {"variables": [entry]}
 
 
 class Context:

@@ -128,3 +128,5 @@ def read_frames(file: Any) -> Iterator[tuple[int, bytes]]:
         while remaining and (data := file.read1(min(remaining, bounds.CHUNK))):
             remaining -= len(data)
             yield descriptor, data
+        if remaining:
+            raise EOFError("the output ended within a frame")

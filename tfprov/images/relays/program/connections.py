@@ -147,10 +147,15 @@ def listen(address: str, serve: Any) -> int:
             except OSError:  # no descriptor is left, or the network refused it: the next may be served
                 threading.Event().wait(_PAUSE)
                 continue
-            if slots.acquire(blocking=False):
-                threading.Thread(target=run, args=(connection,), daemon=True).start()
-            else:
+            if not slots.acquire(blocking=False):
                 connection.close()
+                continue
+            try:
+                threading.Thread(target=run, args=(connection,), daemon=True).start()
+            except RuntimeError:  # no thread can be started now: the next may be served
+                connection.close()
+                slots.release()
+                threading.Event().wait(_PAUSE)
 
     threading.Thread(target=accept, daemon=True).start()
     port: int = listener.getsockname()[1]

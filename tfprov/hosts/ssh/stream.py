@@ -124,6 +124,11 @@ class Stream:
         """Whether the peer may still send; False once its end is known."""
         return self._carrier.alive and not (self._closed or self._channel.closed or self._channel.eof_received)
 
+    @property
+    def connected(self) -> bool:
+        """Whether the SSH connection can be used, whatever has become of this channel of it."""
+        return self._carrier.alive
+
     def wait(self, seconds: float) -> int:
         """Return the program's exit code, after its output has been read. Raises TimedOut after `seconds`."""
         with channel_errors(self.host, self.action):

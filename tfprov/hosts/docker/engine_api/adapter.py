@@ -11,8 +11,10 @@ from typing import Any
 import urllib3
 from docker.transport.basehttpadapter import BaseHTTPAdapter
 
+from tfprov.errors import HostError
 from tfprov.hosts import bounds
 from tfprov.hosts.docker.engine_api.dial import EngineStream
+from tfprov.hosts.ssh.errors import TimedOut
 
 _MAX_IDLE = 4
 """Idle channels kept open: most of the SDK's work needs one."""
@@ -96,6 +98,17 @@ class _Connection(urllib3.connection.HTTPConnection):
         """Connect to the engine."""
         self.sock = self.stream = self._dial()
         self.sock.settimeout(self.timeout)
+
+    def send(self, data: Any) -> None:
+        """Send. Raises BrokenPipeError if the engine reads no more, as of a full disk: urllib3 then reads its answer."""
+        try:
+            super().send(data)
+        except TimedOut:
+            raise
+        except HostError as error:
+            if isinstance(self.stream, EngineStream) and self.stream.connected:
+                raise BrokenPipeError from error
+            raise
 
     def getresponse(self) -> Any:
         """Return the response. Sets a deadline, as endless headers are possible; the reader of the body clears it."""

@@ -16,6 +16,7 @@ import docker
 import requests
 import urllib3
 
+from tfprov.errors import HostError
 from tfprov.hosts import bounds
 from tfprov.hosts.bounds import AnswerTooLong
 from tfprov.hosts.docker.engine_api import answers
@@ -29,6 +30,7 @@ from tfprov.hosts.docker.engine_api.answers import (
     read_text,
 )
 from tfprov.hosts.docker.engine_api.dial import EngineTimeouts
+from tfprov.hosts.ssh.errors import TimedOut
 from tfprov.hosts.trace import traced
 
 _HEADER = struct.Struct(">BxxxL")
@@ -82,7 +84,7 @@ class Client(_Client):  # type: ignore[misc]
             return request_within(self._timeouts.action)
         try:
             return request_within(self._timeouts.query)
-        except (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError):
+        except (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError, TimedOut):
             if not self._responds_to_ping():
                 raise
         return request_within(self._timeouts.busy)
@@ -124,7 +126,7 @@ class Client(_Client):  # type: ignore[misc]
         try:
             with super().request("GET", f"{self.base_url}/_ping", **options) as answer:
                 return bool(answer.status_code == 200)
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError):
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, HostError):
             return False
 
     def _read(self, response: requests.Response, *, streamed: bool) -> requests.Response:

@@ -85,14 +85,15 @@ class DialStream(EngineStream):
     def __init__(self, ssh: SSHHost, command: Sequence[str]) -> None:
         super().__init__(ssh.stream(command, sudo=ssh.target.become))
         self._ssh = ssh
-        self._answered = False
+        self._answered, self._early = False, b""
 
     def recv(self, size: int) -> bytes:
         """Receive from the engine. Raises HostError with the reason if there is none."""
+        early, self._early = self._early[:size], self._early[size:]
         if self._answered:
-            return super().recv(size)
+            return early or super().recv(size)
         check_deadline(self.deadline)
-        data = self._ssh.receive_first(self._stream, lambda: self._stream.recv(size))
+        data = early or self._ssh.receive_first(self._stream, lambda: self._stream.recv(size))
         if not data:
             raise self._no_engine_error()
         self._check_http(data)
@@ -113,9 +114,11 @@ class DialStream(EngineStream):
         except ConnectionLost:
             raise
         except HostError:
-            if self._answered:
-                raise
-            raise self._no_engine_error() from None
+            if not self._answered:
+                self._early = self._early or self._stream.recv(_READ_AHEAD)  # an answer before all was sent
+                if not self._early:
+                    raise self._no_engine_error() from None
+            raise
 
     def _no_engine_error(self) -> HostError:
         code = self._stream.wait(_EXIT_TIMEOUT)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.examples import quick
 from tests.support.run_history import description, record_run, run_id, scripted, streams
-from tests.support.waiting import until
+from tests.support.waiting import started, until
 from tfprov.engine.events import RunStarted
 from tfprov.history.reader import RunHistory
 from tfprov.history.recorder import Recorder
@@ -38,9 +38,10 @@ def test_a_killed_recorder_loses_at_most_a_second(tmp_path: Path) -> None:
                 least = chosen.randrange(1, 900)
                 reports = (json.loads(line) for line in output)
                 latest = next(report for report in reports if report["step"] >= least and report["written"] >= 0)
+                start = started(latest["pid"])
                 os.kill(latest["pid"], signal.SIGKILL)
                 last = json.loads([json.dumps(latest).encode(), *(line for line in output if line.endswith(b"\n"))][-1])
-                until(lambda: not Path(f"/proc/{latest['pid']}").exists(), "the end of the recorder")  # noqa: B023
+                until(lambda: started(latest["pid"]) != start, "the end of the recorder")  # noqa: B023
                 check_recorded(tmp_path, directory, last["step"], last["written"])
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfprov.spark
-from tests.support.waiting import until
+from tests.support.waiting import started, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,12 +87,12 @@ def test_the_tasks_of_a_killed_executor_run_again_on_another(spark: "SparkSessio
         executor = os.getpid()
         while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{executor}/cmdline").read_bytes():
             executor = int(Path(f"/proc/{executor}/stat").read_text().rpartition(")")[2].split()[1])
-        (directory.parent / "killed").write_text(str(executor))
+        (directory.parent / "killed").write_text(f"{executor} {started(executor)}")
         os.kill(executor, signal.SIGKILL)
         time.sleep(60)  # this process ends with its executor
 
     df = spark.range(ROWS, numPartitions=TASKS).mapInArrow(noted(attempts, kill), "id long")
     tfprov.spark.write(df, str(path))
-    killed = Path("/proc") / (tmp_path / "killed").read_text()
-    until(lambda: not killed.exists(), "Spark's worker has seen the end of its executor")
+    killed, start = (tmp_path / "killed").read_text().split()
+    until(lambda: started(int(killed)) != start, "Spark's worker has seen the end of its executor")
     assert check(spark, path, attempts) > TASKS

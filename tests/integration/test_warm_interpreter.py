@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import python
-from tests.support.waiting import LONG, until
+from tests.support.waiting import LONG, started, until
 from tests.support.warm import Process, interpreter
 
 pytestmark = pytest.mark.tensorflow
@@ -91,6 +91,7 @@ def test_the_executable_stands_for_the_program(tmp_path: Path) -> None:
     endless = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(600)"
     process = subprocess.Popen([path, "-c", endless], cwd=tmp_path)
     pid = int(until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "it runs"))
+    start = started(pid)
     process.kill()
     assert process.wait() == -signal.SIGKILL
-    until(lambda: not Path(f"/proc/{pid}").exists(), "what it stood for ends with it")
+    until(lambda: started(pid) != start, "what it stood for ends with it")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tests.support.warm import AnyProcess
@@ -10,6 +11,17 @@ LONG = 600.0
 """Seconds."""
 _SHARE, _LONGEST = 2, 2.0
 """A check that takes a second is asked again after `_SHARE` seconds, `_LONGEST` at most, and leaves the CPU to others."""
+
+
+def started(pid: int) -> str:
+    """Return when a process started, in ticks; an empty text once it is gone, and not yet for a zombie.
+
+    A run of the tests starts so many processes that the number of one that has ended soon belongs to another.
+    """
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
 
 
 def until(

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.memory_cluster import Runtimes, make_context, run_up
 from tests.support.reporters import RecordingReporter, texts
-from tfprov.engine.connect import prepare_connections
+from tfprov.engine.connect import prepare_connections, ssh_target
 from tfprov.engine.context import Context
 from tfprov.engine.host_registry import HostRegistry
 from tfprov.engine.monitoring.looks import HostAnswers, Looks
@@ -29,6 +29,7 @@ from tfprov.errors import (
     combine_errors,
 )
 from tfprov.hosts.memory import MemoryRuntime
+from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.openssh import openssh_command
 from tfprov.model.playbook import Play, Stop
 from tfprov.model.state import HostState, Observed, State
@@ -547,3 +548,24 @@ def test_only_what_is_named_is_stopped_and_only_on_hosts_that_may_be_changed(
     context = memory_lab.context if hosts is None else memory_lab.context.limited(hosts)
     RUN["stop"](context, Stop(tasks=tasks), False)
     assert [call.removeprefix("stop ") for call in memory_lab.calls() if call.startswith("stop")] == stopped
+
+
+@pytest.mark.parametrize(
+    ("inventory", "verb", "accepts"),
+    [(False, False, False), (True, False, True), (False, True, True), (True, True, True)],
+)
+def test_the_client_of_a_host_has_all_settings_of_its_connection(*, inventory: bool, verb: bool, accepts: bool) -> None:
+    """An unknown host key is accepted if the inventory says so, or the option of the verb."""
+    settings = ConnectionSettings(
+        "h2", Position("here"), "10.0.0.2", 2022, "me", local=False, key_files=(Path("key"),), password="secret",
+        become=True, timeout=7.0, proxy_jump="gate", proxy_command="nc %h %p", ssh_config=Path("config"),
+        known_hosts=(Path("known"),), accept_new=inventory, identities_only=True, authentications=("publickey",),
+        host_key_algorithms="ssh-ed25519", address_family="inet6",
+    )  # fmt: skip
+    assert ssh_target(settings, accept_new=verb) == SSHTarget(
+        "h2", "10.0.0.2", 2022, "me", (Path("key"),), "secret",
+        become=True, connect_timeout=7.0, proxy_jump="gate", proxy_command="nc %h %p", ssh_config=Path("config"),
+        user_config=Path("~/.ssh/config").expanduser(), system_config=Path("/etc/ssh/ssh_config"),
+        known_hosts=(Path("known"),), accept_new=accepts, identities_only=True, authentications=("publickey",),
+        host_key_algorithms="ssh-ed25519", address_family="inet6",
+    )  # fmt: skip

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,12 +21,13 @@ from tests.support.inventory_strategies import HostState, situations
 from tests.support.leftover_tasks import build
 from tests.support.memory_cluster import Runtimes, make_context
 from tests.support.reporters import RecordingReporter
+from tests.support.waiting import until
 from tfprov.engine.context import Context
 from tfprov.engine.events import ActionDone, ActionSkipped, ActionStarted, Callback, Event
 from tfprov.engine.execute import SecondInterrupt, execute
 from tfprov.engine.observe import observe, plan, taken
 from tfprov.engine.rollback import clean, plan_rollback, take_back
-from tfprov.errors import HostError, TaskFailed, TfprovError, Unreachable
+from tfprov.errors import HangUp, HostError, TaskFailed, TfprovError, Unreachable
 from tfprov.formats.checkpoint import checkpoints
 from tfprov.hosts.base import File
 from tfprov.hosts.memory import MemoryRuntime
@@ -302,6 +304,38 @@ def test_the_second_ctrl_c_waits_for_nothing(memory_lab: MemoryLab) -> None:
             "`tfprov status` shows them, `tfprov down` gathers and ends them"
         )
     finally:
+        released.set()
+
+
+def test_what_has_begun_ends_before_a_hang_up_is_raised(memory_lab: MemoryLab) -> None:
+    finished, released = [], threading.Event()
+    main = threading.main_thread().ident or 0
+
+    def is_joined() -> bool:
+        """Whether the main thread waits for the threads of a pool, or nobody does any more."""
+        frames = traceback.walk_stack(sys._current_frames()[main])  # noqa: SLF001
+        names = {frame.f_code.co_name for frame, _ in frames}
+        return {"shutdown", "join"} <= names or released.is_set()
+
+    class Slow(MemoryRuntime):
+        def start(self, *arguments: object) -> None:
+            signal.pthread_kill(main, signal.SIGHUP)
+            until(is_joined, "the main thread waits for this one")
+            finished.append(self.host)
+
+    def hang_up(_number: int, _frame: FrameType | None) -> None:
+        raise HangUp
+
+    memory_lab.hosts["h1"] = Slow("h1")
+    context = memory_lab.read(INVENTORY)
+    plan_of_all = plan(context, observe(context))
+    before = signal.signal(signal.SIGHUP, hang_up)
+    try:
+        with pytest.raises(HangUp):
+            execute(context, plan_of_all, "run-1")
+        assert finished == ["h1"]
+    finally:
+        signal.signal(signal.SIGHUP, before)
         released.set()
 
 

@@ -2,16 +2,19 @@
 
 import base64
 import hashlib
+import io
 import json
 import os
 import random
 import re
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.fast_yaml import read_all_yaml
 from tests.support.kubernetes_objects import cluster_of, files_of, object_named, objects_of, of_kind, roles_of
 from tests.support.render_options import filled
 from tfprov.errors import InvalidInput, TfprovError, Usage
@@ -23,7 +26,7 @@ from tfprov.render.dns_names import dns_1123, subdomain
 from tfprov.render.kubernetes import cluster_settings
 from tfprov.render.kubernetes.common import code_size_problem
 from tfprov.render.quoting import SHIPPED, Unquoted, as_json
-from tfprov.render.render import render
+from tfprov.render.render import render, render_cluster
 from tfprov.render.slurm import DOMAIN, Lookup, WordPart, Words
 from tfprov.render.target import find_target
 
@@ -433,6 +436,33 @@ def test_a_tensorboard_alone_needs_no_watcher() -> None:
         for text in (workers, workers + BOARD, inventory(), inventory(more=BOARD))
     ]
     assert ends == [False, False, True, True], "a ps does not end by itself, and a tensorboard may go on"
+
+
+def test_code_is_packed_without_what_is_never_code_and_not_at_all_if_the_image_has_it(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    source.mkdir()
+    for name in ("x.py", "pw.txt"):
+        (source / name).write_text("")
+    asked: list[str] = []
+
+    def never_code() -> frozenset[Path]:
+        asked.append("never")
+        return frozenset([source / "pw.txt"])
+
+    def rendered(code: Path, target: str, *settings: str) -> str:
+        (text,) = render_cluster(roles_of(inventory(f"code: {code}")), target, settings, never_code, None).values()
+        return text
+
+    objects = read_all_yaml(rendered(source, "kubernetes", "claim=c"))
+    [archives] = (one["binaryData"].values() for one in of_kind(objects, "ConfigMap") if "binaryData" in one)
+    packed = []
+    for data in archives:
+        with tarfile.open(fileobj=io.BytesIO(base64.b64decode(data))) as archive:
+            packed.append(archive.getnames())
+    assert [names for names in packed if "tfprov" not in str(names)] == [["x.py"]], "beside the runtime"
+    assert asked == ["never"]
+    assert "binaryData" not in rendered(tmp_path / "gone", "kubernetes", "code=image")
+    assert asked == ["never"], "the image has it"
 
 
 def test_carried_code_is_unpacked_into_directories_of_the_pod() -> None:

@@ -164,6 +164,17 @@ CLUSTERS = {
             ),
         ],
     ),
+    "a builder without a role whose connection has two faults": (
+        (
+            "all:\n  vars: {tfprov: {cluster: lab, image: {build: ., build_on: builder}, command: [x]}}\n"
+            "  hosts: {builder: {ansible_port: 0, ansible_become: true, ansible_become_method: doas}}\n"
+            "worker: {hosts: {h1: }}\n"
+        ),
+        [
+            "3:35: `ansible_port` must be a port from 1 to 65535, not `0`; for example `ansible_port: 22`",
+            "3:83: `ansible_become_method: doas` is not supported; use `sudo`",
+        ],
+    ),
     "settings that differ, and groups that are no roles": (
         (
             "all: {vars: {tfprov: {cluster: lab, command: [x]}}}\n"

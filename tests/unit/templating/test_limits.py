@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable
 
 import pytest
+from jinja2.exceptions import SecurityError
 
 from tests.support.paths import ROOT
-from tfprov.templating.limits import LimitExceeded, Limits
+from tfprov.templating.limits import LimitExceeded, Limits, check_joined
 
 
 def burn(seconds: float) -> None:
@@ -107,6 +108,52 @@ Limits().within(int)
 def test_a_process_that_ends_right_after_a_rendering_is_not_ended_by_its_timer() -> None:
     """Python gives signals their default effect before it removes its modules, which may take a while."""
     assert subprocess.run([sys.executable, "-c", _ENDS], check=False).returncode == 0
+
+
+_USER_LIMIT = """
+import resource
+from tfprov.templating.limits import Limits
+space = resource.RLIMIT_AS
+hard = resource.getrlimit(space)[1]
+for user, memory in ((1 << 40, 1 << 30), (1 << 39, 1 << 40)):
+    resource.setrlimit(space, (user, hard))
+    inside = Limits(memory=memory).within(resource.getrlimit, space)
+    print(memory < inside[0] < user, inside == (user, hard), resource.getrlimit(space) == (user, hard))
+"""
+
+
+def test_a_rendering_has_the_lower_of_its_own_limit_and_the_users_and_leaves_that_as_it_was() -> None:
+    lines = subprocess.run([sys.executable, "-c", _USER_LIMIT], capture_output=True, check=True).stdout.splitlines()
+    assert lines == [b"True False True", b"False True True"]
+
+
+_NO_PROC = """
+import resource
+from tfprov.templating.limits import Limits
+limits = Limits()
+data = b"x" * (64 << 20)  # a peak that nothing below exceeds
+del data
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert peak > 64 << 10, peak
+print(limits.within(int), limits._measure() == (0, peak * 1024))
+"""
+
+
+def test_without_proc_the_memory_is_the_peak_in_bytes_and_the_address_space_is_unknown() -> None:
+    """A process without a free file descriptor cannot read /proc either."""
+    assert subprocess.run([sys.executable, "-c", _NO_PROC], capture_output=True, check=True).stdout == b"0 True\n"
+
+
+@pytest.mark.parametrize(
+    ("separator", "item", "most"),
+    [("", 1, 1_000_000), ("", "a", 1_000_000), ("", "ab", 500_000), (",", "a", 500_000), (", ", None, 333_333)],
+)
+def test_a_joined_text_may_have_a_million_characters_and_no_more(separator: str, item: object, most: int) -> None:
+    """A value that is no text counts as one character."""
+    assert check_joined(separator, iter([item] * most)) == [item] * most
+    with pytest.raises(SecurityError, match=r"^a value of more than 1,000,000 characters or elements$"):
+        check_joined(separator, [item] * (most + 1))
 
 
 def test_the_memory_that_a_rendering_may_take_is_named() -> None:

@@ -1309,6 +1309,9 @@ def test_what_a_gather_brought_is_reported_with_its_files_and_tensors(chief: Fix
     report_gathered(chief.context, gather(chief.context, lambda _: {}))
     chief.host.saves("worker/0", "events.out.tfevents.1.h1", b"x")
     report_gathered(chief.context, gather(chief.context, lambda _: {}))
+    chief.saves(400)
+    chief.saves(500)
+    report_gathered(chief.context, gather(chief.context, lambda prefixes: {prefixes[-1].name: Verification(1)}))
     notes = [note.replace(str(chief.target), "here") for note in chief.report.notes]
     unread = "its tensors were not read"
     assert notes == [
@@ -1317,6 +1320,7 @@ def test_what_a_gather_brought_is_reported_with_its_files_and_tensors(chief: Fix
         f"gathered into here: model.ckpt-300 ({unread}); 2 files, 33 B",
         "nothing new to gather: here has model.ckpt-300",
         "gathered into here: 1 file, 1 B",
+        "gathered into here: model.ckpt-500 (1 tensor read); 4 files, 66 B",
     ]
 
 

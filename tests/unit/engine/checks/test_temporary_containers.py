@@ -4,19 +4,21 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from tests.support.memory_cluster import make_context
+from tests.support.memory_cluster import ReadInventory, Runtimes, make_context, run_up
 from tests.support.waiting import LONG
 from tfprov.engine.checks.image_programs import refuse_mounts
 from tfprov.engine.checks.temporary_containers import container_pool, sweep_hosts
-from tfprov.errors import HostError
+from tfprov.errors import HostError, InvalidInput
 from tfprov.hosts.docker.engine_api.sdk import docker
 from tfprov.hosts.docker.engine_errors import engine_errors
 from tfprov.hosts.docker.reachability_probe import temporary
 from tfprov.hosts.machine import Machine
+from tfprov.playbook.steps import RUN
 
 NO_SOURCE = "bind source path does not exist: "
 
@@ -159,3 +161,47 @@ def test_a_mount_that_cannot_be_tried_is_left_to_the_start() -> None:
     made = make_context(MOUNTS)
     machine = cast(Machine, EngineWithMounts("/data", has_image=False))
     refuse_mounts(replace(made, machines={"h1": machine, "h2": machine}), made.wanted)
+
+
+class EngineWithoutPrograms(EngineInMemory):
+    """An engine with an image that has no file at all."""
+
+    base_url, api_version = "http://engine", "1.41"
+
+    def create_host_config(self, **options: Any) -> dict[str, Any]:
+        return options
+
+    def create_container(self, _image: str, **options: Any) -> dict[str, str]:
+        self.there["one"] = options["labels"]
+        return {"Id": "one"}
+
+    def inspect_container(self, _name: str) -> dict[str, Any]:
+        return {"Config": {}}
+
+    def inspect_image(self, _name: str) -> dict[str, Any]:
+        return {"Config": None}
+
+    def head(self, url: str, params: Mapping[str, str]) -> Any:
+        assert url == "http://engine/v1.41/containers/one/archive"
+        return SimpleNamespace(status_code=404)
+
+
+TRAINING = """
+all: {{vars: {{tfprov: {{cluster: lab, image: {{name: "train:1"}}, command: [{}]}}}}}}
+ps: {{hosts: {{h1: {{ansible_host: 10.0.0.1}}}}}}
+worker: {{hosts: {{h1: {{ansible_host: 10.0.0.1}}}}}}
+"""
+
+
+def test_a_start_is_refused_before_any_stop_where_an_image_lacks_the_program() -> None:
+    hosts: Runtimes = {}
+    run_up(make_context(TRAINING.format("sh"), (), hosts))
+    before = list(hosts["h1"].calls)
+    engine = EngineWithoutPrograms()
+    read = ReadInventory.of(TRAINING.format("trian"))
+    context = replace(make_context(read, (), hosts), roles=tuple(read.roles), machines=machines(engine))
+    with pytest.raises(InvalidInput) as caught:
+        RUN["start"](context, None, False)
+    what = "`command`: the image has no program trian; install it there, or correct `command`"
+    assert [str(problem) for problem in caught.value.problems] == [f"inventory.yml:2:63: error: {what}"]
+    assert (hosts["h1"].calls, engine.there) == (before, {})

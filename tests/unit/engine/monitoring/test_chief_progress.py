@@ -182,6 +182,7 @@ def test_the_steps_of_a_running_chief_are_those_that_it_was_started_with() -> No
     assert steps_of(edited, started) == 7
     assert steps_of(edited, replace(started, spec={"flags": {}})) is None
     assert steps_of(edited) == 2000
+    assert steps_of(replace(edited, wanted=())) is None, "the chief is left out"
 
 
 def test_steps_are_lost_within_ten_minutes_after_a_restart_of_the_chief_or_a_ps() -> None:

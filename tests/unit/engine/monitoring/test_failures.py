@@ -1,5 +1,6 @@
 """Why tasks failed: one traceback in the user's own paths, known causes with their remedies, a line for the others."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,44 +37,106 @@ LOG = [
     "ModuleNotFoundError: No module named 'pandas'",
 ]
 
-CAUSES = {
-    "t.py: error: unrecognized arguments: --job_name=ps --task_index=0": "`wiring: tf_config`",
-    "Unknown command line flag 'job_name'. Did you mean: job ?": "`wiring: tf_config`",
-    "Error: No such option: --ps_hosts": "`wiring: tf_config`",
-    "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.": "`shm_size`",
-    "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-a (size 9637888)": "`shm_size`",
-    "OSError: [Errno 28] No space left on device: '/dev/shm/a'": "`shm_size`",
-    "t.py: error: unrecognized arguments: --lr=3": "`flags:`",
-    "Unknown command line flag 'lr'": "`flags:`",
-    "AttributeError: 'PerReplica' object has no attribute 'dtype'": "TF_USE_LEGACY_KERAS",
-    "AttributeError: 'Mean' object has no attribute 'reset_states'": "tf-keras",
-    "ValueError: this optimizer is not supported by Keras 3": "tf-keras",
-    "AttributeError: module 'tensorflow' has no attribute 'estimator'": "TensorFlow 2.15",
-    "AttributeError: module 'tensorflow._api.v2' has no attribute 'estimator'": "TensorFlow 2.15",
-    "ModuleNotFoundError: No module named 'tensorflow_estimator'": "TensorFlow 2.15",
-    "AttributeError: module 'tensorflow' has no attribute 'placeholder'": "tensorflow.compat.v1",
-    "ModuleNotFoundError: No module named 'tensorflow.contrib.learn'": "TensorFlow 1",
-    "ModuleNotFoundError: No module named 'tensorflow'": "pip install 'tfprov[tensorflow]'",
-    "ModuleNotFoundError: No module named 'pandas'": "with pip",
-    "(ModuleNotFoundError: No module named 'tfprov')": "set `code`",
-    "python: can't open file '/w/trian.py': [Errno 2] No such file or directory": "`command:`",
-    "/opt/venv/bin/python3: No module named trian": "a module that",
-    "python: No module named pkg.__main__; 'pkg' is a package and cannot be directly executed": "a module that",
-    "does not serve on 10.0.0.1:2222 after 120 s": "`ready: start`",
-    "OSError: [Errno 98] Address already in use": "`port`",
-    "OSError: [Errno 28] No space left on device": "disk",
-    "NotFoundError: logdir/model.ckpt-0_temp/part-00000-of-00001.index; No such file or directory": "`checkpoints: {link:",
+REMEDIES = {
+    "tfprov appends these flags: `wiring: tf_config` leaves them out, and `wiring: {flags: {…}}` calls them otherwise": [
+        "t.py: error: unrecognized arguments: --job_name=ps --task_index=0",
+        "t.py: error: unrecognized arguments: --lr=3 --worker_hosts=h1:2222",
+        "Unknown command line flag 'job_name'. Did you mean: job ?",
+        "Error: No such option: --ps_hosts",
+        "no such option '--task_index'",
+    ],
+    "the program knows no such flag: see `flags:`, `command:` and `wiring:` in the inventory": [
+        "t.py: error: unrecognized arguments: --lr=3",
+        "Unknown command line flag 'lr'",
+        "Unknown command line flag 'job_names'",
+        "Error: No such option: --lr",
+        "no such option '--lr'",
+    ],
+    'the program needs Keras 2: install tf-keras where it runs and set `env: {TF_USE_LEGACY_KERAS: "1"}`': [
+        "AttributeError: 'PerReplica' object has no attribute 'dtype'",
+        "AttributeError: 'Mean' object has no attribute 'reset_states'",
+        "ValueError: this optimizer is not supported by Keras 3",
+    ],
+    "estimators left TensorFlow with 2.16: run it with TensorFlow 2.15 or older": [
+        "AttributeError: module 'tensorflow' has no attribute 'estimator'",
+        "AttributeError: module 'tensorflow._api.v2' has no attribute 'estimator'",
+        "ModuleNotFoundError: No module named 'tensorflow_estimator'",
+    ],
+    "the program is written for TensorFlow 1: `import tensorflow.compat.v1 as tf` instead, or run it with TensorFlow 1": [
+        "AttributeError: module 'tensorflow' has no attribute 'placeholder'",
+        "ModuleNotFoundError: No module named 'tensorflow.contrib.learn'",
+    ],
+    "install it where the task runs: `pip install 'tfprov[tensorflow]'`, "
+    "or `RUN pip install tensorflow` in the Dockerfile": [
+        "ModuleNotFoundError: No module named 'tensorflow'",
+    ],
+    "the image has tfprov's runtime only with `code`: set `code`, or add `pip install tfprov` to the image": [
+        "(ModuleNotFoundError: No module named 'tfprov')",
+        "/usr/bin/python3: No module named tfprov.runtime",
+    ],
+    "install the module where the task runs: with pip, or with a line in the Dockerfile": [
+        "ModuleNotFoundError: No module named 'pandas'",
+    ],
+    "`command:` names a script that `code:` does not have": [
+        "python: can't open file '/w/trian.py': [Errno 2] No such file or directory",
+    ],
+    "`command:` names a module that neither `code:` nor the Python of the task has": [
+        "/opt/venv/bin/python3: No module named trian",
+        "python: No module named pkg.__main__; 'pkg' is a package and cannot be directly executed",
+    ],
+    "a program that serves on no port needs `ready: start`, and one that takes longer to serve a larger `start_timeout`": [
+        "does not serve on 10.0.0.1:2222 after 120 s",
+    ],
+    "another program has the port: end it, or choose another `port`": [
+        "OSError: [Errno 98] Address already in use",
+        "bind: address already in use",
+    ],
+    "raise `shm_size` of its container, whose /dev/shm is full; without a container, make room there": [
+        "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.",
+        "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-a (size 9637888)",
+        "OSError: [Errno 28] No space left on device: '/dev/shm/a'",
+        "RuntimeError: out of shared memory",
+    ],
+    "make room on the disk of its host": [
+        "OSError: [Errno 28] No space left on device",
+    ],
+    "a relative directory is another one for each task: `checkpoints: {link: DIRECTORY}` leads it to the checkpoint "
+    "directory": [
+        "NotFoundError: logdir/model.ckpt-0_temp/part-00000-of-00001.index; No such file or directory",
+    ],
 }
 
 
 def test_known_causes_have_their_remedy_in_one_line() -> None:
-    wrong = {line: remedy([line]) for line, part in CAUSES.items() if part not in remedy([line])}
-    assert wrong == {}
-    assert remedy(["ValueError: shapes (3,) and (4,) not aligned"]) == ""
-    assert remedy(["NotFoundError: /data/model.ckpt-0.index; No such file or directory"]) == ""
-    used = {next((cause for cause in KNOWN_CAUSES if cause[1] == remedy([line])), None) for line in CAUSES}
-    assert {cure for _, cure in KNOWN_CAUSES} == {cause[1] for cause in used if cause}
+    lines = {line: cure for cure, lines in REMEDIES.items() for line in lines}
+    assert {line: remedy([line]) for line in lines} == lines
+    assert set(REMEDIES) == {cure for _, cure in KNOWN_CAUSES}
+    first = {next(pattern for pattern, _ in KNOWN_CAUSES if re.search(pattern, line)) for line in lines}
+    assert [pattern for pattern, _ in KNOWN_CAUSES if pattern not in first] == [], "each has a line of its own"
     assert all("\n" not in cure for _, cure in KNOWN_CAUSES)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ValueError: shapes (3,) and (4,) not aligned",
+        "NotFoundError: /data/model.ckpt-0.index; No such file or directory",
+        "logdir/model.ckpt-0.index; No such file or directory",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'a/b'",
+        "KeyError: 'job_name'",
+        "KeyError: 'ps_hosts'",
+        "usage: t.py [--task_index N]",
+        "ValueError: worker_hosts",
+        "AttributeError: 'Session' object has no attribute 'estimator'",
+        "AttributeError: module 'tensorflow' has no attribute 'constnat'",
+        "AttributeError: module 'x' has no attribute 'placeholder'",
+        "AttributeError: 'C' object has no attribute 'reset_states_of'",
+        "ImportError: tensorflow.contrib",
+        "trian: No module named trian",
+    ],
+)
+def test_a_line_that_only_resembles_a_known_cause_has_no_remedy(line: str) -> None:
+    assert remedy([line]) == ""
 
 
 def test_an_excerpt_is_one_whole_traceback_without_the_values_of_tensors() -> None:

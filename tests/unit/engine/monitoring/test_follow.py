@@ -409,8 +409,7 @@ def test_a_training_is_followed_with_its_logs_its_last_progress_and_what_is_done
     assert report.lines == [("worker/0", "hello")] * with_logs
     assert [one.progress.step for one in report.events if isinstance(one, TrainingProgress)][-1] == 70
     assert (counting.looks, counting.ended) == (3, True)
-    assert report.awaited[0] == "waiting for the first step of worker/0"
-    assert report.awaited[-1] == ""
+    assert report.awaited == ["waiting for the first step of worker/0", ""]
 
 
 def test_a_training_that_is_not_done_in_time_is_reported_with_the_time() -> None:

@@ -73,6 +73,7 @@ def test_after_an_edit_only_the_new_layer_and_the_configuration_are_uploaded(lay
 
 def test_the_progress_ends_at_what_has_come_or_at_the_unpacked_size(layout: Layout) -> None:
     engine = ContentEngine([BASE, tar({"code": bytes(50_000)})])
+    engine.sizes += [0, 0]  # steps without a layer
     progress: list[tuple[int, int]] = []
     export(engine.machine, engine.id, layout, "after", lambda size, total: progress.append((size, total)))
     assert {total for _, total in progress} == {engine.sizes[1]}, "of the layer that was missing"

@@ -196,9 +196,23 @@ def test_names_of_a_killed_export_are_removed_by_the_next_one(layout: Layout) ->
     assert list(engine.names) == [f"127.0.0.1:40001/tfprov/{7:032x}:1"]
 
 
-@pytest.mark.parametrize("answer", [None, {}, [1], [{"Id": 1}], [{"Id": "a", "Size": "much"}]])
-def test_a_history_that_no_engine_sends_is_an_error_of_its_host(layout: Layout, answer: object) -> None:
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (None, "nothing instead of a list"),
+        ({}, "an object instead of a list"),
+        ([1], "a number instead of an object in [0]"),
+        ([{"Id": 1}], "a number instead of a text in [0].Id"),
+        ([{"Id": "a", "Size": "much"}], "a text instead of an integer in [0].Size"),
+        ([{"Id": "a"}, {"Id": "b", "CreatedBy": []}], "a list instead of a text in [1].CreatedBy"),
+    ],
+)
+def test_a_history_that_no_engine_sends_is_an_error_of_its_host(layout: Layout, answer: object, fault: str) -> None:
     engine: Any = PushingEngine([BASE, COMMON, NEW])
     engine.ask = lambda path: [answer]
-    with pytest.raises(HostError, match=r"^h1: "):
+    with pytest.raises(HostError) as raised:
         export(engine.machine, engine.id, layout, "after")
+    assert str(raised.value) == (
+        f"h1: its Docker engine sent a malformed answer: {fault}; "
+        "is that a Docker engine? check what listens on its socket, and restart it"
+    )

@@ -9,6 +9,7 @@ import socket
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tfprov.images.exports.layer_upload import OPENING, Openings
 from tfprov.images.exports.upload_registry import MAX_UPLOADS, LayerRegistry, Refused
 from tfprov.images.exports.upload_server import serve
 from tfprov.images.oci_layout import Layout
-from tfprov.images.oci_spec import DOCKER_LAYER, digest_of
+from tfprov.images.oci_spec import DOCKER_LAYER, MAX_DOCUMENT, digest_of
 
 STORED, WANTED = tar({"old": os.urandom(200_000)}), tar({"new": os.urandom(200_000)})
 LIMIT = 10_000_000
@@ -349,6 +350,14 @@ REFUSED = [
         "403 Forbidden", "DENIED", "this layer is there",
     ),
     ("POST /v2/NAME/blobs/uploads/", (), b"", "403 Forbidden", "DENIED", "it cannot be stored"),
+    (
+        "PUT /v2/NAME/manifests/1", (f"Content-Length: {MAX_DOCUMENT}",), bytes(MAX_DOCUMENT), "404 Not Found",
+        "NAME_UNKNOWN", "no such repository",
+    ),
+    (
+        "PUT /v2/NAME/manifests/1", (f"Content-Length: {MAX_DOCUMENT + 1}",), bytes(MAX_DOCUMENT + 1),
+        f"413 {HTTPStatus(413).phrase}", "SIZE_INVALID", "a manifest of more than 4194304 bytes",
+    ),
 ]  # fmt: skip
 
 

@@ -17,7 +17,6 @@ from tfprov.model.yaml_node import Items, Mapping, Node, Scalar
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.cluster_rules import check_processes
 from tfprov.settings.resolve import resolve
-from tfprov.wiring import READERS
 from tfprov.yamltext.load import MAX_BYTES, decode, parse
 
 _MARK = re.compile(r"^(?:---(?=\s|$)|\.\.\.\s*$)", re.MULTILINE)
@@ -127,7 +126,7 @@ def convert(data: bytes, name: str, home: Path, hosts: Sequence[TargetHost] = ()
     if notes.problems:
         raise InvalidInput(notes.problems)
     draft = InventoryDraft(
-        Path(name).name if name != "-" else "a pipe",
+        Path(name).name,
         _cluster(tasks, home),
         shared,
         roles,
@@ -197,15 +196,12 @@ def _assign_hosts(roles: Sequence[Role], hosts: Sequence[TargetHost], notes: Not
         if dropped := [host.at for role in roles for host in role.hosts]:
             notes.add(min(dropped), "the hosts of some tasks are not carried over: all tasks are on this machine")
         return {role.name: [LOCALHOST] for role in roles}
-    leader = "chief" if any(role.name == "chief" for role in roles) else "worker"
     assigned: dict[str, Sequence[TargetHost]] = {}
     for role in roles:
         count = max(number for number in range(1, min(role.count, len(hosts)) + 1) if role.count % number == 0)
-        # The ps start from the last host; tasks that read the chief's files run beside it.
+        # The ps start from the last host. All others start from the first one: tasks that read the chief's files, of which
+        # there is one of each kind, run beside it.
         assigned[role.name] = [*reversed(hosts)][:count] if role.name == "ps" else hosts[:count]
-    for name in READERS:
-        if name in assigned and leader in assigned:
-            assigned[name] = [assigned[leader][0]]
     return assigned
 
 

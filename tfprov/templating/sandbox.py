@@ -99,9 +99,7 @@ class Unknown(StrictUndefined):
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self
+        raise AttributeError(name)  # Jinja2 then asks for the item of that name; a value would be checked as an attribute
 
     def __getitem__(self, _name: Any) -> Any:
         return self

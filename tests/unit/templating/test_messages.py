@@ -91,6 +91,7 @@ ERRORS = {
     "[] | first": "undefined: No first item, sequence was empty; give a value for this case with `| default(…)`",
     "when.x": f"no `x` in the date; {NAME}",
     "nope.x": f"undefined variable `nope`; {DEFINE}",
+    "nope._x": f"undefined variable `nope`; {DEFINE}",
     **{
         name: f"`{name}` {TASK}"
         for name in (

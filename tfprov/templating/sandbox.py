@@ -99,7 +99,8 @@ class Unknown(StrictUndefined):
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name)  # Jinja2 then asks for the item of that name; a value would be checked as an attribute
+        # Jinja2 then asks for the item of that name; a value would be checked as an attribute.
+        raise AttributeError(name)
 
     def __getitem__(self, _name: Any) -> Any:
         return self

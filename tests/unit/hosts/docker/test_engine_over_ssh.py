@@ -91,6 +91,26 @@ def test_a_connection_that_is_lost_while_a_request_is_sent_is_no_answer_of_the_e
         engine.api.put_archive(ID, "/checkpoints", iter([bytes(100_000)] * 20))
 
 
+def test_a_host_without_docker_has_that_reason_also_when_the_answer_is_read() -> None:
+    texts = iter(["sh: docker: not found"])  # what is read once is gone
+    ended: Any = SimpleNamespace(
+        sendall=lambda _data: channel_closed(), recv=lambda _size: b"", wait=lambda _seconds: 127,
+        error_text=lambda: next(texts, ""), close=lambda: None, settimeout=lambda _seconds: None,
+        gettimeout=lambda: 1.0, connected=True,
+    )  # fmt: skip
+
+    def channel_closed() -> None:
+        raise HostError("h1", "the host closed the channel")
+
+    ssh: Any = SimpleNamespace(
+        host="h1", user="trainer", target=SimpleNamespace(become=False), stream=lambda *_, **_options: ended,
+        receive_first=lambda _stream, receive: receive(), explain=lambda error: error,
+    )  # fmt: skip
+    engine = Engine.from_dial("h1", lambda: DialStream(ssh, ["docker"]), EngineTimeouts())
+    with pytest.raises(HostError, match="Docker is not installed"), engine.errors():
+        engine.api.info()
+
+
 @pytest.mark.parametrize("responds", [True, False])
 def test_a_silent_engine_that_responds_to_a_ping_gets_more_time(responds: bool) -> None:
     asked: list[str] = []

@@ -86,6 +86,7 @@ class DialStream(EngineStream):
         super().__init__(ssh.stream(command, sudo=ssh.target.become))
         self._ssh = ssh
         self._answered, self._early = False, b""
+        self._reason: HostError | None = None
 
     def recv(self, size: int) -> bytes:
         """Receive from the engine. Raises HostError with the reason if there is none."""
@@ -121,10 +122,13 @@ class DialStream(EngineStream):
             raise
 
     def _no_engine_error(self) -> HostError:
+        if self._reason is not None:  # of a request that could not be sent, whose answer is read then
+            return self._reason
         code = self._stream.wait(_EXIT_TIMEOUT)
         text = self._stream.error_text() or f"`docker system dial-stdio` ended with exit code {code}"
         self._stream.close()  # explain() may need its session
-        return self._ssh.explain(HostError(self._ssh.host, *explain(text, self._ssh.user)))
+        self._reason = self._ssh.explain(HostError(self._ssh.host, *explain(text, self._ssh.user)))
+        return self._reason
 
 
 class _RawEngineStream(io.RawIOBase):

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tfprov.filesystems.remote_dir import RemoteDir, RemoteError
-from tfprov.formats.checkpoint import MODEL_SERIES, last_component, series_of, step_of
+from tfprov.formats.checkpoint import MODEL_SERIES, last_component, series_of, stays_below, step_of
 
 FOLDER = ".tfprov"
 MIRROR_STATUS = "mirror.json"
@@ -159,7 +159,7 @@ def _files(entries: Mapping[str, Any]) -> dict[str, RemoteFile]:
 
 def _checked(name: str) -> str:
     """Return the name of a file or an object; tasks write there. Raises ValueError for one outside of the directory."""
-    if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
+    if not stays_below(name):
         raise ValueError(f"it has a name that cannot be used: {name!r}")
     return name
 

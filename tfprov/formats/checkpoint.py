@@ -102,6 +102,11 @@ def last_component(path: str) -> str:
     return path.rpartition("/")[2]
 
 
+def stays_below(name: str) -> bool:
+    """Whether a relative name stays below its directory."""
+    return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
+
+
 def _checkpoint(prefix: str, matches: Iterable[re.Match[str]], present: set[str]) -> CheckpointFiles:
     shards: dict[int, set[int]] = defaultdict(set)
     for match in matches:

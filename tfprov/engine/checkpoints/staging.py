@@ -17,6 +17,7 @@ from tfprov.engine.checkpoints.manifest import GatheredFile
 from tfprov.engine.checkpoints.shards import CheckpointDir
 from tfprov.engine.checkpoints.unfinished import hash_prefix, keep_unfinished, unfinished_size
 from tfprov.errors import HostError, Unreachable, printable
+from tfprov.formats.checkpoint import stays_below
 from tfprov.hosts import bounds
 from tfprov.hosts.base import File, SparseReader
 
@@ -256,11 +257,6 @@ class Staging:
         """Remove copied files that were not moved into place."""
         shutil.rmtree(self.directory, ignore_errors=True)
         self._made.clear()
-
-
-def stays_below(name: str) -> bool:
-    """Whether a relative name stays below its directory."""
-    return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
 
 
 def _readable(pieces: Iterator[bytes | memoryview], host: str, name: str) -> Iterator[bytes | memoryview]:

@@ -8,13 +8,12 @@ from functools import partial
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import Manifest
 from tfprov.engine.checkpoints.shards import Survey, WholeCheckpoint, survey
-from tfprov.engine.checkpoints.staging import stays_below
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.task_progress import FILE as PROGRESS
 from tfprov.engine.observe import observe
 from tfprov.errors import HostError
 from tfprov.filesystems.generations import MIRROR_STATUS
-from tfprov.formats.checkpoint import STATE, checkpoints, is_leftover, step_of
+from tfprov.formats.checkpoint import STATE, checkpoints, is_leftover, stays_below, step_of
 from tfprov.hosts.base import File
 from tfprov.model.state import Observation, Observed
 from tfprov.planning.plan_text import join_names

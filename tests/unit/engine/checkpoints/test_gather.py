@@ -18,14 +18,13 @@ from tests.support.permissions import forbidden
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import check_target, check_writable, gather
 from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, GatheredFile, Manifest, directory_of, read
-from tfprov.engine.checkpoints.staging import stays_below
 from tfprov.engine.checkpoints.ungathered import gathered_of, ungathered_files, unsaved, unsaved_among
 from tfprov.engine.checkpoints.verify import Verification
 from tfprov.engine.context import Context
 from tfprov.engine.events import Transferred
 from tfprov.engine.observe import observe
 from tfprov.errors import GatherError, HostError, Unreachable, printable
-from tfprov.formats.checkpoint import NO_STEP, parse_state
+from tfprov.formats.checkpoint import NO_STEP, parse_state, stays_below
 from tfprov.hosts.base import File
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Cluster, Task

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import warm
 from tests.support.paths import ROOT, SPARK_PYTHONPATH, cache_home
 from tests.support.waiting import until
 
@@ -56,6 +57,7 @@ def session(directory: Path) -> Iterator[Any]:
     conf = SparkConf().setAppName("tfprov tests").setAll(_settings(directory, jar, archive, dumped).items())
     with pytest.MonkeyPatch.context() as patch:  # of the JVM, from which executors have it
         patch.setenv("PYTHONPATH", os.pathsep.join(SPARK_PYTHONPATH), prepend=os.pathsep)
+        patch.setenv("TFPROV_TESTS_SPARK_WORKERS", warm.interpreter().server("spark"))
         gateway = launch_gateway(conf)
     try:
         with _cluster(gateway, directory / "work") as master:

@@ -32,6 +32,13 @@ sys.exit(stand_in({address!r}, {real!r}, sys.argv[1:]))
 """
 ROOM = 64 * 1024
 """Bytes that a program's arguments, and its environment, may have where /proc shows them."""
+DECIDED_BEFORE = {
+    "verbs": {},
+    "programs": {"TF_ENABLE_ONEDNN_OPTS": "0"},
+    "spark": {"PYTHONHASHSEED": "0"},
+}
+"""Variables of each server, which its forks cannot change: TensorFlow decides of oneDNN at its import, and the inventories
+turn it off; Spark gives this seed to its workers."""
 
 
 class Process:
@@ -123,11 +130,11 @@ class Interpreter:
 
     def executable(self) -> Path:
         """Return the `python` that runs programs as forks, for a script that looks for one."""
-        self._server("programs")
+        self.server("programs")
         return self.path
 
-    def _server(self, name: str) -> str:
-        """Return the address of the server for `verbs` or `programs`, which listens."""
+    def server(self, name: str) -> str:
+        """Return the address of the server for `verbs`, `programs` or `spark`, which listens."""
         address = self.directory / name
         # Another thread or fork may want it at the same time, and it takes seconds until it listens.
         with self._starting, (self.directory / "lock").open("w") as lock:
@@ -138,10 +145,9 @@ class Interpreter:
 
     def _start(self, address: Path) -> None:
         """Start a server and wait until it listens."""
-        # The padding is the room for the arguments and the environment of each fork. Of oneDNN TensorFlow decides at its
-        # import; the inventories turn it off.
+        # The padding is the room for the arguments and the environment of each fork.
         command = [sys.executable, "-m", "tests.support.warm_server", str(address), str(self.path), "-" * ROOM]
-        env = {**os.environ, "PADDING": "-" * ROOM, "TF_ENABLE_ONEDNN_OPTS": "0"}
+        env = {**os.environ, "PADDING": "-" * ROOM, **DECIDED_BEFORE[address.name]}
         ready, written = os.pipe()
         log = address.with_suffix(".log")
         with log.open("wb") as output:
@@ -168,7 +174,7 @@ class Interpreter:
     ) -> AnyProcess:
         """Start `python argv…`, without input; `stdout` is a file or subprocess.PIPE."""
         self.executable()  # also for a verb, which may start programs with it
-        address = self._server("verbs" if [*argv[:2]] == VERB else "programs")
+        address = self.server("verbs" if [*argv[:2]] == VERB else "programs")
         read, out = os.pipe() if stdout == subprocess.PIPE else (-1, os.dup(_number(stdout)))
         error = os.dup(out if stderr == subprocess.STDOUT else _number(stderr))
         nothing = os.open(os.devnull, os.O_RDONLY)

@@ -37,17 +37,25 @@ from pathlib import Path
 from typing import Any
 
 import tfprov
+from tests.support.spark_preload import PRELOADED as SPARK_WORKER
 
 _OF_VERBS = ("fabric", "docker", "rich.live", "numpy.random")
-PRELOADED = {"verbs": _OF_VERBS, "programs": ("tensorflow", "tensorflow.compat.v1", "keras", *_OF_VERBS)}
+PRELOADED = {
+    "verbs": _OF_VERBS,
+    "programs": ("tensorflow", "tensorflow.compat.v1", "keras", *_OF_VERBS),
+    "spark": ("pyspark.sql.streaming.python_streaming_source_runner", *SPARK_WORKER, "numpy.random"),
+}
 """What is imported beside all of tfprov. A fork without TensorFlow is made and ended in half of the time, as half as much
 memory is to be mapped for it."""
 MAXIMUM = 1024 * 1024
 """Bytes of a request."""
 DECIDED_AT_START = ("LANG", "LC_", "PYTHON", "MALLOC_", "LD_", "OPENBLAS_", "OMP_")
 """Prefixes of variables that an interpreter, or TensorFlow's import, reads once."""
-DECIDED_LATER = ("PYTHONUNBUFFERED", "PYTHONPATH", "PYTHONSAFEPATH")
-"""Exceptions to these, which a fork can follow."""
+DECIDED_LATER = (
+    *("PYTHONUNBUFFERED", "PYTHONPATH", "PYTHONSAFEPATH"),
+    *("PYTHON_UNIX_DOMAIN_ENABLED", "PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SECRET"),
+)
+"""Exceptions to these, which a fork can follow; the latter are for Spark's workers."""
 
 
 @dataclass(frozen=True)

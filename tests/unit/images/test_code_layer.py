@@ -316,6 +316,8 @@ def test_the_runtime_is_the_same_from_every_installation(tmp_path: Path) -> None
         digests.add(done.stdout)
     image = append_runtime(layout := Layout(tmp_path / "here"), load_image(layout), "top")
     assert digests == {f"{runtime().digest} {image.id}\n"}
+    with tarfile.open(fileobj=io.BytesIO(runtime().archive)) as files:
+        assert {file.mode for file in files} == {0o644}, "any user of an image may read it"
 
 
 def test_the_runtime_has_its_own_directory_on_pythonpath(layout: Layout) -> None:

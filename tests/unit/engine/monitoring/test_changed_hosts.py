@@ -196,6 +196,19 @@ def test_a_host_that_is_lost_is_shown_by_the_live_view_and_asked_at_every_readin
     assert not made.lab.report.notes, "the screen is the view's"
 
 
+def test_the_host_of_a_task_that_failed_twice_in_the_same_way_ends_its_restarts(reporting: Reporting) -> None:
+    """Supervisors do so themselves; an engine starts the task again and again."""
+    task, ended = reporting.lab.hosts[OTHER].places["worker/2"], []
+    for restarts in (1, 2):
+        words = "ModuleNotFoundError: No module named 'no_such'"
+        task.observed = replace(task.observed, restarts=restarts, last_exit=1, last_words=words)
+        reporting.streams[OTHER][0].changed = True
+        reporting.look(2)
+        ended.append([host.ended for host in reporting.counted.values()])
+    assert ended == [[0, 0, 0], [0, 0, 1]]
+    assert reporting.lab.hosts[OTHER].calls[-1] == "end-restarts worker/2"
+
+
 def test_streams_end_with_the_watch(reporting: Reporting) -> None:
     reporting.watch.close()
     assert not any(stream.is_open for streams in reporting.streams.values() for stream in streams)

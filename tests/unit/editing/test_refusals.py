@@ -109,6 +109,17 @@ def test_an_invalid_inventory_can_be_fixed_by_edits(inventory: Path, capsys: pyt
     assert "note" not in run_command(capsys, "inventory", "add-host", "more", "-g", "worker").out
 
 
+def test_hosts_of_an_inventory_that_cannot_be_read_whole_are_edited(
+    inventory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inventory.write_text(f"{GOOD}    unordered:\n      hosts:\n        n[3:1]:\n")
+    note = "note: the inventory still has 1 problem; `tfprov plan` shows it\n"
+    out = f"moved node0 to node10 in ps (inventory.yml:13)\n{note}"
+    assert run_command(capsys, "inventory", "move-host", "node0", "node10") == CommandResult(0, (), out)
+    out = "moved n[3:1] to n[1:3] in unordered (inventory.yml:32)\n"
+    assert run_command(capsys, "inventory", "move-host", "n[3:1]", "n[1:3]") == CommandResult(0, (), out)
+
+
 def test_a_file_that_is_not_yaml_is_not_edited(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inventory.write_text("all: [\n")
     result = run_command(capsys, "inventory", "set", "tfprov.port", "1")

@@ -24,7 +24,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.events import Transferred
 from tfprov.engine.observe import observe
 from tfprov.errors import GatherError, HostError, Unreachable, printable
-from tfprov.formats.checkpoint import NO_STEP, parse_state, stays_below
+from tfprov.formats.checkpoint import NO_STEP, checkpoint_state, parse_state, stays_below
 from tfprov.hosts.base import File
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Cluster, Task
@@ -1344,7 +1344,8 @@ def test_a_fault_of_the_newest_checkpoint_is_reported_with_its_fix(
 ) -> None:
     for name in there:
         chief.host.saves("worker/0", name, b"x")
-    chief.host.saves("worker/0", "checkpoint", b'model_checkpoint_path: "model.ckpt-9"\n')
+    state = checkpoint_state("model.ckpt-9", ["model.ckpt-5", "model.ckpt-9"])
+    chief.host.saves("worker/0", "checkpoint", state.encode())
     message = f"worker/0's checkpoint model.ckpt-9 {expected}; {REMEDY}"
     with pytest.raises(GatherError) as raised:
         chief.gather()

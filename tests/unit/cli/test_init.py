@@ -1,10 +1,12 @@
 """`tfprov init`: what it writes from options and from answers, and what it never touches."""
 
+import errno
 import os
 import pty
 import select
 import sys
 import time
+from codecs import getincrementaldecoder
 from pathlib import Path
 from typing import NoReturn
 
@@ -202,18 +204,20 @@ def talk(argv: list[str], answers: list[tuple[str, str]], *, anew: bool = False)
         )
     if process == 0:
         run_on_terminal("init", *argv)
-    text, ahead = "", list(answers)
+    text, ahead, decoder = "", list(answers), getincrementaldecoder("utf-8")()
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         if not select.select([terminal], [], [], 1)[0]:
             continue
         try:
             read = os.read(terminal, 4096)
-        except OSError:  # the other end is closed
+        except OSError as error:
+            if error.errno != errno.EIO:  # the other end is closed
+                raise
             break
         if not read:
             break
-        text += read.decode()
+        text += decoder.decode(read)
         if ahead and ahead[0][0] in text:
             question, answer = ahead.pop(0)
             text = text.replace(question, question.upper(), 1)
@@ -233,7 +237,7 @@ def test_three_questions() -> None:
         [("Name of the cluster", "night\n"), ("Machines", "me@a, me@b\n"), ("Command", "python t.py\n")],
         anew=True,
     )
-    assert code == 0
+    assert code == 0, text
     assert text.lower().count("]: ") == 3
     inventory, roles = load(Path("inventory.yml"))
     assert assign_tasks(roles).name == "night"
@@ -242,8 +246,8 @@ def test_three_questions() -> None:
 
 
 def test_answers_may_be_left_to_the_defaults() -> None:
-    code, _ = talk(["fresh"], [("Name of the cluster", "\n"), ("Machines", "\n"), ("Command", "\n")])
-    assert code == 0
+    code, text = talk(["fresh"], [("Name of the cluster", "\n"), ("Machines", "\n"), ("Command", "\n")])
+    assert code == 0, text
     assert assign_tasks(load(Path("fresh/inventory.yml"))[1]).name == "fresh"
     assert Path("fresh/program/linear.py").exists()
 
@@ -256,7 +260,7 @@ def test_an_invalid_answer_is_requested_again() -> None:
         ("Command", "\n"),
     ]
     code, text = talk([], answers)
-    assert code == 0
+    assert code == 0, text
     assert "`No Name` is not a cluster name" in text
     assert assign_tasks(load(Path("inventory.yml"))[1]).name == "name"
 
@@ -269,6 +273,6 @@ def test_options_replace_their_questions() -> None:
 
 
 def test_a_question_left_with_control_c_writes_nothing() -> None:
-    code, _ = talk([], [("Name of the cluster", "\x03")])
-    assert code == 130
+    code, text = talk([], [("Name of the cluster", "\x03")])
+    assert code == 130, text
     assert not list(Path().iterdir())

@@ -37,7 +37,7 @@ DECIDED_BEFORE = {
     "programs": {"TF_ENABLE_ONEDNN_OPTS": "0"},
     "spark": {"PYTHONHASHSEED": "0"},
 }
-"""Variables of each server, which its forks cannot change: TensorFlow decides of oneDNN at its import, and the inventories
+"""Variables of each server, which its forks cannot change: TensorFlow decides on oneDNN at its import, and the inventories
 turn it off; Spark gives this seed to its workers."""
 
 

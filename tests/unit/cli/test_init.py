@@ -212,9 +212,9 @@ def talk(argv: list[str], answers: list[tuple[str, str]], *, anew: bool = False)
         try:
             read = os.read(terminal, 4096)
         except OSError as error:
-            if error.errno != errno.EIO:  # the other end is closed
-                raise
-            break
+            if error.errno == errno.EIO:  # the other end is closed
+                break
+            raise
         if not read:
             break
         text += decoder.decode(read)

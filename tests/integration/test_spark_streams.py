@@ -90,3 +90,36 @@ def test_a_stream_of_damaged_files_ends_with_their_error(spark: "SparkSession", 
     with pytest.raises(Exception, match="a: record 0 at byte 0: the file ends in the header of the record"):
         run(stream, tmp_path / "out", tmp_path / "checkpoint")
     assert parts(tmp_path / "out") == []
+
+
+def test_the_worker_of_a_source_is_a_fork_for_which_spark_need_not_wait(spark: "SparkSession") -> None:
+    """Else its imports take half a second of a core, and Spark ends the stream after ten seconds."""
+    from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader  # noqa: PLC0415  a second
+
+    class Reader(SimpleDataSourceStreamReader):  # type: ignore[misc]  # it has no types
+        def initialOffset(self) -> dict[str, int]:  # noqa: N802  Spark's name
+            return {"rows": 0}
+
+        def read(self, start: dict[str, int]) -> Any:
+            words = Path("/proc/self/cmdline").read_text().split("\0")
+            return iter([] if start["rows"] else [(words[0],)]), {"rows": 1}
+
+    class CommandLine(DataSource):  # type: ignore[misc]  # as above
+        @classmethod
+        def name(cls) -> str:
+            return "command-line"
+
+        def schema(self) -> str:
+            return "program string"
+
+        def simpleStreamReader(self, schema: Any) -> Reader:  # noqa: N802
+            return Reader()
+
+    spark.dataSource.register(CommandLine)
+    rows = spark.readStream.format("command-line").load().writeStream.format("memory").queryName("programs")
+    query = rows.trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+    assert [row.program for row in spark.table("programs").collect()] == ["python"]

@@ -308,6 +308,27 @@ def test_a_task_that_is_alone_ends_with_its_data_and_others_say_that_these_ended
     assert "tfprov: error: chief/0: the data of a task ended; add `.repeat()` to the dataset\n" in training.chief.err
 
 
+def test_tensorflow_prepares_the_copies_from_all_tasks_in_one_thread_before_the_first_step(
+    hosts: ProgramHosts, tmp_path: Path
+) -> None:
+    # A copy is prepared by the first thread that needs it; another one that copies at that moment crashes the chief.
+    program = tmp_path / "counter.py"
+    program.write_text(COUNTER)
+    arguments = ["--parameter_server", "--train_steps=12"]
+    cluster = addresses(ps=1, worker=2, chief=1)
+    for job, index in [("ps", 0), ("worker", 0), ("worker", 1), ("chief", 0)]:
+        environ = {"TF_CONFIG": to_tf_config(Wiring(job, index, cluster)), "TF_CPP_MIN_LOG_LEVEL": "0"}
+        environ["TF_CPP_VMODULE"] = "cluster_function_library_runtime=1"  # read at the import: hence `fresh`
+        task = hosts.start(program, *arguments, name=f"{job}{index}", environ=environ, fresh=job == "chief")
+    task.ends()
+    copies = re.compile(
+        r"^I\S* \S+ +(\d+) .* CFLR::Instantiate: \S*Identity\S* on /job:(\S+?)/replica:0/task:(\d)", re.MULTILINE
+    )
+    prepared = copies.findall(task.err)
+    assert {(job, index) for _, job, index in prepared} == {("ps", "0"), ("worker", "0"), ("worker", "1")}
+    assert {int(thread) for thread, _, _ in prepared} == {task.popen.pid}
+
+
 def test_an_error_in_a_step_ends_the_chief(counter: Callable[..., Training]) -> None:
     training = counter(addresses(ps=1, chief=1, worker=1), "--parameter_server", "--wrong")
     training.chief.ends(1)

@@ -6,6 +6,7 @@ chief exits; after a restart it goes on from its checkpoint once the ps is back.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import deque
@@ -204,7 +205,27 @@ def parameter_server(*, min_shard_bytes: int = 256 * 1024, max_wait_secs: float 
             cluster_resolver(wiring), partitioners.MinSizePartitioner(min_shard_bytes, parts)
         )
         coordinator = distribute.coordinator.ClusterCoordinator(strategy)
+        prepare_copies(wiring)
         return Chief(wiring, checkpoint_dir(), strategy, coordinator, max_wait_secs)
+
+
+def prepare_copies(wiring: Wiring) -> None:
+    """Copy two numbers from each device of the others to this task, before any step runs.
+
+    The first copy from a device adds an entry to a list of TensorFlow (2.21: EagerClusterFunctionLibraryRuntime), and may
+    move the list while another thread reads an entry: the chief then crashes. The results of steps are copied by a thread
+    per worker. The coordinator deals with a worker that is lost meanwhile.
+    """
+    tf = tensorflow()
+    devices = [device for device in tf.config.list_logical_devices() if device.device_type in {"CPU", "GPU"}]
+    for device in devices:
+        if f"/job:{wiring.job}/" in device.name:
+            continue
+        with contextlib.suppress(tf.errors.OpError):
+            with tf.device(device.name):
+                numbers = tf.zeros([2])  # as a step returns them
+            with tf.device(f"/job:{wiring.job}"):  # as ClusterCoordinator writes it
+                tf.identity(numbers)
 
 
 def server_threads() -> int:

@@ -329,6 +329,30 @@ def test_tensorflow_prepares_the_copies_from_all_tasks_in_one_thread_before_the_
     assert {int(thread) for thread, _, _ in prepared} == {task.popen.pid}
 
 
+CONNECTED = """
+from pathlib import Path
+from tfprov.runtime.eager.parameter_server import prepare_copies
+Path("connected").touch()
+while not Path("killed").exists():
+    time.sleep(0.02)
+prepare_copies(task.wiring)
+"""
+"""As if a worker was lost after the chief has connected to it and before the copies are prepared."""
+
+
+def test_a_worker_that_is_lost_before_its_copies_are_prepared_is_skipped(hosts: ProgramHosts, tmp_path: Path) -> None:
+    program = tmp_path / "counter.py"
+    program.write_text(COUNTER.replace("if service :=", f"{CONNECTED}if service :="))
+    training = Training(hosts, program, ("--parameter_server", "--train_steps=20"), addresses(ps=1, chief=1, worker=2))
+    training.start()
+    folder = training.chief.folder
+    training.chief.until(lambda _: (folder / "connected").exists())
+    training.kill("worker0")
+    (folder / "killed").touch()
+    training.chief.ends()
+    assert 20 in whole(folder / "saved")
+
+
 def test_an_error_in_a_step_ends_the_chief(counter: Callable[..., Training]) -> None:
     training = counter(addresses(ps=1, chief=1, worker=1), "--parameter_server", "--wrong")
     training.chief.ends(1)

@@ -214,7 +214,7 @@ def prepare_copies(wiring: Wiring) -> None:
 
     The first copy from a device adds an entry to a list of TensorFlow (2.21: EagerClusterFunctionLibraryRuntime), and may
     move the list while another thread reads an entry: the chief then crashes. The results of steps are copied by a thread
-    per worker. The coordinator deals with a worker that is lost meanwhile.
+    per worker. A lost task is skipped: its steps go to other workers, and a training ends with its ps.
     """
     tf = tensorflow()
     devices = [device for device in tf.config.list_logical_devices() if device.device_type in {"CPU", "GPU"}]

@@ -177,7 +177,9 @@ def test_a_number_has_ten_bytes_at_most() -> None:
     assert list(fields(b"\x08" + b"\xff" * 9 + b"\x01")) == [(8, (1 << 64) - 1, b"")]
     with pytest.raises(ValueError, match=r"^the message ends inside a number$"):
         list(fields(b"\x08" + b"\xff" * 10 + b"\x01"))
-    assert [signed(number) for number in (5, (1 << 64) - 1, (1 << 65) + 5, 1 << 63)] == [5, -1, 5, -(1 << 63)]
+    assert [signed(number) for number in (5, (1 << 64) - 1, (1 << 65) + 5, 1 << 63, 3 << 63)] == [
+        5, -1, 5, -(1 << 63), -(1 << 63)
+    ]  # fmt: skip
 
 
 FOOTER = 48
@@ -405,6 +407,8 @@ def test_variants_are_checked_one_by_one(tmp_path: Path) -> None:
     assert error(tmp_path / "m-1") == f"{DATA}: tensor v: an element does not match its checksum"
     (tmp_path / DATA).write_bytes(b"\xff\x7f" + content[2:])
     assert error(tmp_path / "m-1") == f"{DATA}: tensor v: an element has 16383 bytes where 219 are left"
+    (tmp_path / DATA).write_bytes(b"\x80\x7f" + content[2:])
+    assert error(tmp_path / "m-1") == f"{DATA}: tensor v: an element has 16256 bytes where 219 are left"
     (tmp_path / DATA).write_bytes(b"\xff" * 10 + content[10:])
     assert error(tmp_path / "m-1") == f"{DATA}: tensor v: the length of an element has no end"
 

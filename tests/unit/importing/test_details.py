@@ -307,6 +307,11 @@ def test_dropped_keys_of_a_service_are_noted_with_the_reason(key: str, why: str)
     assert [note.partition(": ")[2] for note in notes if f"w0.{key}`" in note] == [expected]
 
 
+def test_the_directory_of_a_service_that_tfprov_has_rendered_is_not_noted() -> None:
+    _, notes = convert_text(f"services: {{w0: {{working_dir: /code, environment: {{TFPROV_TASK: w0}}, {SERVICE}}}}}")
+    assert not any("working_dir" in note for note in notes)
+
+
 @pytest.mark.parametrize(
     ("key", "expected"),
     [

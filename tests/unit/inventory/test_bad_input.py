@@ -188,6 +188,10 @@ MISALIGNED = "a line that does not fit the indentation above it; align it with t
         ("a: {b: [1,\n", ":1:11: error: the file ends within brackets; close them"),
         ("a: {b: [1, \n\n", ":1:11: error: the file ends within brackets; close them"),
         ("a: [1,", ":1:7: error: the file ends within brackets; close them"),
+        (
+            "\n" * 6 + "a: [,]\n",
+            ":7:5: error: a comma or bracket where a value should be; complete the value, or quote it",
+        ),
         ("a: *\n", ":1:5: error: a value that starts with `*` or `&`; quote it"),
         ("a: &\n", ":1:5: error: a value that starts with `*` or `&`; quote it"),
         ('a: "\\uD800"\n', ":1:7: error: half of a UTF-16 pair, which is no character; write the character itself"),

@@ -160,6 +160,13 @@ def test_the_same_mount_of_several_tasks_is_one_problem() -> None:
     assert "inventory.yml:10:" in str(refusal.value.problems[0])
 
 
+def test_executors_need_no_image() -> None:
+    """They run in the environment of the Spark cluster, so that the program is the one of an inventory with an image."""
+    inventory = INVENTORY.replace("MORE", "").replace(", vars: {tfprov: {gpus: 2}}", "")
+    without = inventory.replace('image: {name: "train:1.0"}', "")
+    assert files_of(without, "spark-submit") == files_of(inventory, "spark-submit")
+
+
 @pytest.mark.parametrize(("target", "settings"), [("spark-submit", ()), ("slurm", ("container=none",))])
 def test_an_nfs_mount_is_refused_once(target: str, settings: tuple[str, ...]) -> None:
     mount = "mounts: [{nfs: {server: nas, path: /export}, target: /data}]"

@@ -314,5 +314,7 @@ def test_a_wait_returns_the_chief_once_it_serves_or_is_done(lab: Lab) -> None:
         verbs.wait(lab.context, "serving", 5)
     clock = ManualClock()
     clock.at(20.0, lambda: lab.chief.exits(CHIEF, 0))
+    lab.chief.prints(CHIEF, "step 1")
     assert verbs.wait(replace(lab.context, clock=clock), "done", None) == CHIEF
     assert clock.time >= 20.0
+    assert lab.report.lines == [], "what the tasks print is left to `tfprov logs`"

@@ -82,7 +82,7 @@ def test_options_read_at_interpreter_start_get_a_fresh_interpreter() -> None:
 
 
 def test_the_executable_stands_for_the_program(tmp_path: Path) -> None:
-    path = str(interpreter().path)
+    path = str(interpreter().executable())
     done = subprocess.run(
         [path, "-c", "import sys; print(sys.stdin.read()); sys.exit(5)"],
         input="read", capture_output=True, text=True, check=False,
@@ -95,3 +95,22 @@ def test_the_executable_stands_for_the_program(tmp_path: Path) -> None:
     process.kill()
     assert process.wait() == -signal.SIGKILL
     until(lambda: started(pid) != start, "what it stood for ends with it")
+
+
+def test_a_program_that_ends_as_its_stand_in_does_leaves_the_server_at_work(tmp_path: Path) -> None:
+    """Spark ends the worker of a stream's source in both ways; the server has both events at once if it is held up."""
+    about = (
+        "import os, pathlib, time; pathlib.Path('pids').write_text(f'{os.getpid()} {os.getppid()}'); time.sleep(600)"
+    )
+    stand_in = subprocess.Popen([str(interpreter().executable()), "-c", about], cwd=tmp_path, text=True)
+    pids = until(lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text(), "it runs", of=stand_in)
+    program, server = (int(pid) for pid in pids.split())
+    os.kill(server, signal.SIGSTOP)
+    try:
+        os.kill(program, signal.SIGKILL)
+        until(lambda: ") Z " in Path(f"/proc/{program}/stat").read_text(), "it has ended")
+        stand_in.kill()
+        assert stand_in.wait() == -signal.SIGKILL
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert python("-c", "import os; print(os.getppid())").stdout == f"{server}\n"

@@ -100,7 +100,8 @@ class Server:
                     self.connections.add(connection)
                     with contextlib.suppress(OSError, ValueError):  # the client has gone meanwhile
                         self._answer(connection)
-                elif key.fileobj in self.watched.get_map():  # not unregistered by an earlier event of this round
+                # Not unregistered by an earlier event of this round, nor is its number that of a newer descriptor.
+                elif self.watched.get_map().get(key.fd) is key:
                     key.data()
 
     def _answer(self, connection: socket.socket) -> None:

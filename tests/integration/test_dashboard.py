@@ -132,7 +132,7 @@ def test_a_run_is_drawn_and_updated_while_it_is_recorded(page: "Page", tmp_path:
 
 def ask(url: str, path: str = "/", method: str = "GET", **headers: str) -> tuple[int, str]:
     """Return status and body of a request to the page."""
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=LONG)
     try:
         connection.request(method, path, headers=headers)
         response = connection.getresponse()

@@ -18,10 +18,12 @@ def supervisor_of(cluster: LocalCluster, run: str) -> int:
 
     def holders() -> set[int]:
         pids = set()
-        for link in Path("/proc").glob("[0-9]*/fd/*"):
+        for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # it ended, or is another user's
-                if str(link.readlink()) == lock:
-                    pids.add(int(link.parts[2]))
+                for link in (process / "fd").iterdir():
+                    with contextlib.suppress(OSError):  # it was closed
+                        if str(link.readlink()) == lock:
+                            pids.add(int(process.name))
         return pids
 
     # A child that it has just forked, such as git, has it as well until it becomes another program.

@@ -164,5 +164,6 @@ class AnswerCache:
     def _forget_old(self) -> None:
         """Remove answers about other inputs that are older than a day: other work trees may use newer ones."""
         for other in self.directory.parent.glob("*"):
-            if time.time() - other.stat().st_mtime > DAY:
-                shutil.rmtree(other, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):  # another process removes it as well
+                if time.time() - other.stat().st_mtime > DAY:
+                    shutil.rmtree(other, ignore_errors=True)

@@ -8,8 +8,9 @@ import stat
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -236,11 +237,14 @@ class Host:
         layers = self._made.attrs["GraphDriver"]["Data"]
         written, image = Path(layers["UpperDir"]), [Path(layer) for layer in layers["LowerDir"].split(":")]
         entries = {}
-        for path in written.rglob("*"):
-            name = str(path.relative_to(written))
-            if not f"/{name}/".startswith(UNSTABLE):
+        for directory, folders, files in os.walk(written):  # which passes over a directory that is removed meanwhile
+            top = Path(directory).relative_to(written)
+            folders[:] = [name for name in folders if not f"/{top / name}/".startswith(UNSTABLE)]
+            for name in (str(top / each) for each in (*folders, *files)):
+                if f"/{name}/".startswith(UNSTABLE):
+                    continue
                 below = next((layer / name for layer in image if os.path.lexists(layer / name)), None)
-                entry = _entry(path)
+                entry = _entry(written / name)
                 # A directory is written with its first entry, and a file that was moved forth and back is the image's.
                 if below is None or entry != _entry(below):
                     entries[name] = entry
@@ -278,20 +282,32 @@ class Host:
 
     def clean(self) -> None:
         """Remove what tests have put on the host's engine: containers, volumes and networks, and with them no image."""
-        for container in self.client.containers.list(all=True, ignore_removed=True):
-            container.remove(force=True, v=True)
-        for volume in self.client.volumes.list():
-            volume.remove(force=True)
+        until(self._is_clean, f"{self.name} has no containers and no volumes")
         self.client.networks.prune()
+
+    def _is_clean(self) -> bool:
+        """Remove containers and volumes; say whether there were none: a killed verb's last request may still be at work."""
+        containers, volumes = self.client.containers.list(all=True, ignore_removed=True), self.client.volumes.list()
+        for container in containers:
+            _unless_in_use(container.remove, force=True, v=True)
+        for volume in volumes:
+            _unless_in_use(volume.remove, force=True)
+        return not containers and not volumes
 
     def forget_images(self) -> None:
         """Remove all images: the host has never seen one."""
         self.clean()
-        for image in self.client.images.list():
-            for name in image.tags:
-                self.client.images.remove(name, force=True)
+        until(self._is_without_images, f"{self.name} has no images")
         self.client.images.prune({"dangling": False})
         self.client.api.prune_builds(all=True)  # BuildKit keeps the layers of what it has built
+
+    def _is_without_images(self) -> bool:
+        """Remove the names of all images; say whether there were none, as `_is_clean`. One request lists all of them."""
+        tags = (image["RepoTags"] or () for image in self.client.api.images())
+        names = [name for each in tags for name in each if name != "<none>:<none>"]
+        for name in names:
+            _unless_in_use(self.client.images.remove, name, force=True)
+        return not names
 
     def stop(self) -> None:
         """Switch it off at once, as a power cut does."""
@@ -442,6 +458,15 @@ def run_in(socket: Path, container: str, *argv: str) -> tuple[int, str]:
     with contextlib.closing(HostEngine.local("test", socket)) as engine:
         code = docker_exec.run(engine, container, argv, lambda _, data: output.extend(data))
     return code, output.decode(errors="replace")
+
+
+def _unless_in_use(remove: Callable[..., object], *what: str, **how: bool) -> None:
+    """Remove something that may have gone by itself, or may still be in use for a moment."""
+    try:
+        remove(*what, **how)
+    except APIError as error:
+        if error.status_code not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
+            raise
 
 
 def _entry(path: Path) -> Entry:

@@ -6,6 +6,7 @@ be, an interpreter with options or with variables that it reads at its start, is
 """
 
 import atexit
+import contextlib
 import fcntl
 import functools
 import os
@@ -70,7 +71,8 @@ class Process:
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and its code is on the way
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """Send SIGTERM."""

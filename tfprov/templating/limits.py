@@ -33,11 +33,8 @@ MEMORY = 1 << 30
 """Bytes by which a rendering may grow the process."""
 _TICK = 0.1
 _PAGE = resource.getpagesize()
-
-
-@atexit.register  # a tick would end the process, once Python has taken its signal handlers back
-def _stop() -> None:
-    signal.setitimer(signal.ITIMER_PROF, 0)
+# A tick would end the process, once Python has taken its signal handlers back.
+atexit.register(signal.signal, signal.SIGPROF, signal.SIG_IGN)
 
 
 class LimitExceeded(BaseException):
@@ -60,14 +57,14 @@ class Limits:
         """Return `function(*arguments)`; raises LimitExceeded or MemoryError."""
         if self._active or threading.current_thread() is not threading.main_thread():
             return function(*arguments)
-        if not signal.getitimer(signal.ITIMER_PROF)[0] or signal.getsignal(signal.SIGPROF) != self._on_tick:
-            self._arm()  # for the first time, in a fork, or after others used the timer
-        # Measured each time: a library that was loaded meanwhile may have mapped more than `memory`.
-        space = self._measure()[0] if threading.active_count() == 1 else 0  # other threads map what they never use
-        if space:
-            resource.setrlimit(resource.RLIMIT_AS, (space + self.memory, self._hard))
-        self._ticks, self._active = 0, True
+        self._ticks, self._active, space = 0, True, 0  # before it looks at the timer, which stops at an idle tick
         try:
+            if not signal.getitimer(signal.ITIMER_PROF)[0] or signal.getsignal(signal.SIGPROF) != self._on_tick:
+                self._arm()  # for the first time, in a fork, or after others used the timer
+            # Measured each time: a library that was loaded meanwhile may have mapped more than `memory`.
+            space = self._measure()[0] if threading.active_count() == 1 else 0  # other threads map what they never use
+            if space:
+                resource.setrlimit(resource.RLIMIT_AS, (space + self.memory, self._hard))
             return function(*arguments)
         finally:
             self._active = False
@@ -84,8 +81,10 @@ class Limits:
     def _on_tick(self, _number: int, _frame: object) -> None:
         resident = self._measure()[1]
         if not self._active:
-            _stop()
-            signal.signal(signal.SIGPROF, signal.SIG_IGN if self._before is None else self._before)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            # A tick may be on its way to another thread, and would end the process without a handler: this one stays.
+            if callable(self._before):
+                signal.signal(signal.SIGPROF, self._before)
             return
         self._ticks += 1
         if self._ticks == 1:

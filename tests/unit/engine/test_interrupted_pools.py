@@ -1,13 +1,12 @@
 """Ctrl-C while hosts are asked: nobody waits for one that is silent."""
 
-import signal
-import sys
 import threading
 
 import pytest
 
+from tests.support.interrupts import interrupt_waiting_main
 from tests.support.memory_cluster import Runtimes, make_context
-from tests.support.waiting import LONG, until
+from tests.support.waiting import LONG
 from tfprov.engine.concurrency import pool
 from tfprov.engine.observe import observe
 from tfprov.hosts.memory import MemoryRuntime
@@ -29,19 +28,11 @@ class Silent(MemoryRuntime):
     def __init__(self, host: str, answers: threading.Event) -> None:
         super().__init__(host)
         self.answers, self.ended = answers, list[bool]()
-        self._places: list[tuple[str, int]] = []
 
     def observe(self) -> HostState:
-        until(self._is_awaited, "the main thread waits")
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        interrupt_waiting_main()
         self.ended.append(self.answers.wait(LONG))
         return super().observe()
-
-    def _is_awaited(self) -> bool:
-        """Whether the main thread is where it was twice before, in `Future.result`: its threads have all begun."""
-        frame = sys._current_frames()[threading.main_thread().ident or 0]  # noqa: SLF001
-        self._places.append((frame.f_back.f_code.co_name if frame.f_back else "", frame.f_lasti))
-        return self._places[-3:] == [("result", frame.f_lasti)] * 3
 
 
 def test_ctrl_c_is_raised_before_a_silent_host_answers() -> None:

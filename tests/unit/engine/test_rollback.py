@@ -16,7 +16,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
-from tests.support.interrupts import press_ctrl_c
+from tests.support.interrupts import interrupt_waiting_main, press_ctrl_c
 from tests.support.inventory_strategies import HostState, situations
 from tests.support.leftover_tasks import build
 from tests.support.memory_cluster import Runtimes, make_context
@@ -278,7 +278,7 @@ def test_the_second_ctrl_c_waits_for_nothing(memory_lab: MemoryLab) -> None:
 
     class Hanging(MemoryRuntime):
         def start(self, *arguments: object) -> None:
-            threading.Timer(0.5, interrupt).start()  # when everything has been started, and is waited for
+            threading.Thread(target=interrupt_when_started).start()
             released.wait(60)
             finished.set()
 
@@ -286,10 +286,12 @@ def test_the_second_ctrl_c_waits_for_nothing(memory_lab: MemoryLab) -> None:
         def note(self, text: str) -> None:
             super().note(text)
             if len(self.notes) == 1:
-                threading.Timer(0.5, interrupt).start()
+                threading.Thread(target=interrupt_waiting_main).start()
 
-    def interrupt() -> None:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    def interrupt_when_started() -> None:
+        events = memory_lab.report.events
+        until(lambda: sum(isinstance(event, ActionStarted) for event in events) == 3, "everything has been started")
+        interrupt_waiting_main()
 
     memory_lab.hosts["h3"] = Hanging("h3")
     memory_lab.report = Impatient()

@@ -2,7 +2,6 @@
 
 import fcntl
 import re
-import signal
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import cast
 import pytest
 
 from tests.support.clock import ManualClock
+from tests.support.interrupts import interrupt_waiting_main
 from tests.support.memory_cluster import make_context
 from tests.support.memory_plays import MemoryPlays
 from tfprov.engine.context import Context
@@ -145,8 +145,7 @@ def test_a_second_ctrl_c_waits_for_no_action_of_what_is_always_played(
     released, finished = threading.Event(), threading.Event()
 
     def stop(*_: object) -> None:
-        main = threading.main_thread().ident or 0
-        threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT)).start()
+        threading.Thread(target=interrupt_waiting_main).start()
         released.wait(60)
         finished.set()
 

@@ -61,6 +61,25 @@ def test_limits_end_their_renderings_after_others_had_the_timer() -> None:
     burn_until(timer_stopped)
 
 
+_LATE = """
+import atexit, os, signal, time
+from functools import partial
+late = partial(os.kill, os.getpid(), signal.SIGPROF)
+atexit.register(late)  # called after those that are registered later
+from tfprov.templating.limits import Limits
+Limits(seconds=0.04).within(int)
+while signal.getitimer(signal.ITIMER_PROF)[0]:
+    assert time.process_time() < 60
+late()
+"""
+
+
+def test_a_tick_that_comes_after_its_timer_has_stopped_does_not_end_the_process() -> None:
+    """It may be on its way to another thread."""
+    done = subprocess.run([sys.executable, "-c", _LATE], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_a_timer_that_has_stopped_leaves_the_signal_to_whoever_had_it() -> None:
     def handler(_number: int, _frame: object) -> None:
         pass

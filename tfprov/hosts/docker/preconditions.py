@@ -4,6 +4,7 @@ What the engine refuses takes nothing away, and leaves nothing. Removes containe
 """
 
 import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -23,6 +24,8 @@ from tfprov.model.state import Container, undelivered_image
 Conflict = tuple[str, str]
 """The problem, naming the owner if known, and the fix."""
 _CONFLICT = 409
+_TRIES, _PAUSE = 20, 0.05
+"""How often, and with how many seconds in between, an engine is asked to remove a volume that is in use."""
 _MARK = "tfprov.created-by"
 """Label of a volume with a token of the start that created it."""
 
@@ -163,9 +166,23 @@ def remove_volume(engine: Engine, name: str) -> None:
         if error.status_code != _CONFLICT:
             raise
         left = engine.api.containers(all=True, filters={"volume": name, "label": HELPER})
-        for helper in (one["Id"] for one in left if one.get("State") != "running"):
+        ended = [one["Id"] for one in left if one.get("State") != "running"]
+        for helper in ended:
             engine.api.remove_container(helper, force=True)
-        engine.api.remove_volume(name)
+        _remove_released(engine, name, 1 if len(left) > len(ended) else _TRIES)
+
+
+def _remove_released(engine: Engine, name: str, tries: int) -> None:
+    """Remove a volume that its last container may not have released yet: the engine has taken that from its list before."""
+    for left in reversed(range(tries)):
+        try:
+            engine.api.remove_volume(name)
+        except docker.errors.APIError as error:
+            if not left or error.status_code != _CONFLICT:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
 
 
 def remove_orphans(engine: Engine, cluster: str, *, discard: bool) -> None:

@@ -33,6 +33,8 @@ def stop_task(host: str, directory: TaskDir, task: str, grace: float) -> None:
             wait_until(lambda: not directory.is_supervised(), _RECORD_SECONDS)
         if directory.is_supervised():
             raise HostError(host, f"{task} did not stop (supervisor {state_file.get('supervisor')})")
+        if is_alive(state_file.get("pid"), state_file.get("identity")):  # it was killed before it had ended the task
+            _stop_unsupervised(directory, state_file, grace)
     elif isinstance(state_file.get("pid"), int):
         _stop_unsupervised(directory, state_file, grace)
 

@@ -177,12 +177,14 @@ def test_volumes_of_containers_that_somebody_removed_are_removed_but_for_checkpo
 class HelperEngine:
     """An engine on which the helper containers `left`, by id and state, use the only volume."""
 
-    def __init__(self, left: Mapping[str, str]) -> None:
+    def __init__(self, left: Mapping[str, str], released_after: int = 0) -> None:
         self.api, self.left, self.is_there = self, dict(left), True
+        self.refusals = released_after
 
     def remove_volume(self, name: str) -> None:
         assert name == "chief"
-        if self.left:
+        self.refusals -= not self.left
+        if self.left or self.refusals >= 0:
             response: Any = SimpleNamespace(status_code=409, url="u", reason="r")
             raise docker.errors.APIError("volume is in use", response)
         self.is_there = False
@@ -205,6 +207,13 @@ def test_a_volume_is_removed_with_what_a_killed_run_has_left_of_a_look_into_it()
     with pytest.raises(docker.errors.APIError, match="409"):
         remove_volume(busy, "chief")  # type: ignore[arg-type]
     assert busy.left == {"b": "running"}
+
+
+def test_a_volume_is_removed_once_the_engine_has_released_it() -> None:
+    """A container goes from the engine's list before its volumes are released."""
+    fake = HelperEngine({"a": "exited"}, released_after=3)
+    remove_volume(fake, "chief")  # type: ignore[arg-type]
+    assert (fake.is_there, fake.refusals) == (False, -1)
 
 
 def test_a_volume_that_only_a_helper_has_is_an_orphan() -> None:

@@ -1,8 +1,9 @@
-"""A process that somebody has stopped, as with SIGSTOP, is paused, and goes on to save when it is ended."""
+"""A process that somebody has stopped, as with SIGSTOP, is paused; it is ended, as one whose supervisor is killed is."""
 
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,3 +46,27 @@ def test_a_stopped_process_is_paused_and_acts_on_the_signal_that_ends_it(
     os.kill(stopped.pid, signal.SIGSTOP)
     stop_task("h1", directory, "worker/0", 30.0)
     assert stopped.wait() == SAVED
+
+
+def test_a_task_whose_supervisor_is_killed_while_it_ends_it_is_ended_all_the_same(tmp_path: Path) -> None:
+    directory = TaskDir(tmp_path / "worker-0")
+    directory.path.mkdir()
+    holds = "import fcntl, sys, time; f = open(sys.argv[1], 'w'); "
+    holds += "fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
+    with (
+        subprocess.Popen([sys.executable, "-c", holds, directory.path / "lock"], stdout=subprocess.PIPE) as supervisor,
+        subprocess.Popen(["sleep", "60"], start_new_session=True) as task,
+    ):
+        try:
+            assert supervisor.stdout is not None
+            supervisor.stdout.readline()
+            state = {"state": "running", "pid": task.pid, "identity": identity(task.pid)}
+            of_supervisor = {"supervisor": supervisor.pid, "supervisor_identity": identity(supervisor.pid)}
+            directory.write("state.json", state | of_supervisor)
+            stop_task("h1", directory, "worker/0", 30.0)
+            assert (supervisor.wait(), task.poll()) == (-signal.SIGTERM, -signal.SIGTERM)
+        finally:
+            supervisor.kill()
+            task.kill()
+    observed = observe_task(directory, "h1")
+    assert (observed.state, observed.exit_code) == (State.EXITED, None)

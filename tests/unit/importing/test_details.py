@@ -1017,6 +1017,7 @@ def test_the_port_is_that_of_the_address(port: str, expected: int | None) -> Non
     ("name", "cluster"),
     [
         ("My Lab!", "my-lab"), ("x" * 41, "x" * 40), (f"{'x' * 39}--y", "x" * 39), ("---", "training"), ("", "me"),
+        (f"!{'x' * 40}", "x" * 40),
     ],
 )  # fmt: skip
 def test_the_name_of_the_project_becomes_that_of_the_cluster(name: str, cluster: str) -> None:

@@ -493,6 +493,8 @@ all:
         more:
           hosts:
             h3:
+extra:
+  vars: {c: 1}
 """
 
 
@@ -510,10 +512,11 @@ def test_only_sections_and_groups_of_an_inventory_become_empty_and_variables_bec
         ["unset", "all.vars.hosts.one"],
         ["unset", "all.children.worker.children.more"],
         ["unset", "all.children.worker.children"],
+        ["unset", "extra.vars"],
     ):
         assert run_command(capsys, "inventory", argv[0], "-i", "i.yml", *argv[1:]).code == 0, argv
     text = "hosts: {}\nchildren:\n  c: {}\n  b:\n    vars:\n      x: 2\n"
     assert Path("group_vars/worker.yml").read_text() == text, "these are variables, whatever their names are"
     assert Path("i.yml").read_text() == SECTIONS.partition("    hosts:\n")[0] + (
-        "    hosts: {}\n  children:\n    ps: {hosts: {h1: }}\n    worker:\n      hosts:\n        h2:\n      vars:\n"
+        "    hosts: {}\n  children:\n    ps: {hosts: {h1: }}\n    worker:\n      hosts:\n        h2:\n      vars:\nextra:\n"
     )

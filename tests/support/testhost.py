@@ -239,10 +239,9 @@ class Host:
         entries = {}
         for directory, folders, files in os.walk(written):  # which passes over a directory that is removed meanwhile
             top = Path(directory).relative_to(written)
-            folders[:] = [name for name in folders if not f"/{top / name}/".startswith(UNSTABLE)]
+            for names in (folders, files):  # a folder that is not in the list is not gone into
+                names[:] = [name for name in names if not f"/{top / name}/".startswith(UNSTABLE)]
             for name in (str(top / each) for each in (*folders, *files)):
-                if f"/{name}/".startswith(UNSTABLE):
-                    continue
                 below = next((layer / name for layer in image if os.path.lexists(layer / name)), None)
                 entry = _entry(written / name)
                 # A directory is written with its first entry, and a file that was moved forth and back is the image's.

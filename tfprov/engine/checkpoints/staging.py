@@ -268,8 +268,10 @@ def _readable(pieces: Iterator[bytes | memoryview], host: str, name: str) -> Ite
 
 
 def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes | memoryview]:
-    """Yield up to `size` bytes of a file without reading its holes."""
+    """Yield up to `size` bytes of a file without reading its holes; every byte that arrived before an error."""
     left, buffer = size, memoryview(bytearray(min(size, _CHUNK)))
+    # BufferedReader.readinto reads until the buffer is full, and an error meanwhile loses what it has read.
+    read = getattr(stream, "readinto1", None) or stream.readinto  # type: ignore[attr-defined]
     hole = stream.hole if isinstance(stream, SparseReader) else lambda: 0
     while left:
         gap = hole() if left >= _CHUNK else 0
@@ -278,7 +280,7 @@ def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes | memoryview]:
             stream.seek(gap, os.SEEK_CUR)
             left -= gap
             yield from repeat(_ZEROS, gap // _CHUNK)
-        elif size := stream.readinto(buffer[: min(_CHUNK, left)]):  # type: ignore[attr-defined]
+        elif size := read(buffer[: min(_CHUNK, left)]):
             left -= size
             yield buffer[:size]
         else:

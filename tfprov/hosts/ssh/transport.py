@@ -25,6 +25,7 @@ from paramiko.common import (
     MSG_CHANNEL_EXTENDED_DATA,
     MSG_CHANNEL_OPEN,
     MSG_CHANNEL_OPEN_SUCCESS,
+    MSG_CHANNEL_WINDOW_ADJUST,
     MSG_DISCONNECT,
 )
 from paramiko.packet import NeedRekeyException, Packetizer
@@ -86,7 +87,11 @@ class SafePacketizer(Packetizer):
         return data
 
     def send_message(self, data: Any) -> None:
-        """Send a message, unless its channel has been closed meanwhile."""
+        """Send a message, unless its channel has been closed meanwhile.
+
+        The message by which a reader acknowledges what it has read is no error on a connection that has ended: the reader
+        gets what has arrived, up to a window, before it gets the error.
+        """
         raw = data.asbytes()
         with self._send_lock:
             if raw[0] in _FOR_OPEN_CHANNELS and _read_uint32(raw, 1) in self._closed_channels:
@@ -97,7 +102,8 @@ class SafePacketizer(Packetizer):
                 super().send_message(data)
             except (EOFError, OSError):  # paramiko's thread may still have much to read before it notices
                 self.ended = True
-                raise
+                if raw[0] != MSG_CHANNEL_WINDOW_ADJUST:
+                    raise
 
     def read_message(self) -> tuple[int, Any]:
         """Return the next message, and record the numbers of new channels."""

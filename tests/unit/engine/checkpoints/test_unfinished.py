@@ -42,13 +42,18 @@ class Cutting(MemoryRuntime):
 
     def open(self, task: str, name: str) -> BinaryIO:
         file = super().open(task, name)
-        return file if name == "checkpoint" else cast(BinaryIO, Cut(self, file.read()))
+        return file if name == "checkpoint" else sent(self, file)
 
     def open_rest(self, task: str, name: str, before: Prefix) -> BinaryIO | None:
         if self.is_slow:
             raise HostError(self.host, "its Docker engine did not answer in time")
         rest = super().open_rest(task, name, before) if self.compares else None
-        return None if rest is None else cast(BinaryIO, Cut(self, rest.read()))
+        return None if rest is None else sent(self, rest)
+
+
+def sent(host: Cutting, file: BinaryIO) -> BinaryIO:
+    """Return `file` as runtimes do: buffered, so that small reads are cheap."""
+    return cast(BinaryIO, io.BufferedReader(Cut(host, file.read())))
 
 
 class Cut(io.RawIOBase):
@@ -56,6 +61,9 @@ class Cut(io.RawIOBase):
 
     def __init__(self, host: Cutting, data: bytes) -> None:
         self._host, self._data, self._left = host, io.BytesIO(data), host.every
+
+    def readable(self) -> bool:
+        return True
 
     def readinto(self, buffer: Any) -> int:
         if self._host.cuts and not self._left:

@@ -87,9 +87,18 @@ def test_a_connection_has_ended_once_a_message_cannot_be_sent_although_more_can_
         before = packets.ended
         far.close()
         with pytest.raises(EOFError):
-            packets.send_message(message(MSG_CHANNEL_WINDOW_ADJUST, 5))
+            packets.send_message(message(MSG_CHANNEL_DATA, 5))
         assert (before, packets.ended) == (False, True)
         assert packets.read_message()[0] == MSG_CHANNEL_DATA
+        assert packets.ended
+
+
+def test_a_reader_keeps_what_arrived_although_the_connection_has_ended_when_it_acknowledges_that() -> None:
+    near, far = socket.socketpair()
+    with near:
+        packets = SafePacketizer(near)
+        far.close()
+        packets.send_message(message(MSG_CHANNEL_WINDOW_ADJUST, 5, 1))
         assert packets.ended
 
 

@@ -115,7 +115,7 @@ def test_relays_that_are_killed_cost_no_delivery_and_end_with_the_controller(lab
     delivery.wait()
     # Each removes itself at its end, at times between the list and the look at it that the SDK takes.
     ended = partial(_no_container_runs, lab.hosts)
-    until(ended, "the end of the relays", 90)
+    until(ended, "the end of the relays")
     cluster("image", "deliver")
     assert relays(lab.hosts) == [], "also what the killed one created and did not start, and its images"
     assert "" not in delivered(lab.hosts)

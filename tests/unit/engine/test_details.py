@@ -409,7 +409,7 @@ def test_states_that_two_threads_report_keep_their_order() -> None:
 
     reporter = Callback(receive)
     reporter.observed([running])
-    threads[0].join(10.0)
+    threads[0].join()
     assert received == [TaskChanged(running), TaskChanged(ended)]
     received.clear()
     reporter.incident(IncidentKind.STRAGGLER, "it stands still")

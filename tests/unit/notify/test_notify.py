@@ -201,7 +201,7 @@ def test_a_target_that_fails_does_not_hold_up_the_others_at_the_end_of_a_run() -
 
 
 def test_targets_are_sent_to_side_by_side_and_warnings_are_in_their_order() -> None:
-    warnings, both, second = list[str](), threading.Barrier(2, timeout=20), threading.Event()
+    warnings, both, second = list[str](), threading.Barrier(2, timeout=LONG), threading.Event()
 
     def send(target: Notify, _message: Message) -> None:
         try:
@@ -209,7 +209,7 @@ def test_targets_are_sent_to_side_by_side_and_warnings_are_in_their_order() -> N
         except threading.BrokenBarrierError:
             raise NotSent("it is alone") from None
         if target.command == ["one"]:
-            second.wait(60)
+            second.wait(LONG)
         else:
             second.set()
         raise NotSent("it is away")
@@ -217,7 +217,7 @@ def test_targets_are_sent_to_side_by_side_and_warnings_are_in_their_order() -> N
     targets = [Notify(command=["one"]), Notify(command=["two"])]
     notifier = Notifier(targets, "lab", lambda: "r", warnings.append, send=send, pauses=())
     notifier.send(MESSAGE)
-    notifier.close(60)
+    notifier.close(LONG)
     assert warnings == [f"notify: `failed` was not sent to `{name}`: it is away" for name in ("one", "two")]
 
 
@@ -248,7 +248,7 @@ def test_a_run_never_waits_and_messages_beyond_the_queue_are_dropped() -> None:
     sink = Target()
 
     def slow(target: Notify, message: Message) -> None:
-        released.wait(60)
+        released.wait(LONG)
         sink(target, message)
 
     notifier = Notifier([WEBHOOK], "lab", lambda: "r", sink.warnings.append, send=slow)

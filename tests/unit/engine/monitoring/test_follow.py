@@ -11,6 +11,7 @@ import pytest
 from tests.support.event_files import event
 from tests.support.memory_lab import AGAIN, INVENTORY, MemoryLab, ScriptedMonitor, follow_with_steps
 from tests.support.reporters import texts
+from tests.support.waiting import LONG
 from tfprov.engine.context import Context
 from tfprov.engine.events import TaskChanged, TrainingProgress
 from tfprov.engine.monitoring.follow import check_deadline, follow
@@ -433,7 +434,7 @@ class SlowForOthers(MemoryRuntime):
         state = super().observe()
         if threading.current_thread() is not threading.main_thread():
             self.asked.set()
-            assert self.released.wait(20)
+            assert self.released.wait(LONG)
         return state
 
 
@@ -445,7 +446,7 @@ def test_a_late_answer_to_the_logs_replaces_no_newer_state_of_a_task() -> None:
     host.released.clear()
 
     def end() -> None:
-        assert host.asked.wait(20)
+        assert host.asked.wait(LONG)
         host.exits("worker/0", 0)
 
     follow(memory_lab.context, 60, monitor=ScriptedMonitor(memory_lab.context, end, host.released.set))

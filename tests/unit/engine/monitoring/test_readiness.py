@@ -465,7 +465,7 @@ def test_a_signal_that_comes_just_before_the_main_thread_sleeps_ends_the_logs() 
         def logs(self, *_arguments: object, **_options: object) -> Iterator[str]:
             until(sleeps, "the main thread")
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # which does not wake the main thread
-            is_noticed.append(noticed.wait(20))
+            is_noticed.append(noticed.wait(LONG))
             yield from ()
 
     memory_lab = MemoryLab()

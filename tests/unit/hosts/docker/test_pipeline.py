@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.hostile import CONTAINER, ID, LISTED, answered, recorded
+from tests.support.waiting import LONG
 from tfprov.errors import HostError
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_api.dial import DeadlineSocket, EngineTimeouts
@@ -51,7 +52,7 @@ class Scripted:
         thread.start()
         self._stack.callback(thread.join)
         connection = self._stack.enter_context(DeadlineSocket(fileno=near.detach()))
-        connection.settimeout(20)
+        connection.settimeout(LONG)
         return connection
 
     def _serve(self, far: socket.socket, asked: list[str]) -> None:

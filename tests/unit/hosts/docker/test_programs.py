@@ -183,7 +183,7 @@ class Program:
     def end_input(self):
         self.ended.set()
     def output(self):
-        yield 1, b"ended" if self.ended.wait(20) else b"waits"
+        yield 1, b"ended" if self.ended.wait(600) else b"waits"
 
 attach(Program(), ExecMode(stdin=True), lambda _descriptor, data: print(data.decode()))
 """

@@ -70,7 +70,7 @@ def test_the_first_failure_stops_all_others_and_is_named() -> None:
         assert set(stops.values()) == {("failed", "worker/1")}
         members["worker/0"].report(143)
         members["ps/0"].report(143)
-        coordinator.wait(20)
+        coordinator.wait(LONG)
 
 
 def test_a_task_that_leaves_without_a_word_is_a_failure() -> None:
@@ -157,7 +157,7 @@ def test_a_held_port_is_given_to_nobody_but_can_be_listened_on() -> None:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as TensorFlow's gRPC server does
         server.bind(("::", held.number))
         server.listen()
-        with socket.create_connection((HOST, held.number), 20):
+        with socket.create_connection((HOST, held.number), LONG):
             server.accept()[0].close()
         server.close()
 

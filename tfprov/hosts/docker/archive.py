@@ -192,35 +192,21 @@ def open_rest(engine: Engine, facts: Mapping[str, Any], path: str, before: Prefi
 
 
 class _Pieces(io.RawIOBase):
-    """The output of a program as a file. Reads raise only HostError, after all that came before it was read."""
+    """The output of a program as a file. Reads raise only HostError."""
 
     def __init__(self, first: bytes, pieces: Iterator[bytes]) -> None:
         self._rest, self._pieces = memoryview(first), pieces
-        self._error: HostError | None = None
 
     def readable(self) -> bool:
         """See io.RawIOBase."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill `buffer`; return how much there was before the end."""
-        begin = 0
-        while begin < len(buffer) and self._receive(is_first=not begin):
-            size = min(len(buffer) - begin, len(self._rest))
-            buffer[begin : begin + size], self._rest = self._rest[:size], self._rest[size:]
-            begin += size
-        return begin
-
-    def _receive(self, *, is_first: bool) -> bool:
-        """Wait for more, unless there is some; return whether there is. Only the first of a read raises the error."""
-        if not self._rest and self._error is None:
-            try:
-                self._rest = memoryview(next(self._pieces, b""))
-            except HostError as error:
-                self._error = error
-        if self._error is not None and is_first:
-            raise self._error
-        return bool(self._rest)
+        """Read into `buffer`."""
+        self._rest = self._rest or memoryview(next(self._pieces, b""))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
 
     def close(self) -> None:
         """End the program."""

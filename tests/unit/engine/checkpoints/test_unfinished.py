@@ -42,16 +42,16 @@ class Cutting(MemoryRuntime):
 
     def open(self, task: str, name: str) -> BinaryIO:
         file = super().open(task, name)
-        return file if name == "checkpoint" else sent(self, file)
+        return file if name == "checkpoint" else buffered(self, file)
 
     def open_rest(self, task: str, name: str, before: Prefix) -> BinaryIO | None:
         if self.is_slow:
             raise HostError(self.host, "its Docker engine did not answer in time")
         rest = super().open_rest(task, name, before) if self.compares else None
-        return None if rest is None else sent(self, rest)
+        return None if rest is None else buffered(self, rest)
 
 
-def sent(host: Cutting, file: BinaryIO) -> BinaryIO:
+def buffered(host: Cutting, file: BinaryIO) -> BinaryIO:
     """Return `file` as runtimes do: buffered, so that small reads are cheap."""
     return cast(BinaryIO, io.BufferedReader(Cut(host, file.read())))
 

@@ -1,17 +1,12 @@
 """Which files of a container are read as one archive of their directory, and which by requests of their own."""
 
-import io
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
-import pytest
-
-from tfprov.errors import HostError
 from tfprov.hosts.base import File, Prefix
 from tfprov.hosts.docker.archive import open_rest, plan_archives
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.ssh.errors import ConnectionLost
 
 KB, MB, GB = 1024, 1024**2, 1024**3
 MANY = {f"f{number}": KB for number in range(10_000)}
@@ -61,14 +56,10 @@ def test_a_directory_is_read_as_one_archive_if_that_is_faster() -> None:
 
 
 class Hashing:
-    """An engine whose program prints the end of a file after a while; `limits` are the seconds that it was allowed.
+    """An engine whose program prints the end of a file after a while; `limits` are the seconds that it was allowed."""
 
-    With `lost`, the connection to it is lost before the last bytes.
-    """
-
-    def __init__(self, lost: HostError | None = None) -> None:
+    def __init__(self) -> None:
         self.limits: list[float | None] = []
-        self.lost = lost
 
     def errors(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -78,10 +69,7 @@ class Hashing:
 
     def output(self, silence: float | None) -> Iterator[tuple[int, bytes]]:
         self.limits.append(silence)
-        yield from [(1, b"sa"), (1, b"me\nthe"), (1, b" e")]
-        if self.lost is not None:
-            raise self.lost
-        yield 1, b"nd"
+        yield from [(1, b"sa"), (1, b"me\nthe e"), (1, b"nd")]
 
     def close(self) -> None:
         pass
@@ -96,14 +84,3 @@ def test_a_host_has_time_to_read_the_beginning_of_a_large_file() -> None:
     small, large = (limit or 0 for limit in engine.limits)
     assert small < 121
     assert large > 60 * GB / (100 * MB), "at 100 MB/s it is silent for ten minutes"
-
-
-def test_what_arrived_of_a_file_before_its_connection_was_lost_is_read() -> None:
-    lost = ConnectionLost("h1", "the connection was lost")
-    facts = {"Id": "1", "State": {"Running": True}}
-    with cast(io.BufferedReader, open_rest(cast(Engine, Hashing(lost)), facts, "/x", Prefix(MB, "0" * 64))) as rest:
-        buffer = bytearray(KB)
-        assert buffer[: rest.readinto1(buffer)] == b"the e"
-        for _ in range(2):
-            with pytest.raises(ConnectionLost):
-                rest.readinto1(buffer)

@@ -45,6 +45,7 @@ def own(tmp_path: Path) -> Iterator[Sshd]:
     """An sshd that the test may break."""
     with sshd(tmp_path / "own") as running:
         yield running
+    running.end_programs()
 
 
 # -- commands -------------------------------------------------------------------------------------------------------

@@ -129,6 +129,14 @@ class Sshd:
                 if Path(f"/proc/{pid}/comm").read_text().startswith("sshd"):
                     os.kill(pid, number)
 
+    def end_programs(self) -> None:
+        """End what this sshd has started and goes on without its connection; HOME tells whose a program is."""
+        home = f"HOME={self.directory}".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if home in (process / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(process.name), signal.SIGKILL)
+
     def stop(self) -> None:
         """End the listener and all connections; what was frozen with them."""
         if self.process is None:

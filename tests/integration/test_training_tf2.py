@@ -15,6 +15,7 @@ import pytest
 from tests.support.paths import PROGRAMS
 from tests.support.programs import ProgramHosts, ProgramProcess, addresses, verify, whole
 from tests.support.waiting import until
+from tfprov.hosts.crash import last_words
 from tfprov.runtime.peer_watch import greets
 from tfprov.wiring import Wiring, to_tf_config
 
@@ -280,8 +281,8 @@ def test_a_lost_ps_ends_the_chief_with_one_line(counter: Callable[..., Training]
     assert greets(training.cluster["chief"][0]), "what waits for every task to serve waits for the chief too"
     training.kill("ps0")
     training.chief.ends(1)
-    last = training.chief.err.splitlines()[-1]
-    assert last.startswith(f"tfprov: error: chief/0: lost ps/0 at {training.cluster['ps'][0]}"), training.chief.err
+    reason = last_words(training.chief.err.splitlines())
+    assert reason.startswith(f"tfprov: error: chief/0: lost ps/0 at {training.cluster['ps'][0]}"), training.chief.err
 
 
 def test_a_chief_without_any_worker_saves_and_ends(counter: Callable[..., Training]) -> None:
@@ -289,9 +290,8 @@ def test_a_chief_without_any_worker_saves_and_ends(counter: Callable[..., Traini
     training.chief.until(has_stepped)
     training.kill("worker0")
     training.chief.ends(1)
-    last = training.chief.err.splitlines()[-1]
     what = rf"the loss of worker/0 at {training.cluster['worker'][0]}: no answer for 30 s; saved saved/model.ckpt-(\d+)"
-    saved = re.fullmatch(f"tfprov: chief/0 stopped by {what}", last)
+    saved = re.search(f"^tfprov: chief/0 stopped by {what}$", training.chief.err, re.MULTILINE)
     assert saved, training.chief.err
     assert int(saved[1]) in whole(training.chief.folder / "saved")
 

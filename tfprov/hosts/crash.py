@@ -17,6 +17,9 @@ _MAX_LENGTH = 300
 _TRACEBACK = re.compile(r"^(?:\S.*\s)?Traceback \(most recent call last\):\s*$")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?::.*)?$")
 _ERROR_LINE = re.compile(r"Unknown command line flag|\b(?:error|fatal|can't open file|check failed)\b", re.IGNORECASE)
+_REASON = re.compile(r"tfprov: error: .*")
+"""The reason for which the runtime in a task ended it, see `runtime.signals.exit_now`; as the last line it counts more than
+a traceback. Another thread's line may be in front of it: that of an ignored exception, which often has the same cause."""
 _VALUE = r"-?\d[\d.e+…-]*+"
 _VALUES = re.compile(rf"(?<![\w.+-]){_VALUE}(?:[\[\](), ]++{_VALUE}){{11,}}")
 _KEPT_VALUES = 3
@@ -34,7 +37,7 @@ _PERMANENT = re.compile(
 _TRANSIENT = re.compile(
     r"\b(?:Unavailable|Aborted|DeadlineExceeded|ConnectionRefused|ConnectionReset|ConnectionAborted|BrokenPipe|Timeout)"
     r"(?:Error)?\b|connection (?:refused|reset)|socket closed|timed out|failed to connect|address already in use"
-    r"|temporar|try again|name resolution|unreachable|lost peer|no route to host",
+    r"|temporar|try again|name resolution|unreachable|lost (?:another task|\w+/\d+)|no answer from|no route to host",
     re.IGNORECASE,
 )
 """Failures that may be over by the next start: a peer is not up yet, a port is still in use."""
@@ -57,15 +60,21 @@ def is_restarted(code: int, only: Sequence[int], never: Sequence[int]) -> bool:
 
 
 def last_words(lines: Sequence[str]) -> str:
-    """Return a program's last words: the line of its exception, or else its last line; "" if there is none."""
+    """Return a program's last words: the runtime's reason, the line of its exception, or else its last line; or ""."""
     at = _find_exception(lines)
     if at is None:
         return ""
-    words = lines[at].strip()
+    words = _reason(lines) or lines[at].strip()
     if words.endswith(":"):
         words = " ".join([words, *(line.strip() for line in lines[at + 1 :] if line.strip())][:2])
     words = shorten_tensors("".join(c if c.isprintable() else "\ufffd" for c in _COLOURS.sub("", words)))
     return words if len(words) <= _MAX_LENGTH else f"{words[:_MAX_LENGTH]}…"
+
+
+def _reason(lines: Sequence[str]) -> str:
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    match = _REASON.search(last)
+    return match[0] if match else ""
 
 
 def shorten_tensors(line: str) -> str:
@@ -87,8 +96,11 @@ def _find_exception(lines: Sequence[str]) -> int | None:
 
 
 def exception_at(lines: Sequence[str]) -> tuple[int, int] | None:
-    """Return the first line of the last exception's report, with chained exceptions, and the line that names it."""
-    at = _find_exception(lines)
+    """Return the first line of the last exception's report, with chained exceptions, and the line that names it.
+
+    None if no exception has ended the program.
+    """
+    at = None if _reason(lines) else _find_exception(lines)
     if at is None or not (_EXCEPTION.match(lines[at]) or any(map(_TRACEBACK.match, lines[:at]))):
         return None
     start = _report_start(lines, at)

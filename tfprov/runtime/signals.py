@@ -61,7 +61,8 @@ def die(message: str, code: int = 1) -> NoReturn:
 def exit_now(message: str, code: int) -> NoReturn:
     """End the process from any thread, whatever the main thread is doing; no `finally` of the program runs.
 
-    Its line is the last on stderr, except for writes of other threads at that moment, often about the same loss.
+    Its line is the last on stderr, except for writes of other threads at that moment, often about the same loss. It may
+    begin within a line that another thread has not ended; `hosts.crash.last_words` reads it there, too.
     """
     _ending.acquire()
     stderr = 2

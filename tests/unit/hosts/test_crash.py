@@ -22,6 +22,12 @@ ENDINGS = {
     "the last line": (["one", "two", ""], "two"),
     "a traceback": (["step 1", *TRACEBACK], TRACEBACK[-1]),
     "lines after it": ([*TRACEBACK, "closing the session", "error: shutdown"], TRACEBACK[-1]),
+    "the runtime's reason": ([*TRACEBACK, "tfprov: error: chief/0: lost ps/0 at a:1; restarted", ""],
+                             "tfprov: error: chief/0: lost ps/0 at a:1; restarted"),
+    "the reason within another thread's line": (["Exception ignored in: <f>", *TRACEBACK[:3],
+                                                 "e.UnavailableError: tfprov: error: chief/0: lost ps/0 at a:1", " "],
+                                                "tfprov: error: chief/0: lost ps/0 at a:1"),
+    "a reason that is not the end": (["tfprov: error: it did not serve", *TRACEBACK], TRACEBACK[-1]),
     "the last of two": ([*TRACEBACK, "again", *TRACEBACK[:3], "ValueError: 3"], "ValueError: 3"),
     "a syntax error": (['  File "/x/train.py", line 1', "    x = = 1", "SyntaxError: invalid syntax"],
                        "SyntaxError: invalid syntax"),
@@ -49,6 +55,7 @@ def test_an_exception_includes_its_chained_exceptions() -> None:
     assert exception_at(lines) == (1, len(lines) - 2)
     assert exception_at(["step 1", *TRACEBACK, "retry", *TRACEBACK]) == (6, 9), "two unrelated exceptions"
     assert exception_at(["an error", "the end"]) is None
+    assert exception_at([*TRACEBACK, "tfprov: error: chief/0: lost ps/0 at a:1"]) is None, "another end than by it"
 
 
 IMPORT = "ModuleNotFoundError: No module named 'pandas'"
@@ -68,6 +75,11 @@ RESTARTS = {
     "a crash of the interpreter": (FailedRun(139, 1, "boom"), FailedRun(139, 1, "boom"), True),
     "a peer that is not up": (FailedRun(1, 1, "UnavailableError: socket closed"),
                               FailedRun(1, 1, "UnavailableError: socket closed"), False),
+    "a ps that is lost": (FailedRun(1, 4, "tfprov: error: chief/0: lost ps/0 at a:1; restarted"),
+                          FailedRun(1, 4, "tfprov: error: chief/0: lost ps/0 at a:1; restarted"), False),
+    "a peer that the runtime waited for": (FailedRun(1, 4, "tfprov: error: worker/1: no answer from ps/0 for 3 s"),
+                                           FailedRun(1, 4, "tfprov: error: worker/1: no answer from ps/0 for 3 s"),
+                                           False),
     "a port that is taken": (FailedRun(1, 1, "OSError: [Errno 98] Address already in use"),
                              FailedRun(1, 1, "OSError: [Errno 98] Address already in use"), False),
 }  # fmt: skip

@@ -416,6 +416,19 @@ time.sleep(60)
         assert after in (b"", b"oh no\n", b"oh no\noh no\n"), "what each of the two was writing at that moment, at most"
 
 
+def test_the_reason_for_an_exit_is_known_although_another_thread_had_only_begun_its_line() -> None:
+    """Python writes the report of an exception that it ignores in pieces, and TensorFlow's executors cause one."""
+    program = """
+import os
+from tfprov.runtime.signals import exit_now
+os.write(2, b"Exception ignored in: <f>" + bytes([10]) + b"Traceback (most recent call last):" + bytes([10]))
+os.write(2, b"  File 'a.py', line 1, in f" + bytes([10]) + b"a.UnavailableError: ")
+exit_now("error: chief/0: lost ps/0", 1)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, env=ROOT, text=True)
+    assert last_words(done.stderr.splitlines()) == "tfprov: error: chief/0: lost ps/0"
+
+
 def test_exit_now_ends_a_task_whose_stderr_is_closed() -> None:
     for unread in ("os.close(2)", "reading, writing = os.pipe(); os.dup2(writing, 2); os.close(reading)"):
         program = f"import os; from tfprov.runtime.signals import exit_now; {unread}; exit_now('error: lost', 3)"

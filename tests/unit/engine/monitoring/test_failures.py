@@ -159,6 +159,9 @@ def test_an_excerpt_is_one_whole_traceback_without_the_values_of_tensors() -> No
     assert excerpt([*three, "a", *four, "b"]) == [*three, "a", "[0.1]", "… (3 lines of values)", "b"]
     assert excerpt(["a", *four]) == ["a", "[0.1]", "… (3 lines of values)"]
     assert excerpt(["a", *three]) == ["a", *three]
+    reason = "tfprov: error: chief/0: lost ps/0 at a:1"
+    ignored = ["Exception ignored in: <f>", LOG[1], *frames[:2], "e.UnavailableError: lost", *["noise"] * 30]
+    assert excerpt([*ignored, reason])[-1] == reason, "also far behind a traceback of another thread"
     deep = excerpt([LOG[1], *frames * 5, "ValueError: 3"])
     assert (len(deep), deep[20], deep[-1]) == (121, "… (182 lines left out)", "ValueError: 3")
 

@@ -290,8 +290,9 @@ def test_a_chief_without_any_worker_saves_and_ends(counter: Callable[..., Traini
     training.chief.until(has_stepped)
     training.kill("worker0")
     training.chief.ends(1)
+    last = training.chief.err.splitlines()[-1]
     what = rf"the loss of worker/0 at {training.cluster['worker'][0]}: no answer for 30 s; saved saved/model.ckpt-(\d+)"
-    saved = re.search(f"^tfprov: chief/0 stopped by {what}$", training.chief.err, re.MULTILINE)
+    saved = re.fullmatch(f"tfprov: chief/0 stopped by {what}", last)
     assert saved, training.chief.err
     assert int(saved[1]) in whole(training.chief.folder / "saved")
 

@@ -61,12 +61,7 @@ def is_restarted(code: int, only: Sequence[int], never: Sequence[int]) -> bool:
 
 def last_words(lines: Sequence[str]) -> str:
     """Return a program's last words: the runtime's reason, the line of its exception, or else its last line; or ""."""
-    at = _find_exception(lines)
-    if at is None:
-        return ""
-    words = _reason(lines) or lines[at].strip()
-    if words.endswith(":"):
-        words = " ".join([words, *(line.strip() for line in lines[at + 1 :] if line.strip())][:2])
+    words = _reason(lines) or _exception(lines)
     words = shorten_tensors("".join(c if c.isprintable() else "\ufffd" for c in _COLOURS.sub("", words)))
     return words if len(words) <= _MAX_LENGTH else f"{words[:_MAX_LENGTH]}…"
 
@@ -74,7 +69,17 @@ def last_words(lines: Sequence[str]) -> str:
 def _reason(lines: Sequence[str]) -> str:
     last = next((line for line in reversed(lines) if line.strip()), "")
     match = _REASON.search(last)
-    return match[0] if match else ""
+    return match[0].rstrip() if match else ""
+
+
+def _exception(lines: Sequence[str]) -> str:
+    at = _find_exception(lines)
+    if at is None:
+        return ""
+    words = lines[at].strip()
+    if not words.endswith(":"):
+        return words
+    return " ".join([words, *(line.strip() for line in lines[at + 1 :] if line.strip())][:2])
 
 
 def shorten_tensors(line: str) -> str:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import textwrap
 import threading
 from collections import Counter
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.command_line import CommandLine
+from tests.support.marked_processes import kill_marked_processes, marked_processes
 from tests.support.paths import PROGRAMS
 from tests.support.ports import free_ports
 from tests.support.waiting import LONG, until
@@ -54,7 +54,7 @@ class LocalCluster(CommandLine):
     def report(self) -> str:
         """Return what a failed test leaves to read: states, last lines of logs, what processes wait for, and sockets."""
         text = [self.run("status").stdout, self.run("logs", "--tail", "60").stdout]
-        for process in self._marked():
+        for process in (Path(f"/proc/{pid}") for pid in marked_processes(self._mark)):
             with contextlib.suppress(OSError):
                 waits = Counter((thread / "wchan").read_text() for thread in (process / "task").iterdir())
                 command = (process / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
@@ -74,37 +74,26 @@ class LocalCluster(CommandLine):
     def processes(self) -> list[str]:
         """Return the command lines of all processes that belong to this cluster: supervisors, tasks, their children."""
         result = []
-        for process in self._marked():
+        for pid in marked_processes(self._mark):
             with contextlib.suppress(OSError):
-                result.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+                result.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         return result
 
-    def _marked(self) -> Iterator[Path]:
-        mark = f"XDG_STATE_HOME={self.directory / 'state'}".encode()
-        for process in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # it ended, or is another user's
-                if mark in (process / "environ").read_bytes().split(b"\0"):
-                    yield process
+    @property
+    def _mark(self) -> str:
+        return f"XDG_STATE_HOME={self.directory / 'state'}"
 
     def lose_every_host(self) -> None:
         """Kill all that runs of this cluster, and remove what its hosts had."""
-        until(self._is_killed, "all have ended")
+        until(lambda: kill_marked_processes(self._mark), "all have ended")
         shutil.rmtree(self.directory / "state")
-
-    def _is_killed(self) -> bool:
-        """Kill all that runs of this cluster; return whether nothing did. A process may start another one meanwhile."""
-        marked = [*self._marked()]
-        for process in marked:
-            with contextlib.suppress(OSError):
-                os.kill(int(process.name), signal.SIGKILL)
-        return not marked
 
     def close(self) -> None:
         """End the processes that still run, by pid."""
         self.end()
-        if [*self._marked()]:
+        if marked_processes(self._mark):
             self.run("down", "--discard")
-        until(self._is_killed, "nothing of the cluster is left")
+        until(lambda: kill_marked_processes(self._mark), "nothing of the cluster is left")
 
 
 def read_to_end(process: AnyProcess, seconds: float = LONG) -> str:

@@ -1,7 +1,6 @@
 """Benches for the Runtime contract: the memory runtime and real processes, scripted by the same methods."""
 
 import os
-import signal
 import sys
 import time
 import uuid
@@ -11,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests.support.marked_processes import kill_marked_processes, marked_processes
 from tests.support.ports import free_port
 from tests.support.waiting import until
 from tfprov.errors import Position
@@ -160,25 +160,10 @@ class ProcessBench(Bench):
 
     def alive(self) -> list[int]:
         """Return the pids of all processes this test started, except the test itself."""
-        return [pid for pid in _processes() if pid != os.getpid() and _is_marked(pid, self.mark)]
+        return marked_processes(f"{MARK}={self.mark}")
 
     def close(self) -> None:
         for _ in range(3):  # a supervisor may be starting one while we look
-            for pid in self.alive():
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
+            kill_marked_processes(f"{MARK}={self.mark}")
             time.sleep(0.01)
         os.environ.pop(MARK, None)
-
-
-def _processes() -> list[int]:
-    return [int(path.name) for path in Path("/proc").glob("[0-9]*")]
-
-
-def _is_marked(pid: int, mark: str) -> bool:
-    try:
-        return f"{MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.marked_processes import kill_marked_processes
 from tests.support.ports import free_port
+from tests.support.waiting import until
 
 PATIENCE = 300.0
 """Seconds until an sshd that does not answer fails the test."""
@@ -131,11 +133,7 @@ class Sshd:
 
     def end_programs(self) -> None:
         """End what this sshd has started and goes on without its connection; HOME tells whose a program is."""
-        home = f"HOME={self.directory}".encode()
-        for process in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if home in (process / "environ").read_bytes().split(b"\0"):
-                    os.kill(int(process.name), signal.SIGKILL)
+        until(lambda: kill_marked_processes(f"HOME={self.directory}"), "its programs have ended")
 
     def stop(self) -> None:
         """End the listener and all connections; what was frozen with them."""

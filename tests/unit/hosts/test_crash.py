@@ -27,7 +27,7 @@ ENDINGS = {
     "the reason within another thread's line": (["Exception ignored in: <f>", *TRACEBACK[:3],
                                                  "e.UnavailableError: tfprov: error: chief/0: lost ps/0 at a:1", " "],
                                                 "tfprov: error: chief/0: lost ps/0 at a:1"),
-    "a reason that ends with a colon": ([*TRACEBACK, "bye", "tfprov: error: chief/0: lost another task: RPC:  "],
+    "a reason that ends with a colon": ([*TRACEBACK, "bye", "tfprov: error: chief/0: lost another task: RPC:"],
                                         "tfprov: error: chief/0: lost another task: RPC:"),
     "a reason that is not the end": (["tfprov: error: it did not serve", *TRACEBACK], TRACEBACK[-1]),
     "the last of two": ([*TRACEBACK, "again", *TRACEBACK[:3], "ValueError: 3"], "ValueError: 3"),

@@ -37,7 +37,7 @@ _PERMANENT = re.compile(
 _TRANSIENT = re.compile(
     r"\b(?:Unavailable|Aborted|DeadlineExceeded|ConnectionRefused|ConnectionReset|ConnectionAborted|BrokenPipe|Timeout)"
     r"(?:Error)?\b|connection (?:refused|reset)|socket closed|timed out|failed to connect|address already in use"
-    r"|temporar|try again|name resolution|unreachable|lost (?:another task|\w+/\d+)|no answer from|no route to host",
+    r"|temporar|try again|name resolution|unreachable|lost (?:another task|[a-z]\w*/\d+)|no answer from|no route to host",
     re.IGNORECASE,
 )
 """Failures that may be over by the next start: a peer is not up yet, a port is still in use."""

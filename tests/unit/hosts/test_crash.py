@@ -79,6 +79,8 @@ RESTARTS = {
                               FailedRun(1, 1, "UnavailableError: socket closed"), False),
     "a ps that is lost": (FailedRun(1, 4, "tfprov: error: chief/0: lost ps/0 at a:1; restarted"),
                           FailedRun(1, 4, "tfprov: error: chief/0: lost ps/0 at a:1; restarted"), False),
+    "a fraction that is lost": (FailedRun(1, 4, "ValueError: lost 3/4 of the rows"),
+                                FailedRun(1, 4, "ValueError: lost 3/4 of the rows"), True),
     "a peer that the runtime waited for": (FailedRun(1, 4, "tfprov: error: worker/1: no answer from ps/0 for 3 s"),
                                            FailedRun(1, 4, "tfprov: error: worker/1: no answer from ps/0 for 3 s"),
                                            False),

@@ -4,7 +4,8 @@ Seconds of the clock say how busy a machine was; CPU seconds say what the tests 
 all that the machine did in the meantime but for processes that were there before: tasks outlive the verb that starts
 them, and containers are children of an engine. A slower machine is allowed more, by a piece of work of fixed size that is
 timed on both: before, afterwards and every half minute, as a machine that shares its processors with others can take
-twice as long from one second to the next. A run that had to build images is not compared.
+twice as long from one second to the next. A run that had to build images is not compared, nor are the long forms of
+`make matrix`, which have more to do.
 
     python -m tests.support.budget SECONDS      # commits the figure of a run on a quiet machine, for this machine's speed
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.examples import MATRIX
 from tests.support.paths import ROOT
 
 FILE = ROOT / "tests" / "budget.json"
@@ -117,10 +119,11 @@ def verdict(seconds: float, here: float, committed: dict[str, float]) -> str | N
 class Budget:
     """A pytest plugin: measures the session, and reports at its end."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, *, long_forms: bool = MATRIX) -> None:
         self.built = 0
         # A part of the suite has no budget, and neither has a run that a failure has cut short.
-        self.whole = not (config.option.keyword or config.option.file_or_dir or config.option.maxfail)
+        part = config.option.keyword or config.option.file_or_dir or config.option.maxfail
+        self.whole = not (part or long_forms)
         self.begin, self.speed = Usage.now(), speed() if self.whole else 0.0
         self.samples = SpeedSamples()
 

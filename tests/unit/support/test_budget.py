@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.support.budget import SpeedSamples, Usage, verdict
+from tests.support.budget import Budget, SpeedSamples, Usage, verdict
 
 COMMITTED = {"cpu_seconds": 1000.0, "speed": 0.05}
 
@@ -45,7 +47,7 @@ def test_work_of_a_process_that_outlives_its_parent_counts() -> None:
     assert Usage.now().since(begin, os.getpid()) >= 1
 
 
-def test_the_speed_is_measured_every_ten_seconds() -> None:
+def test_the_speed_is_measured_every_half_minute() -> None:
     now, speeds = [0.0], iter([0.05, 0.10, 0.15])
     samples = SpeedSamples(lambda: next(speeds), lambda: now[0])
     assert samples.mean() == 0
@@ -53,3 +55,20 @@ def test_the_speed_is_measured_every_ten_seconds() -> None:
         now[0] = float(second)
         samples.sample()
     assert samples.mean() == pytest.approx(0.10)
+
+
+@pytest.mark.parametrize(
+    ("options", "long_forms", "compared"),
+    [
+        ({}, False, True),
+        ({}, True, False),
+        ({"file_or_dir": ["tests/unit"]}, False, False),
+        ({"keyword": "lock"}, False, False),
+        ({"maxfail": 1}, False, False),
+    ],
+)
+def test_only_the_whole_suite_in_its_usual_length_has_a_budget(
+    options: dict[str, object], long_forms: bool, compared: bool
+) -> None:
+    config: Any = SimpleNamespace(option=SimpleNamespace(**{"keyword": "", "file_or_dir": [], "maxfail": 0} | options))
+    assert Budget(config, long_forms=long_forms).whole is compared
